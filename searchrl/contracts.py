@@ -1,0 +1,149 @@
+"""Contracts of the plugin kinds: what a protocol, retriever, reward, tracker and expert must do.
+
+Structural types only (`typing.Protocol`): a plugin never has to inherit from us. Parts on floor 1
+know each other through this file alone; names become objects in `plugins.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from searchrl.core.episode import Action, Episode, Passage, Score, Task, Unscored
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """How long an observation may be: at most `max_tokens` as measured by `count`.
+
+    `cut(text, n)` returns the longest prefix of `text` of at most n tokens. The rollout driver
+    passes the policy's tokenizer in; without one, `words()` counts white-space words.
+    """
+
+    max_tokens: int
+    count: Callable[[str], int]
+    cut: Callable[[str, int], str]
+
+    @staticmethod
+    def words(max_tokens: int) -> TokenBudget:
+        """A budget in white-space separated words, for use without a tokenizer."""
+
+        def cut(text: str, limit: int) -> str:
+            pieces = text.split(" ")
+            return text if len(pieces) <= limit else " ".join(pieces[: max(limit, 0)])
+
+        return TokenBudget(max_tokens, lambda text: len(text.split(" ")) if text else 0, cut)
+
+
+@runtime_checkable
+class TagProtocol(Protocol):
+    """Owns the tags: prompt text, stop strings, parser, observation wrapping, format verdict."""
+
+    name: str
+    instruction: str
+    stops: tuple[str, ...]
+
+    def parse(self, text: str) -> Action:
+        """Read one model turn. Total: never raises on model text."""
+        ...
+
+    def final_answer(self, turns: Sequence[str]) -> str | None:
+        """The answer if the model's turns hold exactly one complete answer block, else None."""
+        ...
+
+    def format_score(self, turns: Sequence[str]) -> float:
+        """The format verdict on the model-written turns: 1 valid, 0.5 answer only, 0 otherwise."""
+        ...
+
+    def render_observation(
+        self, passages: Sequence[Passage], budget: TokenBudget | None = None
+    ) -> str:
+        """Wrap passages for the model; truncates the passages first, then wraps."""
+        ...
+
+    def render_notice(self, text: str) -> str:
+        """Wrap a message of the environment (say, after an invalid turn) for the model."""
+        ...
+
+    def render_turn(self, action: Action, thought: str = "") -> str:
+        """Write the turn that parses to `action`: for experts, samples and demonstrations."""
+        ...
+
+    def opening(self, kind: str) -> str:
+        """Text that commits a turn to an action of `kind` (up to and with its opening tag)."""
+        ...
+
+    def neutralise(self, text: str) -> str:
+        """Make every protocol tag inside foreign text visibly harmless."""
+        ...
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Searches a fixed corpus."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most k passages per query, best first. Batched; `[]` gives `[]`.
+
+        A query without any indexed term gives no passage. Raises on failure; never returns an
+        empty list in place of an error.
+        """
+        ...
+
+
+@runtime_checkable
+class Reward(Protocol):
+    """One reward component. Pure. `values` is its declared set, or (low, high) with `is_range`."""
+
+    name: str
+    values: tuple[float, ...]
+    is_range: bool
+
+    def __call__(self, episode: Episode) -> float | Score | Unscored: ...
+
+
+class Expert(Protocol):
+    """A scripted policy for one episode: sees what the model would see, writes raw turns."""
+
+    def act(self, observation: str) -> str:
+        """Return the next turn. The first observation is the environment's prompt."""
+        ...
+
+
+class TaskEnv(Protocol):
+    """What the rollout driver uses of an environment beyond `gymnasium.Env`'s five-tuple.
+
+    `reset`'s info holds `task: Task`; `step`'s info holds `action: Action`, `passages:
+    tuple[Passage, ...]` and optionally `signals: dict[str, float]`. An env without these is
+    driven all the same: the driver parses the turn with the protocol itself.
+    """
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]: ...
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]: ...
+
+    def num_tasks(self, split: str) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Tracker(Protocol):
+    """Receives metrics. Each value is `{"value", "low", "high", "n"}`."""
+
+    def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
+        """Record the metrics of one step. `phase` is `train` or `eval`."""
+        ...
+
+    def close(self) -> None:
+        """Flush and release; called once."""
+        ...
+
+
+RetrieverFactory = Callable[..., Retriever]
+"""`factory(passages, **config) -> Retriever`; called once per corpus."""
+
+ExpertFactory = Callable[[Any, Task, TagProtocol], Expert]
+"""`expert(env, task, protocol) -> Expert`: the scripted policy for one episode."""

@@ -1,0 +1,1 @@
+"""Floor 0: facts. Episodes, token ledgers and the mathematics; imports nothing here."""

@@ -1,0 +1,175 @@
+"""What an episode is, in strings: tasks, actions, passages, turns, scores and failures.
+
+Owns the frozen records that environments produce and rewards read. Holds no tokens (those are
+`core.trajectory`) and no behaviour beyond small derived properties. Standard library only, so
+that plugin authors and model-free commands can import it for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+SEARCH = "search"
+ANSWER = "answer"
+INVALID = "invalid"
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One retrieved text. `score` is the retriever's own and compares only within one result."""
+
+    id: str
+    text: str
+    title: str = ""
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One question. A pure function of (env, split, index, seed).
+
+    `answers` are the accepted gold answers (any may match); `gold_ids` name the passages that
+    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics.
+    """
+
+    id: str
+    split: str
+    index: int
+    question: str
+    answers: tuple[str, ...] = ()
+    kind: str = "task"
+    gold_ids: tuple[str, ...] = ()
+    env: str = ""
+    meta: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a protocol read in one model turn.
+
+    `kind` is `search` (payload: tuple of queries), `answer` (payload: text), `invalid` (payload:
+    None, `reason` says why) or a kind that a protocol and an environment agree on.
+    """
+
+    kind: str
+    payload: Any = None
+    reason: str = ""
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The queries of a search action; empty for every other kind."""
+        return tuple(self.payload) if self.kind == SEARCH else ()
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTurn:
+    """One model turn and what the environment said to it.
+
+    `text` is the action text given to the parser (the assistant prefix included in the first
+    turn; cut after the stop string). `observation` is what was appended (empty after the end).
+    """
+
+    text: str
+    action: Action
+    passages: tuple[Passage, ...] = ()
+    observation: str = ""
+    reward: float = 0.0
+
+
+class StopReason(StrEnum):
+    """Why an episode ended."""
+
+    ANSWERED = "answered"
+    """The environment terminated: an answer, or the protocol's own end."""
+    TURN_LIMIT = "turn_limit"
+    """The environment truncated: its number of turns is used up."""
+    TURN_TOKENS = "turn_tokens"
+    """A turn reached its token budget before any stop string."""
+    TOTAL_TOKENS = "total_tokens"
+    """The trajectory's token budget or the model's context is used up."""
+    EOS = "eos"
+    """The model ended its message without an action that ends the episode."""
+    FAILED = "failed"
+    """Something other than the model failed; see `Episode.failure`."""
+
+
+class FailureKind(StrEnum):
+    """Who failed. A failed episode is Unscored, counted and shown, never scored zero."""
+
+    ENVIRONMENT = "environment"
+    RETRIEVER = "retriever"
+    GENERATION = "generation"
+    SCORING = "scoring"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What failed: `owner` is the plugin and name at fault, `detail` holds the traceback."""
+
+    kind: FailureKind
+    owner: str
+    message: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A finished episode as reward components see it. Frozen: components are pure functions.
+
+    `final_answer` is None unless there is exactly one complete answer block. `format_score` is
+    the protocol's verdict (1, 0.5 or 0). `env_return` is the sum of the env's step rewards.
+    `step` is the optimiser step it was sampled at (0 outside training).
+    """
+
+    task: Task
+    turns: tuple[EpisodeTurn, ...] = ()
+    final_answer: str | None = None
+    format_score: float = 0.0
+    signals: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
+    env_return: float = 0.0
+    num_model_tokens: int = 0
+    stop_reason: StopReason = StopReason.ANSWERED
+    failure: Failure | None = None
+    step: int = 0
+
+    @property
+    def num_searches(self) -> int:
+        """Turns whose action was a search (a turn with several queries counts once)."""
+        return sum(turn.action.kind == SEARCH for turn in self.turns)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """All queries in order."""
+        return tuple(q for turn in self.turns for q in turn.action.queries)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """All passages shown, in order, repeats included."""
+        return tuple(p for turn in self.turns for p in turn.passages)
+
+    @property
+    def is_passive(self) -> bool:
+        """Answered without any search: the failure this project exists for."""
+        return self.final_answer is not None and self.num_searches == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A component's value, optionally with one process score per turn."""
+
+    value: float
+    per_turn: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """Could not score. The rollout is excluded from training, counted and shown."""
+
+    reason: str

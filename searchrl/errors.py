@@ -1,0 +1,77 @@
+"""Boundary errors: what a user or plugin author can do something about.
+
+Every error that crosses a boundary (config, plugin, environment, retriever, generation, scoring,
+data) is one of these; its text says what happened, where, what was expected and what to do next.
+Programming errors inside SearchRL stay ordinary exceptions. The CLI prints a `SearchRLError` as
+one message and exits with `exit_code`; it never hides a traceback of anything else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SearchRLError(Exception):
+    """Root of all boundary errors. `exit_code` is what the CLI exits with."""
+
+    exit_code = 2
+
+
+class ConfigError(SearchRLError):
+    """A setting, flag, file or name is wrong."""
+
+
+class ExpressionError(ConfigError):
+    """A reward expression is malformed; the text carries a caret at the place."""
+
+
+class UnknownNameError(ConfigError):
+    """A name is not registered; the text lists near matches."""
+
+
+class PluginError(SearchRLError):
+    """A plugin could not be loaded or registered something invalid; names its owner and line."""
+
+
+class DataError(SearchRLError):
+    """A data file holds rows that cannot be used; lists every bad row with file and line."""
+
+
+class EnvironmentFailure(SearchRLError):
+    """An environment raised, hung or broke its contract during an episode."""
+
+
+class RetrieverFailure(SearchRLError):
+    """A retriever could not answer. Never reported as an empty result."""
+
+
+class GenerationFailure(SearchRLError):
+    """The policy could not produce tokens."""
+
+
+class ScoringFailure(SearchRLError):
+    """A reward component raised, hung or returned a value outside its declared set."""
+
+
+class PolicyError(SearchRLError):
+    """A model, tokenizer or adapter could not be loaded."""
+
+
+class RunFolderError(SearchRLError):
+    """A run folder exists already, is unwritable, is incomplete or its disk is full."""
+
+
+class FailureLimitError(SearchRLError):
+    """More episodes failed than `rollout.max_failure_frac` allows; training was stopped."""
+
+    exit_code = 3
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` for near matches of `name`, else the list of known names."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.55)
+    if near:
+        return " Did you mean " + " or ".join(f"'{n}'" for n in near) + "?"
+    return f" Known: {', '.join(names)}." if names else " None is registered."

@@ -1,0 +1,230 @@
+"""The token ledger: which token, written by whom, sampled with which log-probability.
+
+Owns the append-only columns that travel from the sampler to the trainer. What was sampled is
+stored verbatim; text is derived from ids and never the other way round. It does not know tags,
+rewards or tensors. The rollout driver appends, the packer reads. Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from searchrl.core.episode import Task
+
+
+class Author(IntEnum):
+    """Who wrote a token. Only MODEL tokens are ever trained."""
+
+    PROMPT = 0
+    """The rendered prompt, the assistant prefix included."""
+    MODEL = 1
+    """Sampled from the policy (or written by a demonstrator)."""
+    ENV = 2
+    """An observation."""
+
+
+class Origin(StrEnum):
+    """Where a trajectory's model tokens come from."""
+
+    SAMPLED = "sampled"
+    DEMONSTRATION = "demonstration"
+    """Has no sampler log-probs: they are absent, never NaN or 0."""
+    REPLAY = "replay"
+
+
+class TurnStop(StrEnum):
+    """Why a model turn ended."""
+
+    STOP_STRING = "stop_string"
+    EOS = "eos"
+    MAX_TOKENS = "max_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStep:
+    """One token of a trajectory: the row view of the ledger."""
+
+    id: int
+    author: Author
+    sampler_logp: float | None
+    turn: int
+    policy_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model turn as a token range: `[start, stop)` are the sampled ids.
+
+    `overhang` is text the last sampled token holds beyond the stop string: kept in the ids,
+    never shown to the parser.
+    """
+
+    index: int
+    start: int
+    stop: int
+    reason: TurnStop
+    overhang: str = ""
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """Append-only columns over the tokens of one rollout (one segment of it).
+
+    `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
+    asked. `generated_text` is the decoded model and environment text after the prompt, for
+    reading only.
+    """
+
+    rollout_id: str
+    group_id: str
+    env: str = ""
+    task_id: str = ""
+    origin: Origin = Origin.SAMPLED
+    segment: int = 0
+    generated_text: str = ""
+    _ids: list[int] = field(default_factory=list, repr=False)
+    _authors: list[Author] = field(default_factory=list, repr=False)
+    _logps: list[float | None] = field(default_factory=list, repr=False)
+    _turns_of: list[int] = field(default_factory=list, repr=False)
+    _versions: list[int] = field(default_factory=list, repr=False)
+    _turns: list[Turn] = field(default_factory=list, repr=False)
+
+    def append_prompt(self, ids: Sequence[int]) -> None:
+        """Append the rendered prompt (once, first).
+
+        Raises:
+            ValueError: if tokens were appended before; a prompt is never re-rendered.
+        """
+        if self._ids:
+            raise ValueError("the prompt is appended once, before any other token")
+        self._extend(ids, Author.PROMPT, [None] * len(ids), turn=-1, version=-1)
+
+    def append_model(
+        self,
+        ids: Sequence[int],
+        logps: Sequence[float] | None,
+        *,
+        version: int,
+        reason: TurnStop,
+        overhang: str = "",
+    ) -> Turn:
+        """Append one model turn: ids verbatim and the sampler's log-prob of each.
+
+        Args:
+            ids: sampled token ids, in order.
+            logps: log-probabilities at the sampling temperature over the full vocabulary; None
+                for a demonstration.
+            version: policy version the tokens were sampled from.
+            reason: why the turn ended.
+            overhang: text behind the stop string inside the last token.
+
+        Raises:
+            ValueError: if lengths differ, or log-probs are given for a demonstration or missing
+                for a sampled turn.
+        """
+        if (logps is None) != (self.origin is Origin.DEMONSTRATION):
+            raise ValueError(
+                f"a {self.origin} trajectory "
+                + ("needs" if logps is None else "has no")
+                + " sampler log-probs"
+            )
+        columns: Sequence[float | None] = [None] * len(ids) if logps is None else logps
+        if len(columns) != len(ids):
+            raise ValueError(f"{len(ids)} ids but {len(columns)} log-probs")
+        start = len(self._ids)
+        turn = Turn(len(self._turns), start, start + len(ids), reason, overhang)
+        self._extend(ids, Author.MODEL, columns, turn=turn.index, version=version)
+        self._turns.append(turn)
+        return turn
+
+    def append_env(self, ids: Sequence[int]) -> None:
+        """Append an observation after the last model turn."""
+        if not self._turns:
+            raise ValueError("an observation follows a model turn")
+        self._extend(ids, Author.ENV, [None] * len(ids), turn=self._turns[-1].index, version=-1)
+
+    def _extend(
+        self,
+        ids: Sequence[int],
+        author: Author,
+        logps: Sequence[float | None],
+        *,
+        turn: int,
+        version: int,
+    ) -> None:
+        n = len(ids)
+        self._ids.extend(ids)
+        self._authors.extend([author] * n)
+        self._logps.extend(logps)
+        self._turns_of.extend([turn] * n)
+        self._versions.extend([version] * n)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[TokenStep]:
+        columns = zip(
+            self._ids, self._authors, self._logps, self._turns_of, self._versions, strict=True
+        )
+        return (TokenStep(*row) for row in columns)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All token ids, prompt first."""
+        return tuple(self._ids)
+
+    @property
+    def authors(self) -> tuple[Author, ...]:
+        """Author per token."""
+        return tuple(self._authors)
+
+    @property
+    def sampler_logps(self) -> tuple[float | None, ...]:
+        """Sampler log-prob per token; None where the model did not sample."""
+        return tuple(self._logps)
+
+    @property
+    def turns_of(self) -> tuple[int, ...]:
+        """Turn index per token; −1 in the prompt."""
+        return tuple(self._turns_of)
+
+    @property
+    def policy_versions(self) -> tuple[int, ...]:
+        """Policy version per token; −1 where the model did not sample."""
+        return tuple(self._versions)
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The model turns as token ranges."""
+        return tuple(self._turns)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens before the first model turn."""
+        return self._turns[0].start if self._turns else len(self._ids)
+
+    @property
+    def num_model_tokens(self) -> int:
+        """Tokens the model wrote: the only ones a loss may touch."""
+        return sum(turn.stop - turn.start for turn in self._turns)
+
+    @property
+    def has_finite_logps(self) -> bool:
+        """Whether every sampled token has a finite log-prob (a demonstration has none)."""
+        return all(
+            logp is not None and math.isfinite(logp)
+            for turn in self._turns
+            for logp in self._logps[turn.start : turn.stop]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All rollouts of one prompt instance. `id` is unique, so that no two prompts share one."""
+
+    id: str
+    task: Task
+    trajectories: tuple[Trajectory, ...]

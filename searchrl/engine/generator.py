@@ -1,0 +1,95 @@
+"""The generation contract: token-level, multi-turn, non-blocking.
+
+Owns the seam between the rollout driver and whatever produces tokens (the scripted policy, plain
+Hugging Face, faster engines later). A generator never sees tags' meaning, rewards or tasks: it
+gets ids and stop strings and gives back ids and log-probs. No torch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NewType, Protocol
+
+from searchrl.contracts import Expert
+from searchrl.core.trajectory import TurnStop
+
+Handle = NewType("Handle", int)
+"""Names one open dialogue inside a generator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. `temperature` 0 is greedy; log-probs are then those at 1."""
+
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    """One finished model turn: exactly the sampled ids and the log-prob of each.
+
+    `logps` is None when nothing was sampled (a scripted turn).
+    """
+
+    handle: Handle
+    ids: tuple[int, ...]
+    logps: tuple[float, ...] | None
+    reason: TurnStop
+    version: int
+
+
+class Generator(Protocol):
+    """Opens dialogues, continues them, returns finished turns."""
+
+    def open(
+        self,
+        prompt_ids: Sequence[int],
+        n: int,
+        rng_keys: Sequence[int],
+        experts: Sequence[Expert] | None = None,
+    ) -> list[Handle]:
+        """Open n dialogues on one prompt.
+
+        Args:
+            prompt_ids: rendered prompt, shared by all n.
+            n: dialogues to open (the group).
+            rng_keys: one 64-bit key per dialogue; its draws depend on nothing else.
+            experts: the env's scripted policy per dialogue; only the scripted generator reads it.
+        """
+        ...
+
+    def submit(
+        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
+    ) -> None:
+        """Append observation ids (or none) and ask for the next turn."""
+        ...
+
+    def poll(self) -> list[FinishedTurn]:
+        """Return finished turns; empty only when nothing is in flight."""
+        ...
+
+    def close(self, handle: Handle) -> None:
+        """End a dialogue and free what it held."""
+        ...
+
+    def sync(self, policy: Any) -> int:
+        """Take the policy's current weights; returns the new version."""
+        ...
+
+
+def mix_key(*parts: int) -> int:
+    """Derive a 64-bit RNG key from integers such as (seed, step, example, sample).
+
+    SplitMix64's finaliser over the parts, in order (Steele, Lea & Flood 2014, OOPSLA).
+    """
+    mask = (1 << 64) - 1
+    state = 0x9E3779B97F4A7C15
+    for part in parts:
+        state = (state ^ (part & mask)) & mask
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        state = z ^ (z >> 31)
+    return state

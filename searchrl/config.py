@@ -1,0 +1,383 @@
+"""The one configuration tree: every knob, its default and why.
+
+Owns the pydantic models, YAML + `--set a.b=c` merging, presets and the fingerprint. Unknown keys
+are refused with a suggestion. It loads no plugin and no model: names in it become objects in
+`plugins.py`. Callers: the CLI, `train`, `evaluate`, `sft` and the Python API.
+
+Merge order, later wins: field defaults, preset of the resolved model, YAML file, flags and --set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from searchrl.errors import ConfigError, suggest
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+TASK_KEYS = ("env", "reward", "protocol", "retriever")
+"""Keys that, at the top level, are short forms of the first entry of `tasks`."""
+
+
+class Section(BaseModel):
+    """A part of the tree: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Named(BaseModel):
+    """A plugin by name with its own settings: `env: {name: corpus, corpus: docs/}`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything but the name, passed to the factory as keyword arguments."""
+        return dict(self.model_extra or {})
+
+
+class RewardStage(Section):
+    """One stage of a reward schedule: `expr` holds until step `until_step` (the last: for ever)."""
+
+    expr: str
+    until_step: Count | None = None
+
+
+class TaskConfig(Section):
+    """One environment of the run with its own reward, protocol and retriever."""
+
+    env: Named = Named(name="regulations")
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    reward: str | list[RewardStage] = "format+em"
+    metrics: list[str] = Field(default=["format", "em", "searched", "searches", "retrieved"])
+    protocol: Named = Named(name="think-search-answer")
+    retriever: Named = Named(name="bm25")
+
+    @field_validator("env", "protocol", "retriever", mode="before")
+    @classmethod
+    def _name_only(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class ModelConfig(Section):
+    """The policy. `name`: a local path, a hub id, `tiny` (embedded) or `auto`."""
+
+    name: str = "auto"
+    adapter: Literal["auto", "lora", "full"] = "auto"
+    """`auto`: LoRA, except full fine-tuning for the embedded tiny model."""
+    lora_r: Count = 16
+    lora_alpha: Count = 32
+    lora_dropout: Fraction = 0.0
+    """Acts in sft only: dropout in a pass whose log-probs enter a ratio biases the ratio."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """`auto`: bfloat16 on cuda, float32 elsewhere."""
+    gradient_checkpointing: bool = False
+    thinking: bool = True
+    """Passed to the chat template as `enable_thinking`."""
+    max_context: Count = 4096
+
+
+class AlgorithmConfig(Section):
+    """The loss. Other settings of a third-party algorithm go under `settings`."""
+
+    name: str = "grpo"
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    """Above `clip_low`: clip-higher (DAPO), which lets unlikely tokens grow faster."""
+    beta: Annotated[float, Field(ge=0)] = 1e-3
+    """Weight of the k3 KL to the starting policy; 0 computes no reference at all."""
+    reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
+    """`auto`: what the algorithm's paper uses."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class RolloutConfig(Section):
+    """How episodes are sampled. Token limits are per episode, never silently exceeded."""
+
+    group_size: Count = 8
+    prompts_per_step: Count = 8
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    max_turn_tokens: Count = 500
+    max_observation_tokens: Count = 500
+    max_total_tokens: Count = 4096
+    batch_size: Count = 64
+    """Dialogues decoded together by the Hugging Face generator."""
+    env_timeout_s: Seconds | None = 60.0
+    reward_timeout_s: Seconds | None = 60.0
+    max_failure_frac: Fraction = 0.2
+    """Training stops when more of a step's episodes than this failed (not: scored low)."""
+
+
+class OptimConfig(Section):
+    """AdamW(0.9, 0.999), no weight decay."""
+
+    lr: Annotated[float, Field(ge=0)] = 2e-5
+    warmup_steps: Annotated[int, Field(ge=0)] = 5
+    schedule: Literal["constant", "cosine"] = "constant"
+    max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
+    micro_batch_tokens: Count = 8192
+    """Padded tokens of one forward-backward; never changes the gradient, only memory."""
+
+
+class EvalConfig(Section):
+    """Greedy evaluation on held-out tasks before, during and after training."""
+
+    num_tasks: Count = 256
+    every: Annotated[int, Field(ge=0)] = 10
+    """Steps between evaluations during training; 0 only before and after."""
+    num_tasks_during: Count = 64
+    split: str = "test"
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    forced: bool = True
+    """Also evaluate with the first turn forced to search: what the policy can do if it looks."""
+    batch_size: Count = 128
+
+
+class SftStage(Section):
+    """One stage of supervised cold start: `mix` weighs the env's scripted policies."""
+
+    steps: Count = 500
+    mix: dict[str, float] = Field(default={"expert": 1.0})
+    loss_on: Literal["model", "all"] = "model"
+    """`all` also predicts prompt and observations: teaches a model from scratch to read."""
+    lr: Annotated[float, Field(gt=0)] = 1e-4
+    batch_size: Count = 32
+    warmup_steps: Annotated[int, Field(ge=0)] = 20
+    schedule: Literal["constant", "cosine"] = "cosine"
+
+
+class SftConfig(Section):
+    """Supervised cold start from the env's scripted policies or from a JSONL of traces."""
+
+    stages: list[SftStage] = Field(default=[SftStage()])
+    traces: str | None = None
+    """JSONL of `{"messages" | "prompt" + "turns"}` demonstrations instead of scripted ones."""
+    micro_batch_tokens: Count = 16384
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+
+
+class CheckpointConfig(Section):
+    """What is kept. Every checkpoint is written to the side and renamed: never half a one."""
+
+    every: Count = 10
+    keep_last: Count = 2
+    keep_best: bool = True
+
+
+class LogConfig(Section):
+    """What a run writes besides metrics.jsonl and summary.json."""
+
+    trackers: list[Named] = Field(default_factory=list)
+    rollouts: bool = True
+    """Every trajectory as JSONL."""
+    compress: bool = True
+    max_rollout_files: Annotated[int, Field(ge=0)] = 0
+    """Keep only the newest N files of rollouts; 0 keeps all."""
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _names_only(cls, value: Any) -> Any:
+        return [{"name": item} if isinstance(item, str) else item for item in value or []]
+
+
+class RunConfig(Section):
+    """The whole run."""
+
+    tasks: Annotated[list[TaskConfig], Field(min_length=1)] = Field(default=[TaskConfig()])
+    model: ModelConfig = ModelConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    optim: OptimConfig = OptimConfig()
+    eval: EvalConfig = EvalConfig()
+    sft: SftConfig = SftConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    log: LogConfig = LogConfig()
+    policy: str = "model"
+    """`model`, `scripted` (the env's expert) or `scripted:NAME` (another of its scripts)."""
+    preset: str | None = None
+    plugins: list[str] = Field(default_factory=list)
+    strict_plugins: bool = False
+    seed: int = 0
+    max_steps: Annotated[int, Field(ge=0)] = 200
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    num_threads: Annotated[int, Field(ge=0)] = 0
+    """CPU threads of torch; 0 leaves torch's own choice."""
+    run_dir: str | None = None
+    init_from: str | None = None
+    """A run folder, checkpoint or adapter to start the policy from."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain JSON-able values."""
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        """The tree as YAML that loads back to an equal config."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """First 16 hex digits of the SHA-256 of what determines results (not where they go)."""
+        content = self.to_dict()
+        for key in ("run_dir", "log", "checkpoint", "num_threads"):
+            content.pop(key)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def preset_names() -> list[str]:
+    """Names of the presets shipped with the package."""
+    folder = resources.files("searchrl") / "assets" / "presets"
+    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Read a preset by name.
+
+    Raises:
+        ConfigError: if there is no such preset; lists near matches.
+    """
+    if name not in preset_names():
+        raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
+    text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")
+    return dict(yaml.safe_load(text) or {})
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a config file.
+
+    Raises:
+        ConfigError: if it is missing, is not YAML (with line) or not a mapping.
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read config '{path}': {error.strerror or error}") from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"config '{path}' is not valid YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"config '{path}' must be a mapping of keys, got {type(data).__name__}")
+    return data
+
+
+def parse_set(assignment: str) -> dict[str, Any]:
+    """Turn `a.b=c` into `{"a": {"b": c}}`; the value is read as YAML (`1e-4` as a number).
+
+    Raises:
+        ConfigError: if there is no `=` or no key.
+    """
+    key, separator, raw = assignment.partition("=")
+    path = [part for part in key.strip().split(".")]
+    if not separator or not all(path):
+        raise ConfigError(
+            f"cannot read --set '{assignment}': expected KEY=VALUE such as --set optim.lr=1e-4"
+        )
+    try:
+        value: Any = yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
+    if isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as text; everybody means the number.
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    for part in reversed(path):
+        value = {part: value}
+    return dict(value)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep-merge mappings, `over` wins; lists and scalars are replaced.
+
+    A digit key in `over` (`--set tasks.0.weight=2`) addresses an element of a list in `base`.
+    A change of `name` replaces the whole mapping: settings of another plugin do not carry over.
+    """
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        if key in TASK_KEYS:
+            old, value = _as_named(key, old), _as_named(key, value)
+        if isinstance(value, Mapping) and isinstance(old, list) and all(
+            str(k).isdigit() for k in value
+        ):
+            items = list(old)
+            for position, item in value.items():
+                if int(position) >= len(items):
+                    raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
+                items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
+            result[key] = items
+        elif isinstance(value, Mapping) and isinstance(old, Mapping):
+            renamed = "name" in value and "name" in old and value["name"] != old["name"]
+            result[key] = dict(value) if renamed and key in TASK_KEYS else merge(old, value)
+        else:
+            result[key] = dict(value) if isinstance(value, Mapping) else value
+    return result
+
+
+def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Rewrite a layer's top-level short forms (`env: corpus`) as keys of the first task."""
+    data = {key: value for key, value in layer.items() if key not in TASK_KEYS}
+    short = {key: layer[key] for key in TASK_KEYS if key in layer}
+    if not short:
+        return data
+    addressed = {"tasks": {"0": {key: _as_named(key, value) for key, value in short.items()}}}
+    return merge(data, addressed) if "tasks" in data else data | addressed
+
+
+def _as_named(key: str, value: Any) -> Any:
+    """`corpus` → `{"name": "corpus"}` for the keys that name a plugin."""
+    return {"name": value} if isinstance(value, str) and key != "reward" else value
+
+
+def build_config(*layers: Mapping[str, Any]) -> RunConfig:
+    """Merge layers (later wins) and validate.
+
+    Raises:
+        ConfigError: listing every wrong key or value at once, with suggestions.
+    """
+    merged: dict[str, Any] = {"tasks": RunConfig().to_dict()["tasks"]}
+    for layer in layers:
+        merged = merge(merged, _canonical(layer))
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        lines = [_explain(dict(item)) for item in error.errors()]
+        raise ConfigError("the configuration is not valid:\n" + "\n".join(lines)) from error
+
+
+def _explain(item: Mapping[str, Any]) -> str:
+    """One validation error as one line with its key and, for unknown keys, a suggestion."""
+    location = [str(part) for part in item["loc"]]
+    key = ".".join(location)
+    if location[:2] == ["tasks", "0"] and len(location) > 2 and location[2] in TASK_KEYS:
+        key = ".".join(location[2:])
+    if item["type"] == "extra_forbidden":
+        return f"  unknown key '{key}'.{suggest(location[-1], _fields_at(location[:-1]))}"
+    return f"  {key} = {item.get('input')!r}: {item['msg']}"
+
+
+def _fields_at(location: Sequence[str]) -> list[str]:
+    """Field names of the section at a location such as ["rollout"] or ["tasks", "0"]."""
+    model: type[BaseModel] = RunConfig
+    for part in location:
+        info = model.model_fields.get(part)
+        if info is None:
+            continue
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                model = kind
+    names = list(model.model_fields)
+    return names + list(TASK_KEYS) if model is RunConfig else names

@@ -1,0 +1,1 @@
+"""Gymnasium text environments: the base (`text`), `regulations` and `corpus`. Imports nothing."""

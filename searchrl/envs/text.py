@@ -1,0 +1,390 @@
+"""The Gymnasium base of all search environments: a space of text and a task-by-task episode.
+
+Owns the episode mechanics: numbered tasks, reset and step on raw model turns, retrieval with a
+cache of indexes, the observation budget, rewards of 0 or 1 and the transcript shown by
+`render`. It speaks strings only and knows neither tokens nor tags: the protocol parses and
+wraps. It does not know what the tasks are; `regulations` and `corpus` derive from it.
+The rollout driver, `play` and plain Gymnasium loops call it.
+"""
+
+from __future__ import annotations
+
+import string
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
+
+from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
+from searchrl.errors import ConfigError, RetrieverFailure, suggest
+
+MAX_TEXT_LENGTH = 1 << 20
+"""Characters a turn or an observation may have: a bound for the spaces, not for the model."""
+
+Matches = Callable[[str, str], bool]
+"""`matches(prediction, gold)`: whether an answer is right."""
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def same_answer(prediction: str, gold: str) -> bool:
+    """Whether two answers agree once case, ASCII punctuation and spacing are ignored.
+
+    Deliberately smaller than the reward components' normalisation: an environment's own reward
+    must not depend on the rewards package. Falls back to the raw text when nothing is left.
+    """
+    left, right = (
+        " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
+    )
+    return left == right if left or right else prediction.strip() == gold.strip()
+
+
+class TextSpace(gymnasium.Space[str]):
+    """All Unicode strings of at most `max_length` characters.
+
+    Gymnasium's own `Text` draws letters from a character set; random letters never exercise a
+    protocol. Here `sample()` draws from `turns`: example texts, or a function of the space's
+    generator. The examples are no part of the space's identity: equality compares `max_length`.
+    """
+
+    def __init__(
+        self,
+        max_length: int = MAX_TEXT_LENGTH,
+        *,
+        turns: Sequence[str] | Callable[[np.random.Generator], str] = ("",),
+        seed: int | np.random.Generator | None = None,
+    ) -> None:
+        if max_length < 0:
+            raise ValueError(f"max_length must not be negative, got {max_length}")
+        if not callable(turns) and not turns:
+            raise ValueError("turns must hold at least one example text, got none")
+        super().__init__(shape=None, dtype=None, seed=seed)
+        self.max_length = max_length
+        self.turns = turns if callable(turns) else tuple(turns)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """Text has no fixed-size array form."""
+        return False
+
+    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
+        """Draw one example text; `mask` and `probability` have no meaning here."""
+        if mask is not None or probability is not None:
+            raise ValueError("TextSpace.sample takes no mask and no probability")
+        if callable(self.turns):
+            text = self.turns(self.np_random)
+        else:
+            text = self.turns[int(self.np_random.integers(len(self.turns)))]
+        return text[: self.max_length]
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a string that is short enough."""
+        return isinstance(x, str) and len(x) <= self.max_length
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TextSpace) and other.max_length == self.max_length
+
+    def __hash__(self) -> int:
+        return hash(("TextSpace", self.max_length))
+
+    def __repr__(self) -> str:
+        return f"TextSpace(max_length={self.max_length})"
+
+
+# Batching itself works through Gymnasium's fallback for custom spaces (a tuple of strings);
+# these two fill its gaps: an empty batch that lies in the batched space, and spaces that differ.
+@create_empty_array.register(TextSpace)
+def _empty_texts(
+    space: TextSpace, n: int = 1, fn: Callable[..., Any] = np.zeros
+) -> tuple[str, ...]:
+    return ("",) * n
+
+
+@batch_differing_spaces.register(TextSpace)  # type: ignore[misc]  # keyed by the elements' type
+def _batch_differing_texts(spaces: Sequence[TextSpace]) -> gymnasium.Space[Any]:
+    return gymnasium.spaces.Tuple(tuple(spaces))
+
+
+def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
+    """Turns as a model might write them under `protocol`: searches, answers and broken ones."""
+    return (
+        protocol.render_turn(Action(SEARCH, ("library opening hours",)), "I should look this up."),
+        protocol.render_turn(Action(SEARCH, ("chess club", "lost property")), "Two things."),
+        protocol.render_turn(Action(SEARCH, ("图书馆 schließt wann?",)), "Ünïcode."),
+        protocol.render_turn(Action(ANSWER, "16:45"), "Doc 1 answers it."),
+        protocol.render_turn(Action(ANSWER, "not regulated"), "The handbook does not say."),
+        protocol.opening(SEARCH) + "never closed",
+        "Plain text without any tag.",
+        "",
+    )
+
+
+class IndexCache:
+    """Keeps the most recently used retrievers, one per corpus key.
+
+    Several environments over the same corpora can share one: pass it as `indexes`. Safe to use
+    from threads; a corpus may then be indexed twice at the same moment, never mixed up.
+    """
+
+    def __init__(self, capacity: int = 64) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        self.capacity = capacity
+        self._items: OrderedDict[str, Retriever] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, build: Callable[[], Retriever]) -> Retriever:
+        """Return the retriever of `key`, building it if it is not held."""
+        with self._lock:
+            if key in self._items:
+                self._items.move_to_end(key)
+                return self._items[key]
+        built = build()
+        with self._lock:
+            held = self._items.setdefault(key, built)
+            self._items.move_to_end(key)
+            while len(self._items) > self.capacity:
+                self._items.popitem(last=False)
+            return held
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class TextEnv(gymnasium.Env[str, str]):
+    """A search task per episode; the action is one raw model turn.
+
+    A subclass says which tasks there are (`num_tasks`, `make_task`), how a task is put to the
+    model (`make_prompt`) and which passages can be searched for it (`passages`). A task must be
+    a pure function of (split, index, world_seed). `budget` bounds every observation; the
+    rollout driver sets it to count the policy's tokens.
+
+    Args:
+        protocol: parses turns and wraps observations.
+        retriever: called once per corpus: `factory(passages)`.
+        topk: passages shown per search turn.
+        max_turns: model turns before the episode is truncated.
+        world_seed: which world the tasks come from.
+        render_mode: None or "ansi" (the transcript as text).
+        matches: decides whether an answer is right; `same_answer` by default.
+        indexes: a cache of retrievers to share with other environments.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  # gymnasium's name
+    name: ClassVar[str] = "text"
+    splits: tuple[str, ...] = ("train", "test")
+
+    def __init__(
+        self,
+        *,
+        protocol: TagProtocol,
+        retriever: RetrieverFactory,
+        topk: int = 3,
+        max_turns: int = 4,
+        world_seed: int = 0,
+        render_mode: str | None = None,
+        matches: Matches = same_answer,
+        indexes: IndexCache | None = None,
+    ) -> None:
+        if topk < 1 or max_turns < 1:
+            raise ConfigError(
+                f"env {self.name}: topk and max_turns must be at least 1, "
+                f"got topk={topk}, max_turns={max_turns}."
+            )
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ConfigError(
+                f"env {self.name}: render_mode must be null or one of "
+                f"{self.metadata['render_modes']}, got {render_mode!r}."
+            )
+        self.protocol = protocol
+        self.topk = topk
+        self.max_turns = max_turns
+        self.world_seed = world_seed
+        self.render_mode = render_mode
+        self.budget: TokenBudget | None = None
+        self.last_passages: tuple[Passage, ...] = ()
+        self.action_space = TextSpace(turns=example_turns(protocol))
+        self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
+        self._make_retriever = retriever
+        self._matches = matches
+        self._indexes = indexes if indexes is not None else IndexCache()
+        self._task: Task | None = None
+        self._gold_left: set[str] = set()
+        self._num_turns = 0
+        self._is_over = True
+        self._transcript: list[str] = []
+
+    # What a subclass provides.
+
+    @abstractmethod
+    def num_tasks(self, split: str) -> int:
+        """How many tasks `split` has; `ensure_split` names an unknown one."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def make_task(self, split: str, index: int) -> Task:
+        """Task `index` of `split`: pure; the index is in range."""
+        raise NotImplementedError
+
+    def make_prompt(self, task: Task) -> str:
+        """What the model is asked; the question itself unless overridden."""
+        return task.question
+
+    @abstractmethod
+    def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
+        """The corpus searched for `task`: a key naming it, and its passages."""
+        raise NotImplementedError
+
+    def make_ask_task(self, question: str, split: str, options: dict[str, Any]) -> Task:
+        """A task without a known answer, for `reset(options={"question": …})`."""
+        return Task(
+            id=f"{self.name}-ask",
+            split=split,
+            index=-1,
+            question=question,
+            kind="ask",
+            env=self.name,
+        )
+
+    # The Gymnasium interface.
+
+    @property
+    def task(self) -> Task | None:
+        """The task of the running episode; None before the first reset."""
+        return self._task
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode and return (prompt, {"task": Task}).
+
+        `options` may hold `split` (the first split by default) and `index` (drawn from the
+        env's generator without one), or `question` for a task without a known answer.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        split = self.ensure_split(options.get("split", self.splits[0]))
+        if "question" in options:
+            task = self.make_ask_task(str(options["question"]), split, options)
+        else:
+            total = self.num_tasks(split)
+            index = options.get("index")
+            if index is None:
+                index = int(self.np_random.integers(total))
+            task = self.make_task(split, self.ensure_index(split, index, total))
+        self._task = task
+        self._gold_left = set(task.gold_ids)
+        self._num_turns = 0
+        self._is_over = False
+        self.last_passages = ()
+        prompt = self.make_prompt(task)
+        self._transcript = [prompt]
+        return prompt, {"task": task}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play one raw model turn.
+
+        Never raises on its text; raises `ResetNeeded` outside an episode and `RetrieverFailure`
+        when the retriever fails. `info` holds `task`, `action`, `passages` and `signals`.
+        """
+        task = self._task
+        if task is None or self._is_over:
+            raise ResetNeeded(
+                f"env {self.name}: step() was called "
+                + ("before reset()." if task is None else "after the episode ended.")
+                + " Call reset() to begin an episode."
+            )
+        self._num_turns += 1
+        parsed = self.protocol.parse(action)
+        observation, reward, self.last_passages = "", 0.0, ()
+        terminated = parsed.kind == ANSWER
+        if terminated:
+            answer = str(parsed.payload or "")
+            reward = float(any(self._matches(answer, gold) for gold in task.answers))
+        elif parsed.kind == SEARCH:
+            self.last_passages = self._search(task, parsed.queries)
+            self._gold_left -= {passage.id for passage in self.last_passages}
+            observation = self.protocol.render_observation(self.last_passages, self.budget)
+        else:
+            reason = parsed.reason or f"this environment knows no action '{parsed.kind}'"
+            observation = self.protocol.render_notice(reason)
+        truncated = not terminated and self._num_turns >= self.max_turns
+        self._is_over = terminated or truncated
+        self._transcript += [action, observation] if observation else [action]
+        info: dict[str, Any] = {
+            "task": task,
+            "action": parsed,
+            "passages": self.last_passages,
+            "signals": self._signals(task),
+        }
+        return observation, reward, terminated, truncated, info
+
+    def render(self) -> str | None:
+        """The transcript so far, in mode "ansi"; nothing otherwise."""
+        return "\n".join(self._transcript) if self.render_mode == "ansi" else None
+
+    # Checks and the search itself.
+
+    def ensure_split(self, split: object) -> str:
+        """Return `split` if the env has it; raise `ConfigError` naming those it has."""
+        if isinstance(split, str) and split in self.splits:
+            return split
+        raise ConfigError(
+            f"env {self.name} has no split {split!r}." + suggest(str(split), self.splits)
+        )
+
+    def ensure_index(self, split: str, index: object, total: int) -> int:
+        """Return `index` as an int if it numbers a task of `split`; raise `ConfigError` else."""
+        if isinstance(index, int | np.integer) and 0 <= int(index) < total:
+            return int(index)
+        raise ConfigError(
+            f"env {self.name}: split '{split}' has tasks 0 to {total - 1}, got index {index!r}."
+        )
+
+    def retriever_for(self, task: Task) -> Retriever:
+        """The retriever over the task's passages, from the cache when it is there."""
+        key, passages = self.passages(task)
+        return self._indexes.get(key, lambda: self._make_retriever(passages))
+
+    def _search(self, task: Task, queries: Sequence[str]) -> tuple[Passage, ...]:
+        try:
+            results = self.retriever_for(task).search(list(queries), self.topk)
+        except RetrieverFailure:
+            raise
+        except Exception as error:
+            raise RetrieverFailure(
+                f"env {self.name}: the retriever raised {type(error).__name__}: {error} "
+                f"(task {task.id}, queries {list(queries)!r})."
+            ) from error
+        if len(results) != len(queries):
+            raise RetrieverFailure(
+                f"env {self.name}: the retriever gave {len(results)} results for "
+                f"{len(queries)} queries; it must give one per query."
+            )
+        return tuple(_round_robin(results, self.topk))
+
+    def _signals(self, task: Task) -> dict[str, float]:
+        if not task.gold_ids:
+            return {}
+        return {"gold_shown": 1.0 - len(self._gold_left) / len(set(task.gold_ids))}
+
+
+def _round_robin(results: Iterable[Sequence[Passage]], limit: int) -> Iterator[Passage]:
+    """The best of every query, then the second best, …: at most `limit`, no passage twice."""
+    shown: set[str] = set()
+    for rank in zip_longest(*results):
+        for passage in rank:
+            if passage is None or passage.id in shown:
+                continue
+            if len(shown) == limit:
+                return
+            shown.add(passage.id)
+            yield passage

@@ -1,0 +1,175 @@
+"""Group-relative advantages: how much better a rollout did than its siblings.
+
+    GRPO      A_i = (r_i - mean) / (std + delta)     DeepSeekMath, arXiv 2402.03300, section 4.1.2
+    Dr. GRPO  A_i = r_i - mean                       arXiv 2503.20783, section 3.2
+    RLOO      A_i = r_i - mean of the others         arXiv 2402.14740 (Kool et al. 2019)
+
+`mean` and `std` run over the *scored* rollouts of one group (one prompt instance). Left out: the
+value network (no critic in the core) and per-turn process rewards (an algorithm of their own;
+their scores already travel in `StepScores`). Dr. GRPO's other half, dividing by a constant
+instead of the length, is `Reduction.CONSTANT` in `core.loss`.
+
+Plain Python floats (float64) and no torch: a step has tens of rewards, and a mean taken in fp32
+gives constant groups a non-zero advantage. Called once per optimiser step, before packing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+GRPO_DELTA = 1e-6
+"""Added to the standard deviation, so that two rewards a rounding error apart stay near 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepScores:
+    """The scores of one whole optimiser step, one entry per rollout (B).
+
+    `group_ids` name the prompt instance, never a dataset index: two data sets share indices.
+    The reward of a rollout that is not scored is never read and may be NaN. `turn_scores` holds
+    one process score per turn where a reward gives them.
+    """
+
+    rewards: Sequence[float]
+    group_ids: Sequence[str]
+    is_scored: Sequence[bool]
+    turn_scores: Sequence[Sequence[float]] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every column has one entry per rollout."""
+        _ensure_same_length(
+            rewards=self.rewards, group_ids=self.group_ids, is_scored=self.is_scored
+        )
+        if self.turn_scores is not None:
+            _ensure_same_length(rewards=self.rewards, turn_scores=self.turn_scores)
+
+
+AdvantageFn = Callable[[StepScores], list[float]]
+"""Sees the whole step, returns one advantage per rollout in the order given."""
+
+
+def grpo_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[float]:
+    """Return (r - mean) / (std + delta) within each group; std is the population's (ddof 0).
+
+    Adding a constant to a group's rewards changes nothing; scaling them by c changes nothing
+    beyond `delta` (exactly: it is the same as dividing `delta` by c). Raises ValueError for a
+    scored reward that is not finite.
+
+    >>> step = StepScores([1.0, 0.0, 0.0, 1.0], ["q"] * 4, [True] * 4)
+    >>> [round(a, 5) for a in grpo_advantages(step)]
+    [1.0, -1.0, -1.0, 1.0]
+    """
+    if not delta > 0:
+        raise ValueError(f"delta must be > 0, got {delta!r}: it keeps the division defined")
+
+    def normalise(rewards_G: list[float]) -> list[float]:
+        mean = statistics.fmean(rewards_G)
+        std = statistics.pstdev(rewards_G)
+        return [(reward - mean) / (std + delta) for reward in rewards_G]
+
+    return _per_group(step, normalise)
+
+
+def dr_grpo_advantages(step: StepScores) -> list[float]:
+    """Return r - mean within each group.
+
+    Without the division by std, a prompt that is almost always (or almost never) solved no
+    longer weighs more than one solved half of the time.
+    """
+
+    def centre(rewards_G: list[float]) -> list[float]:
+        mean = statistics.fmean(rewards_G)
+        return [reward - mean for reward in rewards_G]
+
+    return _per_group(step, centre)
+
+
+def rloo_advantages(step: StepScores) -> list[float]:
+    """Return r minus the mean reward of the *other* rollouts of the group (leave one out).
+
+    The baseline is independent of the rollout it judges, so the gradient is unbiased. Equal to
+    Dr. GRPO's advantage times G / (G - 1).
+    """
+
+    def leave_one_out(rewards_G: list[float]) -> list[float]:
+        total, num_others = math.fsum(rewards_G), len(rewards_G) - 1
+        return [reward - (total - reward) / num_others for reward in rewards_G]
+
+    return _per_group(step, leave_one_out)
+
+
+def dead_groups(
+    advantages: Sequence[float], group_ids: Sequence[str], is_scored: Sequence[bool]
+) -> set[str]:
+    """Return the ids of the groups whose every scored rollout has advantage 0.
+
+    They teach nothing but the KL term. A group without any scored rollout is dead too.
+    """
+    _ensure_same_length(advantages=advantages, group_ids=group_ids, is_scored=is_scored)
+    alive = {
+        group_id
+        for advantage, group_id, scored in zip(advantages, group_ids, is_scored, strict=True)
+        if scored and advantage != 0.0
+    }
+    return set(group_ids) - alive
+
+
+def training_mask(
+    advantages: Sequence[float],
+    group_ids: Sequence[str],
+    is_scored: Sequence[bool],
+    *,
+    beta: float,
+) -> list[bool]:
+    """Return which rollouts take part in the optimiser step, and so in its denominators.
+
+    Unscored rollouts never do. A dead group does only if `beta` > 0, where the KL term still
+    acts on it: left in at beta 0, its tokens would shrink the loss of the others.
+    """
+    dead = dead_groups(advantages, group_ids, is_scored) if beta == 0 else set()
+    return [
+        bool(scored) and group_id not in dead
+        for group_id, scored in zip(group_ids, is_scored, strict=True)
+    ]
+
+
+def _per_group(
+    step: StepScores, advantages_of: Callable[[list[float]], list[float]]
+) -> list[float]:
+    """Apply `advantages_of` to the scored rewards of each group; everything else is exactly 0.
+
+    Groups need not be contiguous. `advantages_of` sees only groups of at least two different
+    rewards: equality is tested on the rewards themselves, because a mean of equal floats can
+    differ from them in the last bit.
+    """
+    members: dict[str, list[int]] = {}
+    for i, (reward, group_id, scored) in enumerate(
+        zip(step.rewards, step.group_ids, step.is_scored, strict=True)
+    ):
+        if not scored:
+            continue
+        if not math.isfinite(reward):
+            raise ValueError(
+                f"rollout {i} of group {group_id!r} is scored but its reward is {reward!r}; "
+                "expected a finite number. A reward that cannot score returns Unscored(reason)."
+            )
+        members.setdefault(group_id, []).append(i)
+
+    advantages = [0.0] * len(step.rewards)
+    for indices in members.values():
+        rewards_G = [float(step.rewards[i]) for i in indices]
+        if max(rewards_G) == min(rewards_G):  # singletons too
+            continue
+        for i, advantage in zip(indices, advantages_of(rewards_G), strict=True):
+            advantages[i] = advantage
+    return advantages
+
+
+def _ensure_same_length(**columns: Sequence[object]) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"expected one entry per rollout in every column, got lengths {listed}")

@@ -1,0 +1,29 @@
+"""Rewards: components, answer scoring, the expression language and the scorer.
+
+Re-exports the names other floors use. `answers` compares answers, `components` holds the
+built-in components, `expression` reads `0.2*format+em`, `scorer` runs and combines them. Nothing
+here knows tokens, groups or models; standard library only.
+"""
+
+from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward, make_builtin
+from searchrl.rewards.expression import (
+    Expression,
+    RewardSchedule,
+    RewardStage,
+    UnknownComponentError,
+    parse_expression,
+)
+from searchrl.rewards.scorer import ScoredEpisode, Scorer
+
+__all__ = [
+    "BUILTIN_REWARDS",
+    "Expression",
+    "FunctionReward",
+    "RewardSchedule",
+    "RewardStage",
+    "ScoredEpisode",
+    "Scorer",
+    "UnknownComponentError",
+    "make_builtin",
+    "parse_expression",
+]

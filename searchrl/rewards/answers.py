@@ -1,0 +1,173 @@
+"""Answer scoring: how a final answer is compared with the gold answers of a task.
+
+Owns the two normalisation dialects and the four comparisons `em`, `cover_em`, `f1` and `fuzzy`.
+Every comparison takes the best of several golds, scores None (no final answer) as 0 and reads
+nothing but the answer: extracting it is the protocol's work. Called by the built-in reward
+components, by evaluation and by plugins that score answers their own way. Standard library only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+Normalize = Callable[[str], str]
+"""A normalisation dialect: `normalize_n1` or `normalize_n2`."""
+
+NEAR_F1 = 0.6
+"""`fuzzy`: token F1 from which an answer counts as near."""
+NEAR_RATIO = 0.85
+"""`fuzzy`: character similarity (`difflib` ratio) from which an answer counts as near."""
+
+_PUNCTUATION_OUT = str.maketrans("", "", string.punctuation)
+_PUNCTUATION_TO_SPACE = str.maketrans(dict.fromkeys(string.punctuation, " "))
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]+\|>|</?s>")
+
+# Scripts without spaces: one token per character, but a run of Chinese numerals is one token, or
+# three days would be found inside thirteen days. Everything else splits at white space.
+_NUMERALS = "〇零一二三四五六七八九十百千万亿两"
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_TOKEN = re.compile(rf"[{_NUMERALS}]+|[{_CJK}]|[^\s{_CJK}{_NUMERALS}]+")
+
+_VERDICTS = frozenset({"yes", "no", "noanswer"})
+_NEGATIONS = frozenset(
+    {"no", "not", "never", "none", "nor", "without", "cannot"} | set("不没無无未非")
+)
+
+
+def normalize_n1(text: str) -> str:
+    """Dialect N1, the default: ASCII punctuation is deleted (`U.S.A.` -> `usa`).
+
+    Lower-case, delete ASCII punctuation, drop the whole words a / an / the, collapse white space:
+    the normalisation of SQuAD and of the Search-R1 family.
+    """
+    return _drop_articles(text.lower().translate(_PUNCTUATION_OUT))
+
+
+def normalize_n2(text: str) -> str:
+    """Dialect N2: ASCII punctuation becomes a space (`U.S.A.` -> `u s`, the `a` is an article).
+
+    Otherwise as N1. The dialect of R1-Searcher; figures of one dialect do not compare with the
+    other's.
+    """
+    return _drop_articles(text.lower().translate(_PUNCTUATION_TO_SPACE))
+
+
+def _drop_articles(text: str) -> str:
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def tokenize(normalized: str) -> list[str]:
+    """Tokens of a normalised text: words, and single characters of Chinese and Japanese."""
+    return _TOKEN.findall(normalized)
+
+
+def strip_special_tokens(text: str) -> str:
+    """Remove control tokens such as `<|im_end|>` that a model leaves in its answer."""
+    return _SPECIAL_TOKEN.sub("", text)
+
+
+def em(prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1) -> float:
+    """Exact match: 1 if the answer equals any gold after normalisation, else 0.
+
+    A gold that normalises to nothing ("The The") is compared as the stripped, lower-cased string.
+    """
+    return _best(_em_one, prediction, golds, normalize)
+
+
+def cover_em(
+    prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
+) -> float:
+    """Cover match: 1 if the tokens of any gold stand next to each other in the answer, else 0.
+
+    More lenient than `em` and never comparable with it. Whole tokens only: "us" is not in
+    "music". A gold that normalises to nothing never matches.
+    """
+    return _best(_cover_one, prediction, golds, normalize)
+
+
+def f1(prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1) -> float:
+    """Token-multiset F1 with the best gold, 0 to 1.
+
+    0 where one side is yes / no / noanswer and the other is anything else. A gold that
+    normalises to nothing counts as in `em`.
+    """
+    return _best(_f1_one, prediction, golds, normalize)
+
+
+def fuzzy(
+    prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
+) -> float:
+    """1 exact (`em`), 0.5 near, 0 otherwise.
+
+    Near: token F1 >= `NEAR_F1` or character ratio >= `NEAR_RATIO`, *and* both sides hold the same
+    numbers and the same negations ("13 school days" is not near "14 school days").
+    """
+    return _best(_fuzzy_one, prediction, golds, normalize)
+
+
+def _best(
+    compare: Callable[[str, str, Normalize], float],
+    prediction: str | None,
+    golds: Sequence[str],
+    normalize: Normalize,
+) -> float:
+    if prediction is None:
+        return 0.0
+    # A bare string is a sequence of characters, each of which would pass for a gold.
+    accepted = (golds,) if isinstance(golds, str) else golds
+    answer = strip_special_tokens(prediction)
+    return max((compare(answer, gold, normalize) for gold in accepted), default=0.0)
+
+
+def _em_one(answer: str, gold: str, normalize: Normalize) -> float:
+    target = normalize(gold)
+    if not target:
+        return float(answer.strip().lower() == gold.strip().lower())
+    return float(normalize(answer) == target)
+
+
+def _cover_one(answer: str, gold: str, normalize: Normalize) -> float:
+    target = tokenize(normalize(gold))
+    if not target:
+        return 0.0
+    tokens = tokenize(normalize(answer))
+    width = len(target)
+    return float(any(tokens[i : i + width] == target for i in range(len(tokens) - width + 1)))
+
+
+def _f1_one(answer: str, gold: str, normalize: Normalize) -> float:
+    left, right = normalize(answer), normalize(gold)
+    if not left or not right or (left != right and {left, right} & _VERDICTS):
+        return _em_one(answer, gold, normalize)
+    left_tokens, right_tokens = tokenize(left), tokenize(right)
+    overlap = (Counter(left_tokens) & Counter(right_tokens)).total()
+    # 2PR/(P+R) with P = overlap/|left| and R = overlap/|right|, without its divisions by zero.
+    return 2 * overlap / (len(left_tokens) + len(right_tokens))
+
+
+def _fuzzy_one(answer: str, gold: str, normalize: Normalize) -> float:
+    if _em_one(answer, gold, normalize):
+        return 1.0
+    left, right = normalize(answer), normalize(gold)
+    if not left or not right or _decisive(left) != _decisive(right):
+        return 0.0
+    if _f1_one(answer, gold, normalize) >= NEAR_F1:
+        return 0.5
+    matcher = difflib.SequenceMatcher(None, right, left, autojunk=False)
+    # The length bound first: it spares the quadratic comparison of a gold with a rambling answer.
+    is_near = matcher.real_quick_ratio() >= NEAR_RATIO and matcher.ratio() >= NEAR_RATIO
+    return 0.5 if is_near else 0.0
+
+
+def _decisive(normalized: str) -> Counter[str]:
+    """The tokens that turn an answer into another one: numbers and negations."""
+    return Counter(
+        token
+        for token in tokenize(normalized)
+        if token in _NEGATIONS or any(char.isnumeric() for char in token)
+    )

@@ -1,0 +1,306 @@
+"""The reward expression `0.2*format+em-0.01*searches`, and schedules of expressions.
+
+Owns the grammar, its errors and the weighted sum. Knows component names only as strings: it never
+runs a component and has no notion of time (a `RewardSchedule` picks the expression of a step).
+The same strings serve `train`, `eval`, `score` and `check`; the scorer evaluates them.
+
+    expression = ["+" | "-"] term { ("+" | "-") term }
+    term       = number "*" name | name | number
+    name       = identifier | distribution ":" identifier
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from searchrl.errors import ConfigError, ExpressionError, UnknownNameError, suggest
+
+_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_IDENTIFIER = r"[^\W\d]\w*"
+_NAME = re.compile(_IDENTIFIER)
+_QUALIFIED = re.compile(rf"\w[\w.-]*:{_IDENTIFIER}")
+_SHAPE = 'An expression is a sum of weight*name terms, such as "0.2*format+em-0.01*searches".'
+
+
+class UnknownComponentError(ExpressionError, UnknownNameError):
+    """An expression names a reward component that is not registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A weighted sum of components plus a constant. Weights are as written, never normalised.
+
+    A name occurs once in `terms`, in order of first appearance; weights of repeats are added.
+    `str()` writes an expression that parses to an equal one.
+    """
+
+    terms: tuple[tuple[float, str], ...]
+    constant: float = 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The components it names, weight 0 included."""
+        return tuple(name for _, name in self.terms)
+
+    def evaluate(self, scores: Mapping[str, float]) -> float:
+        """The reward. A term of weight 0 is not read; KeyError if any other score is missing."""
+        reward = self.constant
+        for weight, name in self.terms:
+            if weight:
+                reward += weight * scores[name]
+        return reward
+
+    def __str__(self) -> str:
+        # "a-b:c" reads as one qualified name, so a minus beside such a name needs its spaces.
+        gap = " " if any("-" in name for name in self.names) else ""
+        pieces = [(weight, _term_text(weight, name)) for weight, name in self.terms]
+        if self.constant:
+            pieces.append((self.constant, _number_text(self.constant)))
+        text = "".join(f"{gap}{'-' if value < 0 else '+'}{gap}{piece}" for value, piece in pieces)
+        return text.strip().removeprefix("+").strip()
+
+
+def _number_text(value: float) -> str:
+    return repr(abs(value)).removesuffix(".0")
+
+
+def _term_text(weight: float, name: str) -> str:
+    return name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}"
+
+
+def parse_expression(text: str, known: Iterable[str] | None = None) -> Expression:
+    """Read an expression; `known` are the registered component names (None: any name passes).
+
+    Raises `ExpressionError` with a caret at the place, `UnknownComponentError` with near matches.
+    """
+    return _Parser(text, None if known is None else tuple(known)).parse()
+
+
+class _Parser:
+    """One left-to-right pass over `text`; `pos` is where the next piece begins."""
+
+    def __init__(self, text: str, known: tuple[str, ...] | None) -> None:
+        self.text = text
+        self.known = known
+        # Longest first: of `pkg:em` and `pkg:em_zh` the text decides for the longer one.
+        self.qualified = sorted((n for n in known or () if ":" in n), key=len, reverse=True)
+        self.pos = 0
+
+    def parse(self) -> Expression:
+        weights: dict[str, float] = {}
+        constant = 0.0
+        sign = self._sign() or 1.0
+        while True:
+            start = self.pos
+            number, name = self._term()
+            if name is None:
+                constant += sign * number
+            else:
+                weights[name] = weights.get(name, 0.0) + sign * number
+            if not math.isfinite(constant if name is None else weights[name]):
+                self._fail("the weights add up to more than a number can hold", start)
+            self._skip_space()
+            if self.pos == len(self.text):
+                break
+            next_sign = self._sign()
+            if next_sign is None:
+                self._fail_after_term(name is not None)
+            sign = next_sign
+        if not weights:
+            self._fail("it names no reward component; a constant teaches nothing", 0)
+        # + 0.0 turns -0.0 into 0.0, which prints without a sign.
+        terms = tuple((weight + 0.0, name) for name, weight in weights.items())
+        return Expression(terms, constant + 0.0)
+
+    def _sign(self) -> float | None:
+        self._skip_space()
+        sign = {"+": 1.0, "-": -1.0}.get(self.text[self.pos : self.pos + 1])
+        self.pos += sign is not None
+        return sign
+
+    def _term(self) -> tuple[float, str | None]:
+        self._skip_space()
+        if (name := self._name()) is not None:
+            return 1.0, name
+        start = self.pos
+        match = _NUMBER.match(self.text, start)
+        if match is None:
+            self._fail(f"expected a component name or a number, found {self._found()}")
+        number = float(match.group())
+        self.pos = match.end()
+        if not math.isfinite(number):
+            self._fail(f"{match.group()} is not a finite number", start)
+        self._skip_space()
+        if self.text[self.pos : self.pos + 1] != "*":
+            return number, None
+        self.pos += 1
+        self._skip_space()
+        name = self._name()
+        if name is None:
+            self._fail(f"expected a component name after '*', found {self._found()}")
+        return number, name
+
+    def _name(self) -> str | None:
+        start = self.pos
+        name = self._known_qualified() or self._generic_name()
+        if name is None:
+            return None
+        if self.known is not None and name not in self.known:
+            # Show the whole qualified name the author meant, hyphens and all.
+            longer = _QUALIFIED.match(self.text, start)
+            name = longer.group() if longer else name
+            hint = suggest(name, self.known)
+            if (bare := name.partition(":")[2]) in self.known:
+                hint = f" Did you mean '{bare}'?"
+            self._fail(f"unknown reward component '{name}'.{hint}", start, UnknownComponentError)
+        self.pos = start + len(name)
+        return name
+
+    def _known_qualified(self) -> str | None:
+        for name in self.qualified:
+            end = self.pos + len(name)
+            if self.text.startswith(name, self.pos) and not _is_word(self.text[end : end + 1]):
+                return name
+        return None
+
+    def _generic_name(self) -> str | None:
+        match = None
+        if _NAME.match(self.text, self.pos):
+            # Without known names "a-b:c" is one qualified name; with them "a" minus "b:c" may be
+            # meant, and the known ones have been tried before.
+            match = _QUALIFIED.match(self.text, self.pos) if self.known is None else None
+            match = match or _NAME.match(self.text, self.pos)
+        return match.group() if match else None
+
+    def _skip_space(self) -> None:
+        while self.text[self.pos : self.pos + 1].isspace():
+            self.pos += 1
+
+    def _found(self) -> str:
+        return repr(self.text[self.pos]) if self.pos < len(self.text) else "the end"
+
+    def _fail_after_term(self, was_name: bool) -> NoReturn:
+        char = self.text[self.pos]
+        if was_name and char == "*":
+            self._fail("expected '+', '-' or the end, found '*' (the weight comes first: 2*em)")
+        wanted = "'+', '-' or the end" if was_name else "'*', '+', '-' or the end"
+        self._fail(f"expected {wanted}, found {self._found()}")
+
+    def _fail(
+        self, message: str, at: int | None = None, kind: type[ExpressionError] = ExpressionError
+    ) -> NoReturn:
+        place = self.pos if at is None else at
+        shown = "".join(" " if char.isspace() else char for char in self.text)
+        # Chinese characters take two columns in a terminal.
+        indent = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown[:place])
+        raise kind(
+            f"reward expression, column {place + 1}: {message}\n"
+            f"  {shown}\n"
+            f"  {' ' * indent}^\n"
+            f"{_SHAPE}"
+        )
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+@dataclass(frozen=True, slots=True)
+class RewardStage:
+    """One stretch of a schedule: `expression` holds while step < `until_step` (None: for good)."""
+
+    until_step: int | None
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSchedule:
+    """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`."""
+
+    stages: tuple[RewardStage, ...]
+
+    @classmethod
+    def parse(cls, spec: object, known: Iterable[str] | None = None) -> RewardSchedule:
+        """Read the config value `reward`: an expression, or a list of `{until_step, expr}`.
+
+        `until_step` is exclusive and ascends; the last stage has none. Raises `ConfigError`.
+        """
+        names = None if known is None else tuple(known)
+        if isinstance(spec, str):
+            return cls((RewardStage(None, parse_expression(spec, names)),))
+        if not isinstance(spec, list | tuple) or not spec:
+            raise ConfigError(
+                "reward: expected an expression or a list of {until_step, expr} stages, "
+                f"found {spec!r}"
+            )
+        stages: list[RewardStage] = []
+        for number, item in enumerate(spec, start=1):
+            where = f"reward stage {number} of {len(spec)}"
+            text, until = _stage_fields(item, where, is_last=number == len(spec))
+            if stages and until is not None and until <= (before := stages[-1].until_step or 0):
+                raise ConfigError(
+                    f"{where}: until_step {until} does not come after the previous stage's {before}"
+                )
+            try:
+                stages.append(RewardStage(until, parse_expression(text, names)))
+            except ExpressionError as error:
+                raise type(error)(f"{where}: {error}") from None
+        return cls(tuple(stages))
+
+    def at(self, step: int) -> Expression:
+        """The expression that holds at `step`; steps count from 0."""
+        for stage in self.stages:
+            if stage.until_step is None or step < stage.until_step:
+                return stage.expression
+        raise AssertionError("the last stage of a schedule is open-ended")
+
+    @property
+    def final(self) -> Expression:
+        """The expression of the last stage: what a finished run was trained towards."""
+        return self.stages[-1].expression
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every component of any stage, once, in order of first appearance."""
+        return tuple(
+            dict.fromkeys(name for stage in self.stages for name in stage.expression.names)
+        )
+
+    def __str__(self) -> str:
+        parts = [
+            str(stage.expression)
+            if stage.until_step is None
+            else f"{stage.expression} until step {stage.until_step}"
+            for stage in self.stages
+        ]
+        return ", then ".join(parts)
+
+
+def _stage_fields(item: object, where: str, *, is_last: bool) -> tuple[str, int | None]:
+    if not isinstance(item, Mapping):
+        raise ConfigError(f"{where}: expected {{until_step, expr}}, found {item!r}")
+    fields: Mapping[Any, Any] = item
+    for key in fields:
+        if key not in ("until_step", "expr"):
+            hint = suggest(str(key), ("until_step", "expr"))
+            raise ConfigError(f"{where}: unknown key '{key}'.{hint}")
+    text, until = fields.get("expr"), fields.get("until_step")
+    if not isinstance(text, str):
+        raise ConfigError(f"{where}: 'expr' must be a reward expression, found {text!r}")
+    if is_last:
+        if until is not None:
+            raise ConfigError(
+                f"{where}: the last stage must have no until_step (it holds to the end of the "
+                f"run), found {until!r}"
+            )
+        return text, None
+    if not isinstance(until, int) or isinstance(until, bool) or until < 1:
+        raise ConfigError(
+            f"{where}: 'until_step' must be a whole number of at least 1, found {until!r}"
+        )
+    return text, until

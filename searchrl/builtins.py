@@ -1,0 +1,97 @@
+"""The built-in plugin: what SearchRL itself offers, through the same hooks as everyone else.
+
+Everything is registered as a lazy string, so that listing names imports neither torch nor numpy.
+Holds no behaviour: each target lives in the module its string names.
+"""
+
+from __future__ import annotations
+
+from searchrl.hookspecs import Register, RegisterEnv, hookimpl
+
+PLUGIN_API = 1
+
+
+@hookimpl
+def register_envs(register: RegisterEnv) -> None:
+    """The two search environments."""
+    register(
+        "regulations",
+        "searchrl.envs.regulations:RegulationsEnv",
+        expert="searchrl.envs.regulations:make_expert",
+        scripts={
+            "passive": "searchrl.envs.regulations:make_passive",
+            "clumsy": "searchrl.envs.regulations:make_clumsy",
+        },
+        description="questions on generated school handbooks; every school is new",
+    )
+    register(
+        "corpus",
+        "searchrl.envs.corpus:CorpusEnv",
+        expert="searchrl.envs.corpus:make_expert",
+        description="your own questions over your own texts",
+    )
+
+
+@hookimpl
+def register_protocols(register: Register) -> None:
+    """The default tag protocol."""
+    register(
+        "think-search-answer",
+        "searchrl.protocols.think_search_answer:ThinkSearchAnswer",
+        description="<think>, then <search> or <answer>; results come in <information>",
+    )
+
+
+@hookimpl
+def register_retrievers(register: Register) -> None:
+    """BM25 and the two ablations that tell whether an agent reads what it finds."""
+    register(
+        "bm25",
+        "searchrl.retrieval.bm25:BM25Retriever",
+        description="rank-bm25 over Unicode words and CJK bigrams",
+    )
+    register(
+        "random",
+        "searchrl.retrieval.ablations:RandomRetriever",
+        description="ablation: passages without regard to the query",
+    )
+    register(
+        "empty",
+        "searchrl.retrieval.ablations:EmptyRetriever",
+        description="ablation: never finds anything",
+    )
+
+
+@hookimpl
+def register_trackers(register: Register) -> None:
+    """Where metrics go."""
+    register(
+        "jsonl",
+        "searchrl.trackers.jsonl:JsonlTracker",
+        description="metrics.jsonl in the run folder",
+    )
+    register(
+        "tensorboard",
+        "searchrl.trackers.tensorboard:TensorBoardTracker",
+        description="TensorBoard event files; needs searchrl[tensorboard]",
+    )
+
+
+@hookimpl
+def register_algorithms(register: Register) -> None:
+    """Group-relative policy gradients."""
+    register(
+        "grpo",
+        "searchrl.algorithms:make_grpo",
+        description="group mean and standard deviation, PPO clip",
+    )
+    register(
+        "dr_grpo",
+        "searchrl.algorithms:make_dr_grpo",
+        description="GRPO without the standard deviation and the length bias",
+    )
+    register(
+        "rloo",
+        "searchrl.algorithms:make_rloo",
+        description="leave-one-out baseline",
+    )

@@ -1,0 +1,111 @@
+"""Every plugin kind, one hook each: the whole extension surface of SearchRL on one screen.
+
+A plugin is a Python file or module with functions marked `@hookimpl` and named as below. Each
+hook receives one argument, `register`, and calls it once per thing it offers. Discovery,
+isolation and name resolution live in `plugins.py`; what a registered object must be able to do
+is in `contracts.py`. A kind that is designed but not built has no hook here, so implementing it
+too early is reported instead of ignored (generators and judges will get theirs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pluggy
+
+PLUGIN_API = 1
+"""The number of this interface. A plugin may pin it with a line `PLUGIN_API = 1`; one that
+declares another number is refused at load with a sentence that says so."""
+
+PROJECT = "searchrl"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+HOOKS: Mapping[str, str] = {
+    "env": "register_envs",
+    "protocol": "register_protocols",
+    "reward": "register_rewards",
+    "retriever": "register_retrievers",
+    "tracker": "register_trackers",
+    "algorithm": "register_algorithms",
+    "command": "register_commands",
+}
+"""Plugin kind -> the hook that registers it."""
+
+Factory = Callable[..., Any] | str
+"""A callable, or the lazy string `"package.module:attribute"`, imported on first use."""
+
+
+class Register(Protocol):
+    """What every hook but `register_envs` receives."""
+
+    def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
+        """Offer `factory` under `name`; `description` is one line for `searchrl plugins`."""
+        ...
+
+
+class RegisterEnv(Protocol):
+    """What `register_envs` receives."""
+
+    def __call__(
+        self,
+        name: str,
+        factory: Factory,
+        *,
+        expert: Factory | None = None,
+        scripts: Mapping[str, Factory] | None = None,
+        is_text: bool = True,
+        description: str = "",
+    ) -> None:
+        """Offer an environment; see `register_envs`."""
+        ...
+
+
+@hookspec
+def register_envs(register: RegisterEnv) -> None:
+    """Offer environments: `register(name, factory, *, expert, scripts, is_text, description)`.
+
+    `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
+    `gymnasium.Env`. `expert(env, task, protocol)` returns the scripted policy of one episode;
+    `scripts` maps further names to such factories, for policies that are imperfect on purpose.
+    `is_text=False` says that the spaces are not text. A name that ends in a colon is a scheme:
+    `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
+    """
+
+
+@hookspec
+def register_protocols(register: Register) -> None:
+    """Offer tag protocols: `register(name, factory)`; `factory(**settings) -> TagProtocol`."""
+
+
+@hookspec
+def register_rewards(register: Register) -> None:
+    """Offer reward components: `register(name, factory)`; `factory() -> Reward`.
+
+    The name is used in reward expressions, so it must be a Python identifier.
+    """
+
+
+@hookspec
+def register_retrievers(register: Register) -> None:
+    """Offer retrievers: `register(name, factory)`; `factory(passages, **settings) -> Retriever`."""
+
+
+@hookspec
+def register_trackers(register: Register) -> None:
+    """Offer trackers: `register(name, factory)`; `factory(run_dir: Path, **settings) -> Tracker`."""
+
+
+@hookspec
+def register_algorithms(register: Register) -> None:
+    """Offer algorithms: `register(name, factory)`; `factory(**settings) -> Algorithm`."""
+
+
+@hookspec
+def register_commands(register: Register) -> None:
+    """Offer subcommands of `searchrl`: `register(name, command)`, a `click.Command`.
+
+    A lazy string keeps `searchrl --help` fast; `description` is then its line in the help.
+    """

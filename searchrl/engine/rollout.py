@@ -1,0 +1,382 @@
+"""Drives episodes: environment strings on one side, the token ledger on the other.
+
+Owns prompt rendering (once), observation appending, token budgets, stop reasons and the
+classification of failures. It never re-tokenises what was sampled and never lets an environment
+touch tokens. Written against submit/poll, so that any generator can be non-blocking. Callers:
+`train`, `evaluate`, `sft`, `agent`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import gymnasium
+
+from searchrl.contracts import Expert, ExpertFactory, TokenBudget
+from searchrl.core.episode import (
+    Episode,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    Passage,
+    StopReason,
+    Task,
+)
+from searchrl.core.trajectory import Group, Origin, Trajectory, TurnStop
+from searchrl.deadline import DeadlineExceeded, call_with_deadline
+from searchrl.engine.generator import FinishedTurn, Generator, Handle
+from searchrl.engine.rendering import RenderedPrompt, find_stop
+from searchrl.engine.world import TaskWorld
+from searchrl.errors import RetrieverFailure
+from searchrl.rewards.scorer import ScoredEpisode
+
+
+class TextCodec(Protocol):
+    """Text to ids and back: the policy's tokenizer, or bytes where there is no model."""
+
+    def render_prompt(
+        self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
+    ) -> RenderedPrompt: ...
+
+    def encode_plain(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def cut(self, text: str, limit: int) -> str: ...
+
+    def budget(self, max_tokens: int) -> TokenBudget: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Token and time limits of one episode."""
+
+    max_turn_tokens: int
+    max_observation_tokens: int
+    max_total_tokens: int
+    env_timeout_s: float | None = None
+    thinking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRequest:
+    """Ask for `len(rng_keys)` episodes of one prompt instance.
+
+    `options` are passed to the env's reset besides index and split. `forced` names an action
+    kind to which the first turn is committed by its opening tag. `script` is the scripted policy
+    for a scripted generator. `origin` is what the trajectories will say of themselves.
+    """
+
+    group_id: str
+    world: TaskWorld
+    split: str
+    index: int | None
+    rng_keys: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    forced: str | None = None
+    script: ExpertFactory | None = None
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished episode: its tokens, its strings and its scores."""
+
+    trajectory: Trajectory
+    episode: Episode
+    scored: ScoredEpisode
+    world: TaskWorld
+    reset_options: Mapping[str, Any]
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it may enter a training step."""
+        return self.scored.reward is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutGroup:
+    """The finished rollouts of one request."""
+
+    group: Group
+    rollouts: tuple[Rollout, ...]
+
+
+class Interrupted(Exception):
+    """The caller's `should_stop` asked to abandon the rollouts in flight."""
+
+
+class _Dialogue:
+    """One episode in flight."""
+
+    def __init__(self, request: RolloutRequest, sample: int) -> None:
+        self.request = request
+        self.sample = sample
+        self.env: gymnasium.Env[Any, Any] | None = None
+        self.task: Task | None = None
+        self.prompt = ""
+        self.prefix = ""
+        self.expert: Expert | None = None
+        self.turns: list[EpisodeTurn] = []
+        self.signals: dict[str, float] = {}
+        self.env_return = 0.0
+        self.stop: StopReason | None = None
+        self.failure: Failure | None = None
+        self.trajectory = Trajectory(
+            rollout_id=f"{request.group_id}/{sample}",
+            group_id=request.group_id,
+            env=request.world.name,
+            origin=Origin.DEMONSTRATION if request.script else Origin.SAMPLED,
+        )
+
+
+class RolloutDriver:
+    """Runs requests to completion on one generator."""
+
+    def __init__(self, generator: Generator, codec: TextCodec, limits: Limits) -> None:
+        self.generator = generator
+        self.codec = codec
+        self.limits = limits
+
+    def run(
+        self,
+        requests: Sequence[RolloutRequest],
+        *,
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> list[RolloutGroup]:
+        """Play every episode to its end and score it.
+
+        Args:
+            requests: prompt instances with their RNG keys; results come in the same order.
+            on_progress: called with (finished, total) episodes.
+            should_stop: checked between turns.
+
+        Raises:
+            Interrupted: when `should_stop` said so; nothing of the step is kept.
+        """
+        groups = [self._open(request) for request in requests]
+        live = {handle: d for group in groups for d, handle in group if d.stop is None}
+        total = sum(len(group) for group in groups)
+        while live:
+            finished = self.generator.poll()
+            if not finished:
+                break
+            for turn in finished:
+                dialogue = live[turn.handle]
+                self._advance(dialogue, turn)
+                if dialogue.stop is not None:
+                    self.generator.close(turn.handle)
+                    del live[turn.handle]
+            if on_progress is not None:
+                on_progress(total - len(live), total)
+            if should_stop is not None and should_stop():
+                for handle in live:
+                    self.generator.close(handle)
+                raise Interrupted
+        return [
+            self._finish(request, [d for d, _ in group])
+            for request, group in zip(requests, groups, strict=True)
+        ]
+
+    def _open(self, request: RolloutRequest) -> list[tuple[_Dialogue, Handle]]:
+        """Reset the group's environments and open its dialogues on one rendered prompt."""
+        dialogues = [_Dialogue(request, sample) for sample in range(len(request.rng_keys))]
+        for dialogue in dialogues:
+            self._reset(dialogue)
+        ready = [d for d in dialogues if d.stop is None]
+        opened = [(d, Handle(-1)) for d in dialogues if d.stop is not None]
+        if not ready:
+            return opened
+        first = ready[0]
+        world = request.world
+        rendered = self.codec.render_prompt(
+            world.protocol.instruction,
+            first.prompt,
+            thinking=self.limits.thinking,
+            forced_opening=world.protocol.opening(request.forced) if request.forced else "",
+        )
+        handles = self.generator.open(
+            rendered.ids,
+            len(ready),
+            [request.rng_keys[d.sample] for d in ready],
+            [d.expert for d in ready if d.expert is not None] or None,
+        )
+        for dialogue, handle in zip(ready, handles, strict=True):
+            dialogue.prefix = rendered.assistant_prefix
+            dialogue.trajectory.append_prompt(rendered.ids)
+            if self._submit(dialogue, handle, []):
+                opened.append((dialogue, handle))
+            else:
+                self.generator.close(handle)
+                opened.append((dialogue, Handle(-1)))
+        return sorted(opened, key=lambda pair: pair[0].sample)
+
+    def _reset(self, dialogue: _Dialogue) -> None:
+        request = dialogue.request
+        options = {"split": request.split, **request.options}
+        if request.index is not None:
+            options["index"] = request.index
+
+        def reset() -> tuple[gymnasium.Env[Any, Any], str, dict[str, Any], Expert | None]:
+            env = request.world.acquire()
+            budget = self.codec.budget(self.limits.max_observation_tokens)
+            if hasattr(env.unwrapped, "budget"):
+                env.unwrapped.budget = budget
+            prompt, info = env.reset(options=options)
+            task = info.get("task") or _anonymous_task(request, prompt)
+            expert = (
+                request.script(env.unwrapped, task, request.world.protocol)
+                if request.script
+                else None
+            )
+            return env, prompt, {**info, "task": task}, expert
+
+        try:
+            env, prompt, info, expert = call_with_deadline(
+                reset, timeout_s=self.limits.env_timeout_s, owner=request.world.owner
+            )
+        except Exception as error:
+            self._fail(dialogue, error)
+            return
+        dialogue.env, dialogue.prompt, dialogue.expert = env, prompt, expert
+        dialogue.task = info["task"]
+        dialogue.trajectory.task_id = info["task"].id
+
+    def _submit(self, dialogue: _Dialogue, handle: Handle, append_ids: list[int]) -> bool:
+        """Ask for the next turn; False (and a stop reason) when no token is left for it."""
+        room = self.limits.max_total_tokens - len(dialogue.trajectory) - len(append_ids)
+        if room < 1:
+            dialogue.stop = StopReason.TOTAL_TOKENS
+            return False
+        if append_ids:
+            dialogue.trajectory.append_env(append_ids)
+        stops = dialogue.request.world.protocol.stops
+        self.generator.submit(handle, append_ids, stops, min(self.limits.max_turn_tokens, room))
+        return True
+
+    def _advance(self, dialogue: _Dialogue, turn: FinishedTurn) -> None:
+        """Record one model turn and step the environment with its text."""
+        world = dialogue.request.world
+        ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
+        sampled = self.codec.decode(ids)
+        found = find_stop(sampled, world.protocol.stops)
+        overhang = sampled[found[0] :] if found else ""
+        text = sampled[: found[0]] if found else sampled
+        if not dialogue.turns:
+            text = dialogue.prefix + text
+        dialogue.trajectory.append_model(
+            turn.ids, turn.logps, version=turn.version, reason=turn.reason, overhang=overhang
+        )
+        if turn.reason is TurnStop.MAX_TOKENS:
+            # An unfinished turn never reaches the environment: half a query is no action.
+            dialogue.turns.append(EpisodeTurn(text, world.protocol.parse(text)))
+            out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
+            dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
+            return
+        self._step(dialogue, turn, text)
+
+    def _step(self, dialogue: _Dialogue, turn: FinishedTurn, text: str) -> None:
+        env, world = dialogue.env, dialogue.request.world
+        assert env is not None
+        try:
+            observation, reward, terminated, truncated, info = call_with_deadline(
+                env.step, text, timeout_s=self.limits.env_timeout_s, owner=world.owner
+            )
+        except Exception as error:
+            dialogue.turns.append(EpisodeTurn(text, world.protocol.parse(text)))
+            self._fail(dialogue, error)
+            return
+        action = info.get("action") or world.protocol.parse(text)
+        passages: tuple[Passage, ...] = tuple(info.get("passages", ()))
+        dialogue.env_return += float(reward)
+        dialogue.signals.update(info.get("signals", {}))
+        shown = ""
+        if terminated:
+            dialogue.stop = StopReason.ANSWERED
+        elif truncated:
+            dialogue.stop = StopReason.TURN_LIMIT
+        elif turn.reason is TurnStop.EOS:
+            dialogue.stop = StopReason.EOS
+        else:
+            shown = self._observe(dialogue, turn.handle, observation)
+        if not shown:
+            # What the model never read must not count as shown to it.
+            passages = () if dialogue.stop is not StopReason.ANSWERED else passages
+        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, float(reward)))
+
+    def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:
+        """Append an observation and ask for the next turn; returns the text appended."""
+        limit = self.limits.max_observation_tokens
+        ids = self.codec.encode_plain(observation)
+        if len(ids) > limit:
+            # An env that ignores its budget: cut what it said, and say that it was cut.
+            observation = self.codec.cut(observation, limit)
+            ids = self.codec.encode_plain(observation)[:limit]
+            dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
+        return observation if self._submit(dialogue, handle, ids) else ""
+
+    def _fail(self, dialogue: _Dialogue, error: Exception) -> None:
+        """Classify at the boundary; the instance at fault is not reused."""
+        kind = FailureKind.ENVIRONMENT
+        if isinstance(error, DeadlineExceeded):
+            kind = FailureKind.TIMEOUT
+        elif isinstance(error, RetrieverFailure):
+            kind = FailureKind.RETRIEVER
+        owner = f"env '{dialogue.request.world.name}' ({dialogue.request.world.owner})"
+        detail = "".join(traceback.format_exception(error))
+        dialogue.failure = Failure(kind, owner, f"{type(error).__name__}: {error}", detail)
+        dialogue.stop = StopReason.FAILED
+        dialogue.env = None
+
+    def _finish(self, request: RolloutRequest, dialogues: list[_Dialogue]) -> RolloutGroup:
+        """Freeze the episodes, score them and give the environments back."""
+        rollouts = []
+        for dialogue in dialogues:
+            if dialogue.stop is None:
+                error = RuntimeError("the generator lost this dialogue")
+                dialogue.failure = Failure(FailureKind.GENERATION, "generator", str(error))
+                dialogue.stop = StopReason.FAILED
+            protocol = request.world.protocol
+            texts = [turn.text for turn in dialogue.turns]
+            trajectory = dialogue.trajectory
+            trajectory.generated_text = self.codec.decode(
+                trajectory.ids[trajectory.num_prompt_tokens :]
+            )
+            episode = Episode(
+                task=dialogue.task or _anonymous_task(request, ""),
+                turns=tuple(dialogue.turns),
+                final_answer=protocol.final_answer(texts),
+                format_score=protocol.format_score(texts),
+                signals=dict(dialogue.signals),
+                env_return=dialogue.env_return,
+                num_model_tokens=trajectory.num_model_tokens,
+                stop_reason=dialogue.stop,
+                failure=dialogue.failure,
+                step=request.step,
+            )
+            scored = request.world.scorer.score(episode)
+            rollouts.append(
+                Rollout(trajectory, episode, scored, request.world, dict(request.options))
+            )
+            if dialogue.env is not None:
+                request.world.release(dialogue.env)
+        task = rollouts[0].episode.task
+        group = Group(request.group_id, task, tuple(r.trajectory for r in rollouts))
+        return RolloutGroup(group, tuple(rollouts))
+
+
+def _anonymous_task(request: RolloutRequest, prompt: str) -> Task:
+    """The task record of an env that does not describe its tasks."""
+    index = -1 if request.index is None else request.index
+    return Task(
+        id=f"{request.world.name}/{request.split}/{index}",
+        split=request.split,
+        index=index,
+        question=prompt,
+        env=request.world.name,
+    )
+

@@ -1,0 +1,176 @@
+"""The task world: one entry of `tasks` turned into objects the rollout driver can use.
+
+Owns the environments, protocol, scorer and scripted policies of a task, and the pool of
+environment instances. Speaks strings only. Built by `train`, `evaluate`, `sft` and `play` from a
+config and a plugin registry; everything that can be wrong with names, expressions or data files
+is found here, before anything starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from searchrl.config import RunConfig, TaskConfig
+from searchrl.contracts import ExpertFactory, Retriever, TagProtocol
+from searchrl.core.episode import Passage
+from searchrl.errors import ConfigError, EnvironmentFailure, SearchRLError, suggest
+from searchrl.plugins import Registry
+from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.scorer import Scorer
+
+_CORPORA_KEPT = 512
+
+
+class _SharedRetriever:
+    """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
+
+    Every environment instance of a world shares it: the rollouts of a group search one index.
+    """
+
+    def __init__(self, factory: Callable[..., Retriever], settings: dict[str, Any]) -> None:
+        self._factory = factory
+        self._settings = settings
+        self._built: OrderedDict[int, tuple[Sequence[Passage], Retriever]] = OrderedDict()
+
+    def __call__(self, passages: Sequence[Passage]) -> Retriever:
+        key = hash(tuple(passages))
+        if key not in self._built:
+            self._built[key] = (passages, self._factory(passages, **self._settings))
+            if len(self._built) > _CORPORA_KEPT:
+                self._built.popitem(last=False)
+        self._built.move_to_end(key)
+        return self._built[key][1]
+
+
+@dataclass(slots=True)
+class TaskWorld:
+    """One task of the run: where its episodes come from and how they are scored.
+
+    `scripts` maps the names of the env's scripted policies to factories; `expert` is the one a
+    demonstration follows. `owner` names the plugin that registered the environment.
+    """
+
+    name: str
+    config: TaskConfig
+    protocol: TagProtocol
+    scorer: Scorer
+    owner: str
+    make_env: Callable[[], gymnasium.Env[Any, Any]]
+    scripts: dict[str, ExpertFactory] = field(default_factory=dict)
+    _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
+
+    def acquire(self) -> gymnasium.Env[Any, Any]:
+        """Take an idle environment instance, or make one."""
+        return self._idle.pop() if self._idle else self.make_env()
+
+    def release(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Give an instance back. One that hung or raised is dropped instead, never reused."""
+        self._idle.append(env)
+
+    def num_tasks(self, split: str) -> int:
+        """Number of tasks of a split.
+
+        Raises:
+            ConfigError: if the env has none there.
+        """
+        env = self.acquire()
+        count = int(env.get_wrapper_attr("num_tasks")(split))
+        self.release(env)
+        if count < 1:
+            raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
+        return count
+
+    def script(self, name: str) -> ExpertFactory:
+        """A scripted policy of the env by name.
+
+        Raises:
+            ConfigError: if the env has none of that name.
+        """
+        if name in self.scripts:
+            return self.scripts[name]
+        if not self.scripts:
+            raise ConfigError(
+                f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
+                "nothing to replay; give register_envs an `expert=` or use --policy model"
+            )
+        raise ConfigError(
+            f"env '{self.name}' has no scripted policy '{name}'.{suggest(name, self.scripts)}"
+        )
+
+    def close(self) -> None:
+        """Close every idle environment."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float | None) -> TaskWorld:
+    """Build one task's world and try its environment once.
+
+    Raises:
+        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with it.
+    """
+    env_entry = registry.get("env", config.env.name)
+    protocol = registry.get("protocol", config.protocol.name).make(**config.protocol.settings)
+    retriever = _SharedRetriever(
+        registry.get("retriever", config.retriever.name).load(), config.retriever.settings
+    )
+    schedule = RewardSchedule.parse(
+        config.reward
+        if isinstance(config.reward, str)
+        else [stage.model_dump() for stage in config.reward],
+        registry.names("reward"),
+    )
+    names = dict.fromkeys([*schedule.names, *config.metrics])
+    entries = {name: registry.get("reward", name) for name in names}
+    scorer = Scorer(
+        {name: entry.make() for name, entry in entries.items()},
+        schedule,
+        metrics=config.metrics,
+        timeout_s=reward_timeout_s,
+        owners={name: str(entry.owner) for name, entry in entries.items()},
+    )
+
+    def make_env() -> gymnasium.Env[Any, Any]:
+        settings = config.env.settings
+        try:
+            env = env_entry.load()(protocol=protocol, retriever=retriever, **settings)
+        except SearchRLError:
+            raise
+        except TypeError as error:
+            raise ConfigError(
+                f"env '{config.env.name}' ({env_entry.owner}) does not accept its settings "
+                f"{json.dumps(settings, default=str)}: {error}"
+            ) from error
+        except Exception as error:
+            raise EnvironmentFailure(
+                f"env '{config.env.name}' ({env_entry.owner}) raised while being made: {error!r}"
+            ) from error
+        if not isinstance(env, gymnasium.Env):
+            raise EnvironmentFailure(
+                f"env '{config.env.name}' ({env_entry.owner}): expected its factory to return a "
+                f"gymnasium.Env, got {type(env).__name__}"
+            )
+        return env
+
+    world = TaskWorld(
+        name=config.env.name,
+        config=config,
+        protocol=protocol,
+        scorer=scorer,
+        owner=str(env_entry.owner),
+        make_env=make_env,
+        scripts=env_entry.load_scripts(),
+    )
+    world.release(make_env())
+    return world
+
+
+def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
+    """Build the worlds of all tasks of a run."""
+    return [make_world(task, registry, config.rollout.reward_timeout_s) for task in config.tasks]

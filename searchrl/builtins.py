@@ -43,6 +43,17 @@ def register_protocols(register: Register) -> None:
 
 
 @hookimpl
+def register_rewards(register: Register) -> None:
+    """The reward components, which are light enough to import."""
+    from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward
+
+    for name, factory in BUILTIN_REWARDS.items():
+        component = factory()
+        description = component.description if isinstance(component, FunctionReward) else ""
+        register(name, factory, description=description)
+
+
+@hookimpl
 def register_retrievers(register: Register) -> None:
     """BM25 and the two ablations that tell whether an agent reads what it finds."""
     register(

@@ -95,7 +95,7 @@ def register_retrievers(register: Register) -> None:
 
 @hookspec
 def register_trackers(register: Register) -> None:
-    """Offer trackers: `register(name, factory)`; `factory(run_dir: Path, **settings) -> Tracker`."""
+    """Offer trackers: `register(name, factory)`; `factory(run_dir, **settings) -> Tracker`."""
 
 
 @hookspec

@@ -14,22 +14,20 @@ import importlib.machinery
 import importlib.metadata
 import importlib.util
 import inspect
-import keyword
 import re
 import sys
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any
+from types import ModuleType
 
 import pluggy
 
 from searchrl import __version__, hookspecs
 from searchrl.errors import PluginError, suggest
-from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT, Factory
+from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
 from searchrl.provenance import (
     Origin,
     Owner,
@@ -39,13 +37,13 @@ from searchrl.provenance import (
     find_version,
     hash_bytes,
 )
+from searchrl.registration import Collector, EnvCollector, PluginFault
 from searchrl.registry import (
     Entry,
     PluginFailure,
     PluginSpec,
     Registry,
     describe_error,
-    find_signature_problem,
 )
 
 __all__ = [
@@ -60,8 +58,6 @@ __all__ = [
 ]
 
 BUILTINS = "searchrl.builtins"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-_LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +66,6 @@ class _Candidate:
 
     owner: Owner
     load: Callable[[], object]
-
-
-class _Fault(Exception):
-    """Something a plugin did wrong that no exception of its own reports."""
-
-    def __init__(self, message: str, line: int = 0) -> None:
-        super().__init__(message)
-        self.line = line
 
 
 class _HookRaised(Exception):
@@ -180,11 +168,9 @@ def _find_entry_points() -> list[_Candidate]:
     return candidates
 
 
-def _load_entry_point(
-    entry_point: importlib.metadata.EntryPoint, *, is_repeated: bool
-) -> object:
+def _load_entry_point(entry_point: importlib.metadata.EntryPoint, *, is_repeated: bool) -> object:
     if is_repeated:
-        raise _Fault(f"declares the entry point '{entry_point.name}' twice; keep one")
+        raise PluginFault(f"declares the entry point '{entry_point.name}' twice; keep one")
     return entry_point.load()
 
 
@@ -258,19 +244,20 @@ def _load_module(name: str) -> ModuleType:
             raise
         beside = Path(f"{name}.py")
         hint = f" Did you mean '--plugin {beside}'?" if beside.is_file() else ""
-        raise _MissingSource(f"--plugin {name}: there is no module '{error.name}'.{hint}") from error
+        text = f"--plugin {name}: there is no module '{error.name}'.{hint}"
+        raise _MissingSource(text) from error
 
 
 def _ensure_may_repeat(owner: Owner, loaded: Owner) -> None:
     if owner.origin is Origin.ENTRY_POINT:
-        raise _Fault(f"is the same module as {loaded}; one of the two entry points is enough")
+        raise PluginFault(f"is the same module as {loaded}; one of the two entry points is enough")
 
 
 # --- one plugin ----------------------------------------------------------------------------
 
 
 def _identify(plugin: object, owner: Owner) -> Owner:
-    """Complete the owner record of an imported plugin and check the interface it was written for."""
+    """Complete the owner record of an imported plugin and check its API number."""
     file = owner.file or find_file(plugin)
     if owner.origin is Origin.FILE:
         owner = replace(owner, version=find_version(plugin), sha256=vars(plugin)["__sha256__"])
@@ -282,7 +269,7 @@ def _identify(plugin: object, owner: Owner) -> Owner:
             owner = replace(owner, distribution=distribution.name, version=distribution.version)
     declared = getattr(plugin, "PLUGIN_API", None)
     if declared is not None and declared != PLUGIN_API:
-        raise _Fault(
+        raise PluginFault(
             f"was written for plugin API {declared!r}; searchrl {__version__} has plugin API "
             f"{PLUGIN_API}. Install a release of the plugin for API {PLUGIN_API}, or another "
             "searchrl",
@@ -300,10 +287,10 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     manager.check_pending()
     entries: list[Entry] = []
     for kind, hook in HOOKS.items():
-        collector = _EnvCollector(kind, owner) if kind == "env" else _Collector(kind, owner)
+        collector = EnvCollector(kind, owner) if kind == "env" else Collector(kind, owner)
         try:
             getattr(manager.hook, hook)(register=collector)
-        except _Fault:
+        except PluginFault:
             raise
         except (Exception, SystemExit) as error:
             raise _HookRaised(hook) from error
@@ -321,10 +308,12 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
     num_hooks = 0
     for name in dir(plugin):
         options = manager.parse_hookimpl_opts(plugin, name)
-        function = getattr(plugin, name, None)
+        if options is None and name not in HOOKS.values():
+            continue
+        function = getattr(plugin, name)
         if options is None:
-            if name in HOOKS.values() and _is_defined_in(function, plugin):
-                raise _Fault(f"does not mark {name} with @hookimpl", _line_of(function))
+            if _is_defined_in(function, plugin):
+                raise PluginFault(f"does not mark {name} with @hookimpl", _line_of(function))
             continue
         num_hooks += 1
         hook = options.get("specname") or name
@@ -332,137 +321,23 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
             if options.get("optionalhook"):
                 continue
             known = suggest(hook, HOOKS.values())
-            raise _Fault(f"has an unknown hook '{hook}'.{known}", _line_of(function))
+            raise PluginFault(f"has an unknown hook '{hook}'.{known}", _line_of(function))
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise _Fault(f"has {name} as a coroutine or generator, not a plain function",
-                         _line_of(function))
+            raise PluginFault(
+                f"has {name} as a coroutine or generator, not a plain function", _line_of(function)
+            )
         parameters = inspect.signature(function).parameters
         is_fit = list(parameters) == ["register"]
         if not is_fit or parameters["register"].default is not inspect.Parameter.empty:
             found = ", ".join(str(p) for p in parameters.values())
-            raise _Fault(
+            raise PluginFault(
                 f"defines {name}({found}); expected {name}(register)", _line_of(function)
             )
     if not num_hooks:
-        raise _Fault(
+        raise PluginFault(
             "has no hooks: define a function such as register_rewards(register) and mark it with "
             "@searchrl.hookimpl"
         )
-
-
-class _Collector:
-    """The `register` callback of one hook call: validates and collects, writes nothing else."""
-
-    def __init__(self, kind: str, owner: Owner) -> None:
-        self.kind = kind
-        self.owner = owner
-        self.entries: list[Entry] = []
-        self.fault: _Fault | None = None
-        self.is_open = True
-
-    def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
-        self._add(name, factory, description, {})
-
-    def _add(self, name: object, factory: Any, description: object, options: Any) -> None:
-        line = self._calling_line()
-        try:
-            self._check(name, factory, description, options, line)
-        except _Fault as fault:
-            self.fault = self.fault or fault
-            raise
-        self.entries.append(
-            Entry(
-                self.kind,
-                str(name),
-                factory,
-                self.owner,
-                line,
-                str(description),
-                MappingProxyType(options),
-            )
-        )
-
-    def _calling_line(self) -> int:
-        """The line in the plugin: the first frame outside this file."""
-        frame = inspect.currentframe()
-        while frame is not None and frame.f_code.co_filename == __file__:
-            frame = frame.f_back
-        return frame.f_lineno if frame else 0
-
-    def _check(
-        self, name: object, factory: object, description: object, options: Any, line: int
-    ) -> None:
-        what = f"{self.kind} {name!r}"
-        if not self.is_open:
-            raise _Fault(f"registers {what} after its hook returned", line)
-        if not isinstance(name, str) or not _NAME.fullmatch(name.removesuffix(":")):
-            raise _Fault(
-                f"registers {what}: a name is made of letters, digits and . _ - only", line
-            )
-        if name.endswith(":") and self.kind != "env":
-            raise _Fault(f"registers {what}: only an env's name may be a scheme", line)
-        if self.kind == "reward" and (not name.isidentifier() or keyword.iskeyword(name)):
-            raise _Fault(
-                f"registers {what}: the name is used in expressions such as 'format+em', so it "
-                f"must be an identifier; use {re.sub(r'[^A-Za-z0-9_]', '_', name)!r}",
-                line,
-            )
-        if any(entry.name == name for entry in self.entries):
-            raise _Fault(f"registers {what} twice", line)
-        self._check_factory(what, factory, line)
-        problem = "" if isinstance(factory, str) else find_signature_problem(self.kind, factory)  # type: ignore[arg-type]
-        if problem:
-            raise _Fault(f"registers {what}: {problem}", line)
-        if not isinstance(description, str):
-            raise _Fault(f"registers {what}: description is {description!r}, not text", line)
-
-    def _check_factory(self, what: str, factory: object, line: int) -> None:
-        if isinstance(factory, str):
-            if not _LAZY.fullmatch(factory):
-                raise _Fault(
-                    f"registers {what}: {factory!r} is not of the form 'package.module:attribute'",
-                    line,
-                )
-        elif not callable(factory):
-            raise _Fault(
-                f"registers {what}: {type(factory).__name__} is neither a callable nor a string "
-                "'package.module:attribute'",
-                line,
-            )
-
-
-class _EnvCollector(_Collector):
-    """`register` of `register_envs`, which takes scripted policies too."""
-
-    def __call__(
-        self,
-        name: str,
-        factory: Factory,
-        *,
-        expert: Factory | None = None,
-        scripts: Mapping[str, Factory] | None = None,
-        is_text: bool = True,
-        description: str = "",
-    ) -> None:
-        options = {"expert": expert, "scripts": scripts or {}, "is_text": is_text}
-        self._add(name, factory, description, options)
-
-    def _check(
-        self, name: object, factory: object, description: object, options: Any, line: int
-    ) -> None:
-        super()._check(name, factory, description, options, line)
-        what = f"env {name!r}"
-        if not isinstance(options["is_text"], bool):
-            raise _Fault(f"registers {what}: is_text is {options['is_text']!r}, not a bool", line)
-        if not isinstance(options["scripts"], Mapping):
-            raise _Fault(f"registers {what}: scripts is not a mapping of name to factory", line)
-        options["scripts"] = MappingProxyType(dict(options["scripts"]))
-        if options["expert"] is not None:
-            self._check_factory(f"the expert of {what}", options["expert"], line)
-        for script, factory_ in options["scripts"].items():
-            if not isinstance(script, str) or not _NAME.fullmatch(script) or script == "expert":
-                raise _Fault(f"registers {what}: {script!r} is no name for a script", line)
-            self._check_factory(f"the script '{script}' of {what}", factory_, line)
 
 
 # --- saying what went wrong ----------------------------------------------------------------
@@ -470,7 +345,7 @@ class _EnvCollector(_Collector):
 
 def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
     hook, detail, line, file = "", "", 0, owner.file
-    if isinstance(error, _Fault):
+    if isinstance(error, PluginFault):
         message, line = str(error), error.line
     else:
         stage = "at import"
@@ -479,13 +354,11 @@ def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
         message = f"raised {stage}: {describe_error(error)}"
         detail = "".join(traceback.format_exception(error))
         file, line = _find_place(error, owner.file)
-    return PluginFailure(
-        owner.name, owner.source, message, file, line, hook, owner.version, detail
-    )
+    return PluginFailure(owner.name, owner.source, message, file, line, hook, owner.version, detail)
 
 
 def _find_place(error: BaseException, file: str) -> tuple[str, int]:
-    """File and line to blame: the deepest frame in the plugin's file, else the first foreign one."""
+    """Where to look: the deepest frame in the plugin's file, else the first foreign one."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0
     frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
@@ -498,9 +371,10 @@ def _find_place(error: BaseException, file: str) -> tuple[str, int]:
     return foreign[0] if foreign else (file, 0)
 
 
-def _line_of(function: object) -> int:
-    code = getattr(inspect.unwrap(function), "__code__", None)  # type: ignore[arg-type]
-    return code.co_firstlineno if code else 0
+def _line_of(function: Callable[..., object]) -> int:
+    inner = inspect.unwrap(function)
+    inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
+    return inner.__code__.co_firstlineno if isinstance(inner, types.FunctionType) else 0
 
 
 def _is_defined_in(value: object, plugin: object) -> bool:

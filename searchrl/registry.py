@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -64,12 +65,6 @@ class Entry:
         """Whether an environment's spaces are text."""
         return bool(self.options.get("is_text", True))
 
-    @property
-    def script_names(self) -> tuple[str, ...]:
-        """The scripted policies of an environment: `expert` first, if it has one."""
-        expert = ("expert",) if self.options.get("expert") is not None else ()
-        return (*expert, *self.options.get("scripts", {}))
-
     def load(self) -> Callable[..., Any]:
         """Return the factory, importing it if it was registered as a lazy string.
 
@@ -81,19 +76,12 @@ class Entry:
             raise PluginError(f"{self}: {problem}")
         return functools.partial(factory, name=self.argument) if self.argument else factory
 
-    def load_script(self, name: str = "expert") -> Callable[..., Any]:
-        """Return the factory `(env, task, protocol) -> Expert` of a scripted policy."""
-        if name not in self.script_names:
-            if not self.script_names:
-                raise ConfigError(
-                    f"env '{self.name}' has no scripted policy: {self.owner} ({self.where}) "
-                    f"registers it without expert="
-                )
-            known = suggest(name, self.script_names)
-            raise UnknownNameError(f"env '{self.name}' has no scripted policy {name!r}.{known}")
-        if name == "expert":
-            return self._resolve(self.options["expert"])
-        return self._resolve(self.options["scripts"][name])
+    def load_scripts(self) -> dict[str, Callable[..., Any]]:
+        """Return an environment's scripted policies by name: `expert` if it has one, `scripts`."""
+        expert = self.options.get("expert")
+        named = {"expert": expert} if expert is not None else {}
+        named |= self.options.get("scripts", {})
+        return {name: self._resolve(factory) for name, factory in named.items()}
 
     def make(self, *args: Any, **settings: Any) -> Any:
         """Call the factory; refuse unknown settings with near matches, attribute what it raises."""
@@ -207,6 +195,19 @@ class Registry:
         return tuple(
             sorted(e.name if plain.count(e.name) == 1 else e.qualified for e in self._of(kind))
         )
+
+    def spellings(self, kind: str) -> tuple[str, ...]:
+        """Every plain and qualified way to write a name of `kind`, conflicting ones included.
+
+        For parsers of larger texts (reward expressions), which must let a name through to `get`.
+        """
+        found: set[str] = set()
+        for entry in self._of(kind):
+            owner = entry.owner
+            plugins = {owner.name, owner.distribution or owner.name}
+            plugins |= {re.sub(r"\W", "_", plugin) for plugin in plugins}
+            found |= {entry.name, *(f"{plugin}:{entry.name}" for plugin in plugins)}
+        return tuple(sorted(found))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order of registration."""

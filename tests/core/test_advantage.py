@@ -1,0 +1,307 @@
+"""Advantages: golden values, the invariances of each estimator, dead groups."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import math
+import statistics
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from searchrl.core import advantage
+from searchrl.core.advantage import (
+    AdvantageFn,
+    StepScores,
+    dead_groups,
+    dr_grpo_advantages,
+    grpo_advantages,
+    rloo_advantages,
+    training_mask,
+)
+
+ALL: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
+every_estimator = pytest.mark.parametrize("estimate", ALL, ids=lambda fn: fn.__name__)
+
+# Multiples of 1/64 up to 4: ties are common, as with real rewards, and groups are either constant
+# or have a standard deviation well above 1e-3.
+rewards = st.integers(-256, 256).map(lambda n: n / 64)
+one_group = st.lists(rewards, min_size=2, max_size=8)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> StepScores:
+    """A step of interleaved groups of any size, some rollouts unscored with a NaN reward."""
+    size = draw(st.integers(1, 20))
+    ids = draw(st.lists(st.sampled_from("abcd"), min_size=size, max_size=size))
+    scored = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    values = draw(st.lists(rewards, min_size=size, max_size=size))
+    return StepScores(
+        [v if s else math.nan for v, s in zip(values, scored, strict=True)], ids, scored
+    )
+
+
+def group(values: list[float]) -> StepScores:
+    return StepScores(values, ["g"] * len(values), [True] * len(values))
+
+
+# --- golden values -------------------------------------------------------------------------------
+
+
+def test_grpo_by_hand_uses_the_population_standard_deviation() -> None:
+    # mean 2, deviations -1, 0, 1; population variance 2/3 (the sample's would be 1).
+    expected = math.sqrt(3 / 2)
+    assert grpo_advantages(group([1.0, 2.0, 3.0])) == pytest.approx(
+        [-expected, 0.0, expected], abs=2e-6
+    )
+
+
+def test_grpo_delta_is_added_to_the_standard_deviation() -> None:
+    # mean 0.5, std 0.5: 0.5 / (0.5 + 0.5)
+    assert grpo_advantages(group([1.0, 0.0]), delta=0.5) == [0.5, -0.5]
+    assert grpo_advantages(group([1.0, 0.0])) == pytest.approx([0.5 / 0.500001, -0.5 / 0.500001])
+
+
+def test_dr_grpo_by_hand() -> None:
+    assert dr_grpo_advantages(group([1.0, 0.0, 0.0, 1.0, 0.5])) == [0.5, -0.5, -0.5, 0.5, 0.0]
+
+
+def test_rloo_by_hand() -> None:
+    # the others of 4 average 1.5, of 2: 2.5, of 1: 3
+    assert rloo_advantages(group([4.0, 2.0, 1.0])) == [2.5, -0.5, -2.0]
+
+
+def test_the_runnable_examples_in_the_docstrings_hold() -> None:
+    result = doctest.testmod(advantage)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+# --- dead groups ---------------------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("value", [0.1 + 0.2, 0.1, 1 / 3, -0.7, 1e-300, 1e300, 0.0])
+@pytest.mark.parametrize("size", [2, 3, 5, 7, 10])
+def test_constant_group_is_exactly_zero_not_a_rounding_error(
+    estimate: AdvantageFn, value: float, size: int
+) -> None:
+    assert estimate(group([value] * size)) == [0.0] * size
+
+
+def test_the_mean_of_equal_floats_can_differ_from_them() -> None:
+    """Why constancy is tested on the rewards: without it the case above would be noise."""
+    value, size = 0.1, 10
+    assert sum([value] * size) / size != value
+
+
+@every_estimator
+def test_singleton_group_gets_zero_not_nan(estimate: AdvantageFn) -> None:
+    step = StepScores([1.0, 0.3, 0.5, 0.1], ["a", "b", "c", "c"], [True] * 4)
+    result = estimate(step)
+    assert result[:2] == [0.0, 0.0]
+    assert result[2] > 0 > result[3]
+
+
+def test_nearly_constant_group_does_not_explode() -> None:
+    """0.1 + 0.2 and 0.3 differ in the last bit only; without delta they would get +-1."""
+    assert 0.1 + 0.2 != 0.3
+    assert grpo_advantages(group([0.1 + 0.2, 0.3])) == pytest.approx([0.0, 0.0], abs=1e-9)
+
+
+def test_dead_groups_are_named_and_counted() -> None:
+    step = StepScores(
+        [1.0, 1.0, 1.0, 0.0, math.nan, math.nan, 0.5],
+        ["flat", "flat", "live", "live", "failed", "failed", "single"],
+        [True, True, True, True, False, False, True],
+    )
+    advantages = dr_grpo_advantages(step)
+    assert dead_groups(advantages, step.group_ids, step.is_scored) == {"flat", "failed", "single"}
+
+
+def test_dead_group_leaves_the_step_only_without_a_kl_term() -> None:
+    ids, scored = ["flat", "flat", "live", "live", "live"], [True, True, True, True, False]
+    advantages = [0.0, 0.0, 0.5, -0.5, 0.0]
+    assert training_mask(advantages, ids, scored, beta=0.0) == [False, False, True, True, False]
+    assert training_mask(advantages, ids, scored, beta=0.1) == [True, True, True, True, False]
+
+
+def test_zero_advantage_rollout_of_a_live_group_stays_in_the_step() -> None:
+    advantages = dr_grpo_advantages(group([1.0, 0.5, 0.0]))
+    assert advantages == [0.5, 0.0, -0.5]
+    assert training_mask(advantages, ["g"] * 3, [True] * 3, beta=0.0) == [True] * 3
+
+
+# --- who is in a group ---------------------------------------------------------------------------
+
+
+@every_estimator
+@given(step=steps())
+def test_unscored_rollouts_get_zero_and_leave_their_group(
+    estimate: AdvantageFn, step: StepScores
+) -> None:
+    kept = [i for i, scored in enumerate(step.is_scored) if scored]
+    alone = StepScores(
+        [step.rewards[i] for i in kept], [step.group_ids[i] for i in kept], [True] * len(kept)
+    )
+    result = estimate(step)
+    assert [result[i] for i in kept] == estimate(alone)
+    assert all(result[i] == 0.0 for i in set(range(len(result))) - set(kept))
+
+
+@every_estimator
+@given(step=steps(), data=st.data())
+def test_order_of_rollouts_does_not_matter(
+    estimate: AdvantageFn, step: StepScores, data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(step.rewards))))
+    shuffled = StepScores(
+        [step.rewards[i] for i in order],
+        [step.group_ids[i] for i in order],
+        [step.is_scored[i] for i in order],
+    )
+    result = estimate(step)
+    assert estimate(shuffled) == [result[i] for i in order]
+
+
+@every_estimator
+@given(left=one_group, right=one_group)
+def test_groups_do_not_see_each_other(
+    estimate: AdvantageFn, left: list[float], right: list[float]
+) -> None:
+    ids = ["l"] * len(left) + ["r"] * len(right)
+    both = estimate(StepScores(left + right, ids, [True] * len(ids)))
+    assert both == estimate(group(left)) + estimate(group(right))
+
+
+# --- invariances ---------------------------------------------------------------------------------
+
+
+@every_estimator
+@given(values=one_group, shift=st.floats(-1e3, 1e3))
+def test_shifting_all_rewards_changes_nothing(
+    estimate: AdvantageFn, values: list[float], shift: float
+) -> None:
+    shifted = [v + shift for v in values]
+    assume(len(set(values)) == len(set(shifted)))
+    assert estimate(group(shifted)) == pytest.approx(estimate(group(values)), abs=1e-8)
+
+
+@given(values=one_group, scale=st.floats(1e-2, 1e2))
+def test_scaling_all_rewards_changes_grpo_only_through_delta(
+    values: list[float], scale: float
+) -> None:
+    delta = 1e-6
+    scaled = [scale * v for v in values]
+    same_delta = grpo_advantages(group(scaled), delta=delta)
+    scaled_delta = grpo_advantages(group(scaled), delta=scale * delta)
+    original = grpo_advantages(group(values), delta=delta)
+    assert scaled_delta == pytest.approx(original, rel=1e-10, abs=1e-12)
+    std = min(statistics.pstdev(values), statistics.pstdev(scaled))
+    assume(std >= 1e-3)
+    assert same_delta == pytest.approx(original, rel=delta / std + 1e-10, abs=1e-12)
+
+
+@given(values=one_group, scale=st.floats(1e-2, 1e2))
+def test_dr_grpo_and_rloo_scale_with_the_rewards(values: list[float], scale: float) -> None:
+    for estimate in (dr_grpo_advantages, rloo_advantages):
+        expected = [scale * a for a in estimate(group(values))]
+        assert estimate(group([scale * v for v in values])) == pytest.approx(expected, abs=1e-10)
+
+
+@given(values=one_group)
+def test_rloo_is_dr_grpo_times_g_over_g_minus_one(values: list[float]) -> None:
+    factor = len(values) / (len(values) - 1)
+    expected = [factor * a for a in dr_grpo_advantages(group(values))]
+    assert rloo_advantages(group(values)) == pytest.approx(expected, abs=1e-12)
+
+
+@every_estimator
+@given(step=steps())
+def test_advantages_of_every_group_sum_to_zero(estimate: AdvantageFn, step: StepScores) -> None:
+    result = estimate(step)
+    for group_id in set(step.group_ids):
+        members = [a for a, g in zip(result, step.group_ids, strict=True) if g == group_id]
+        assert math.fsum(members) == pytest.approx(0.0, abs=1e-10)
+
+
+@given(values=one_group)
+def test_grpo_advantages_have_unit_variance(values: list[float]) -> None:
+    assume(len(set(values)) > 1)
+    result = grpo_advantages(group(values))
+    assert math.fsum(a * a for a in result) / len(result) == pytest.approx(1.0, abs=5e-4)
+
+
+@every_estimator
+@given(values=one_group)
+def test_better_reward_never_gets_a_lower_advantage(
+    estimate: AdvantageFn, values: list[float]
+) -> None:
+    result = estimate(group(values))
+    for (r1, a1), (r2, a2) in itertools.combinations(zip(values, result, strict=True), 2):
+        assert (r1 > r2) == (a1 > a2) or r1 == r2
+
+
+# --- unbiasedness, by enumeration ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimate", "factor"),
+    [(rloo_advantages, lambda size: 1.0), (dr_grpo_advantages, lambda size: (size - 1) / size)],
+    ids=["rloo", "dr_grpo"],
+)
+@pytest.mark.parametrize("size", [2, 3])
+def test_expected_gradient_over_all_groups_is_the_policy_gradient(
+    estimate: AdvantageFn, factor: Callable[[int], float], size: int
+) -> None:
+    """E over all 3^G groups of mean_i A_i grad log pi(a_i): grad E[r], or (G-1)/G of it."""
+    logits = torch.tensor([0.3, -0.8, 1.1], dtype=torch.float64, requires_grad=True)
+    reward_of = [1.0, 0.2, -0.5]
+    logp = torch.log_softmax(logits, 0)
+    value = (logp.exp() * torch.tensor(reward_of, dtype=torch.float64)).sum()
+    (exact,) = torch.autograd.grad(value, logits, retain_graph=True)
+
+    surrogate = torch.zeros((), dtype=torch.float64)
+    for actions in itertools.product(range(3), repeat=size):
+        probability = logp.detach()[list(actions)].sum().exp()
+        advantages = estimate(group([reward_of[a] for a in actions]))
+        adv_G = torch.tensor(advantages, dtype=torch.float64)
+        surrogate = surrogate + probability * (adv_G * logp[list(actions)]).mean()
+    (estimated,) = torch.autograd.grad(surrogate, logits)
+    torch.testing.assert_close(estimated, factor(size) * exact, rtol=1e-10, atol=1e-12)
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_non_finite_reward_names_the_rollout(estimate: AdvantageFn, bad: float) -> None:
+    step = StepScores([1.0, 0.0, bad], ["q-7"] * 3, [True] * 3)
+    with pytest.raises(ValueError, match=r"rollout 2 of group 'q-7' .*expected a finite number"):
+        estimate(step)
+    assert estimate(StepScores(step.rewards, step.group_ids, [True, True, False]))[2] == 0.0
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="rewards 2, group_ids 1, is_scored 2"):
+        StepScores([1.0, 0.0], ["a"], [True, True])
+    with pytest.raises(ValueError, match="turn_scores 1"):
+        StepScores([1.0, 0.0], ["a", "a"], [True, True], turn_scores=[[0.5]])
+    with pytest.raises(ValueError, match="advantages 1"):
+        dead_groups([0.0], ["a", "a"], [True, True])
+
+
+@pytest.mark.parametrize("delta", [0.0, -1e-6, math.nan])
+def test_delta_must_be_positive(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be > 0"):
+        grpo_advantages(group([1.0, 0.0]), delta=delta)
+
+
+@every_estimator
+def test_empty_step_gives_no_advantages(estimate: AdvantageFn) -> None:
+    assert estimate(StepScores([], [], [])) == []

@@ -1,0 +1,202 @@
+"""k1, k2, k3: signs, values and gradients in expectation, enumerated over whole distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from searchrl.core.kl import KL_LOG_RATIO_MAX, is_kl_clamped, k1, k2, k3, widen
+
+Estimator = Callable[[Tensor, Tensor], Tensor]
+estimators = pytest.mark.parametrize("estimator", [k1, k2, k3], ids=["k1", "k2", "k3"])
+
+pairs = st.integers(2, 6).flatmap(
+    lambda v: st.tuples(
+        st.lists(st.floats(-3, 3), min_size=v, max_size=v),
+        st.lists(st.floats(-3, 3), min_size=v, max_size=v),
+    )
+)
+
+
+def distributions(pair: tuple[list[float], list[float]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits (leaf) and log-probs of the policy q, log-probs of the reference p, in float64."""
+    logits_V = torch.tensor(pair[0], dtype=torch.float64, requires_grad=True)
+    ref_logp_V = torch.log_softmax(torch.tensor(pair[1], dtype=torch.float64), 0)
+    return logits_V, torch.log_softmax(logits_V, 0), ref_logp_V
+
+
+def kl(from_logp_V: Tensor, to_logp_V: Tensor) -> Tensor:
+    """KL(from || to), the exact sum over the vocabulary."""
+    return (from_logp_V.exp() * (from_logp_V - to_logp_V)).sum()
+
+
+def expected_gradient(estimator: Estimator, pair: tuple[list[float], list[float]]) -> Tensor:
+    """E_q[grad estimator]: every token once, weighted by its *fixed* sampling probability."""
+    logits_V, logp_V, ref_logp_V = distributions(pair)
+    total = (logp_V.exp().detach() * estimator(logp_V, ref_logp_V)).sum()
+    return torch.autograd.grad(total, logits_V)[0]
+
+
+def exact_gradient(
+    divergence: Callable[[Tensor, Tensor], Tensor], pair: tuple[list[float], list[float]]
+) -> Tensor:
+    logits_V, logp_V, ref_logp_V = distributions(pair)
+    return torch.autograd.grad(divergence(logp_V, ref_logp_V), logits_V)[0]
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def test_values_by_hand() -> None:
+    # The reference gives the token twice the probability: u = log 2.
+    logp, ref_logp = torch.tensor([0.25]).log(), torch.tensor([0.5]).log()
+    u = math.log(2)
+    assert k1(logp, ref_logp).item() == pytest.approx(-u, rel=1e-6)
+    assert k2(logp, ref_logp).item() == pytest.approx(u * u / 2, rel=1e-6)
+    assert k3(logp, ref_logp).item() == pytest.approx(1 - u, rel=1e-6)  # 2 - log 2 - 1
+
+
+@given(pair=pairs)
+def test_k1_and_k3_average_to_the_kl_of_policy_from_reference(
+    pair: tuple[list[float], list[float]],
+) -> None:
+    _, logp_V, ref_logp_V = distributions(pair)
+    q_V = logp_V.exp()
+    expected = kl(logp_V, ref_logp_V).item()
+    assert (q_V * k1(logp_V, ref_logp_V)).sum().item() == pytest.approx(expected, abs=1e-10)
+    assert (q_V * k3(logp_V, ref_logp_V)).sum().item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_k2_is_biased_in_value() -> None:
+    _, logp_V, ref_logp_V = distributions(([1.0, -1.0], [-1.0, 1.0]))
+    estimate = (logp_V.exp() * k2(logp_V, ref_logp_V)).sum().item()
+    assert abs(estimate - kl(logp_V, ref_logp_V).item()) > 0.1
+
+
+def test_k3_unbiased_only_while_tokens_come_from_the_policy() -> None:
+    """Averaged over another sampler the estimate misses KL(q || p): off-policy k3 is biased."""
+    _, logp_V, ref_logp_V = distributions(([1.0, -1.0, 0.0], [-1.0, 1.0, 0.5]))
+    uniform = k3(logp_V, ref_logp_V).mean().item()
+    assert abs(uniform - kl(logp_V, ref_logp_V).item()) > 0.1
+
+
+@given(u=st.floats(-50, 50))
+def test_k3_is_never_negative_and_zero_only_at_equality(u: float) -> None:
+    value = k3(torch.zeros((), dtype=torch.float64), torch.tensor(u, dtype=torch.float64)).item()
+    assert value >= 0
+    if abs(u) > 1e-7:  # below, u^2/2 is under the rounding of u itself
+        assert value > 0
+    if u == 0:
+        assert value == 0
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_k3_of_nearly_equal_fp32_log_probs_is_not_rounding_noise(sign: float) -> None:
+    """exp(u) - u - 1 in fp32 is off by 100 % at u = 1e-4 and goes negative."""
+    u_T = sign * torch.logspace(-6, -1, 500)
+    value_T = k3(torch.zeros_like(u_T), u_T)
+    assert (value_T >= 0).all()
+    assert (torch.exp(u_T) - u_T - 1 < 0).any(), "the naive form is expected to fail here"
+    large_T = u_T.abs() >= 1e-3
+    exact_T = torch.expm1(u_T.double()) - u_T.double()
+    torch.testing.assert_close(value_T[large_T].double(), exact_T[large_T], rtol=5e-4, atol=0.0)
+    torch.testing.assert_close(value_T.double(), exact_T, rtol=0.0, atol=1e-8)
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+@given(pair=pairs)
+def test_k3_pulls_along_the_forward_kl(pair: tuple[list[float], list[float]]) -> None:
+    """E[grad k3] = grad KL(p || q), although E[k3] = KL(q || p)."""
+    torch.testing.assert_close(
+        expected_gradient(k3, pair),
+        exact_gradient(lambda q, p: kl(p, q), pair),
+        rtol=1e-9,
+        atol=1e-10,
+    )
+
+
+@given(pair=pairs)
+def test_k2_pulls_along_the_reverse_kl(pair: tuple[list[float], list[float]]) -> None:
+    torch.testing.assert_close(
+        expected_gradient(k2, pair), exact_gradient(kl, pair), rtol=1e-9, atol=1e-10
+    )
+
+
+@given(pair=pairs)
+def test_k1_as_a_loss_pulls_nowhere_on_average(pair: tuple[list[float], list[float]]) -> None:
+    gradient = expected_gradient(k1, pair)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-10)
+
+
+def test_the_two_kl_directions_pull_differently() -> None:
+    """So the identities above tell them apart."""
+    pair = ([1.0, -1.0, 0.0], [-1.0, 1.0, 0.5])
+    forward = exact_gradient(lambda q, p: kl(p, q), pair)
+    assert (forward - exact_gradient(kl, pair)).abs().max() > 0.1
+
+
+@given(u=st.floats(-15, 15))
+def test_gradient_of_k3_in_log_q_is_one_minus_exp_u(u: float) -> None:
+    logp = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(k3(logp, torch.tensor(u, dtype=torch.float64)), logp)
+    assert gradient.item() == pytest.approx(1 - math.exp(u), rel=1e-10, abs=1e-10)
+
+
+@estimators
+@pytest.mark.parametrize("u", [-3.0, -0.2, 0.4, 2.0])
+def test_gradient_equals_finite_difference(estimator: Estimator, u: float) -> None:
+    logp = torch.tensor([-1.3], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: estimator(x, torch.full_like(x, -1.3 + u)), (logp,))
+
+
+# --- numbers that would break it -----------------------------------------------------------------
+
+
+def test_clamp_is_from_above_only() -> None:
+    u_T = torch.tensor([-300.0, -25.0, 19.0, 20.0, 25.0, 300.0], dtype=torch.float64)
+    value_T = k3(torch.zeros_like(u_T), u_T)
+    assert value_T[:2].tolist() == pytest.approx([299.0, 24.0], rel=1e-9)
+    top = math.exp(KL_LOG_RATIO_MAX) - KL_LOG_RATIO_MAX - 1
+    assert value_T[3:].tolist() == pytest.approx([top] * 3)
+    assert value_T[2].item() < top
+    assert is_kl_clamped(torch.zeros_like(u_T), u_T).tolist() == [False] * 4 + [True] * 2
+
+
+def test_clamp_keeps_fp32_finite_where_exp_overflows() -> None:
+    logp = torch.tensor([-120.0], requires_grad=True)
+    value = k3(logp, torch.zeros(1))
+    (gradient,) = torch.autograd.grad(value.sum(), logp)
+    assert torch.isfinite(value).all()
+    assert gradient.item() == 0.0
+
+
+@estimators
+def test_half_precision_is_widened_before_the_subtraction(estimator: Estimator) -> None:
+    logp, ref_logp = torch.tensor([-1.0078125]), torch.tensor([-1.25])  # exact in bf16
+    expected = estimator(logp, ref_logp)
+    for dtype in (torch.bfloat16, torch.float16):
+        result = estimator(logp.to(dtype), ref_logp.to(dtype))
+        assert result.dtype == torch.float32
+        assert torch.equal(result, expected)
+
+
+@estimators
+def test_float64_stays_float64(estimator: Estimator) -> None:
+    column = torch.zeros(2, dtype=torch.float64)
+    assert estimator(column, column).dtype == torch.float64
+    assert estimator(column.float(), column).dtype == torch.float64
+    assert widen(column).dtype == torch.float64
+
+
+@estimators
+def test_shapes_that_would_broadcast_are_refused(estimator: Estimator) -> None:
+    with pytest.raises(ValueError, match=r"one shape, got \(3, 1\) and \(3,\)"):
+        estimator(torch.zeros(3, 1), torch.zeros(3))

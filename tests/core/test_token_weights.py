@@ -1,0 +1,84 @@
+"""Token weights: who is in the denominator, decided once for the whole optimiser step."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.core.advantage import StepScores, dr_grpo_advantages, training_mask
+from searchrl.core.loss import Reduction, finite_mask, token_weights
+
+NAN, INF = math.nan, math.inf
+reductions = pytest.mark.parametrize("reduction", list(Reduction))
+
+
+def test_token_mean_by_hand() -> None:
+    assert token_weights([1, 3, 0], Reduction.TOKEN_MEAN) == [0.25, 0.25, 0.0]
+
+
+def test_sequence_mean_by_hand_ignores_rollouts_without_a_model_token() -> None:
+    assert token_weights([1, 4, 0], Reduction.SEQUENCE_MEAN) == [0.5, 0.125, 0.0]
+
+
+def test_constant_by_hand_does_not_depend_on_length() -> None:
+    assert token_weights([1, 4, 0], Reduction.CONSTANT, constant=10) == [0.05, 0.05, 0.0]
+
+
+@reductions
+def test_step_without_model_tokens_has_zero_weights_not_nan(reduction: Reduction) -> None:
+    assert token_weights([0, 0], reduction, constant=8) == [0.0, 0.0]
+    assert token_weights([], reduction, constant=8) == []
+
+
+@given(counts=st.lists(st.integers(0, 50), min_size=1, max_size=12))
+def test_weights_of_a_mean_sum_to_one(counts: list[int]) -> None:
+    for reduction in (Reduction.TOKEN_MEAN, Reduction.SEQUENCE_MEAN):
+        weights = token_weights(counts, reduction)
+        total = math.fsum(n * w for n, w in zip(counts, weights, strict=True))
+        assert total == pytest.approx(1.0 if any(counts) else 0.0, abs=1e-12)
+    weights = token_weights(counts, Reduction.SEQUENCE_MEAN)
+    shares = {n * w for n, w in zip(counts, weights, strict=True) if n}
+    assert max(shares, default=0) == pytest.approx(min(shares, default=0), rel=1e-12)
+
+
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=8), reduction=st.sampled_from(Reduction)
+)
+def test_an_empty_rollout_changes_no_other_weight(counts: list[int], reduction: Reduction) -> None:
+    weights = token_weights(counts, reduction, constant=7)
+    assert token_weights([*counts, 0], reduction, constant=7) == [*weights, 0.0]
+
+
+def test_dead_group_does_not_shrink_the_loss_of_the_others() -> None:
+    """Two groups, one constant: the loss is that of the live group alone."""
+    step = StepScores([1.0, 1.0, 1.0, 0.0], ["flat", "flat", "live", "live"], [True] * 4)
+    advantages = dr_grpo_advantages(step)
+    counts = [4, 2, 3, 3]
+    kept = training_mask(advantages, step.group_ids, step.is_scored, beta=0.0)
+    weights = token_weights(
+        [n if k else 0 for n, k in zip(counts, kept, strict=True)], Reduction.TOKEN_MEAN
+    )
+    assert weights == [0.0, 0.0, 1 / 6, 1 / 6]
+    assert token_weights(counts, Reduction.TOKEN_MEAN)[2] == 1 / 12
+
+
+def test_bad_weight_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="needs constant > 0"):
+        token_weights([1], Reduction.CONSTANT)
+    with pytest.raises(ValueError, match="cannot be negative"):
+        token_weights([1, -1], Reduction.TOKEN_MEAN)
+    with pytest.raises(ValueError, match="token-median"):
+        token_weights([1], "token-median")  # type: ignore[arg-type]
+
+
+def test_non_finite_sampler_log_prob_leaves_the_denominator_when_packed() -> None:
+    mask_T = torch.tensor([True, True, True, False])
+    sampler_logp_T = torch.tensor([-1.0, -INF, -2.0, NAN])
+    trainable_T = finite_mask(mask_T, sampler_logp_T)
+    assert trainable_T.tolist() == [True, False, True, False]
+    assert token_weights([int(trainable_T.sum())], Reduction.TOKEN_MEAN) == [0.5]
+    assert mask_T.tolist() == [True, True, True, False], "the packer's own mask is not changed"

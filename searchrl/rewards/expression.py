@@ -16,7 +16,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError, suggest
 
@@ -24,7 +24,10 @@ _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _IDENTIFIER = r"[^\W\d]\w*"
 _NAME = re.compile(_IDENTIFIER)
 _QUALIFIED = re.compile(rf"\w[\w.-]*:{_IDENTIFIER}")
-_SHAPE = 'An expression is a sum of weight*name terms, such as "0.2*format+em-0.01*searches".'
+_SHAPE = (
+    "An expression is a sum of weight*name terms without parentheses, such as "
+    '"0.2*format+em-0.01*searches".'
+)
 
 
 class UnknownComponentError(ExpressionError, UnknownNameError):
@@ -210,6 +213,21 @@ def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
+@runtime_checkable
+class StageSpec(Protocol):
+    """One stage as a configuration object; a mapping with the same two keys serves as well."""
+
+    @property
+    def expr(self) -> str:
+        """The expression of the stage."""
+        ...
+
+    @property
+    def until_step(self) -> int | None:
+        """The first step after the stage; None for the last stage."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RewardStage:
     """One stretch of a schedule: `expression` holds while step < `until_step` (None: for good)."""
@@ -282,9 +300,13 @@ class RewardSchedule:
 
 
 def _stage_fields(item: object, where: str, *, is_last: bool) -> tuple[str, int | None]:
-    if not isinstance(item, Mapping):
+    fields: Mapping[Any, Any]
+    if isinstance(item, Mapping):
+        fields = item
+    elif isinstance(item, StageSpec):
+        fields = {"expr": item.expr, "until_step": item.until_step}
+    else:
         raise ConfigError(f"{where}: expected {{until_step, expr}}, found {item!r}")
-    fields: Mapping[Any, Any] = item
     for key in fields:
         if key not in ("until_step", "expr"):
             hint = suggest(str(key), ("until_step", "expr"))

@@ -1,0 +1,183 @@
+"""Answer scoring: the golden tables, the invariants between the scores, the known pitfalls."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.rewards.answers import (
+    cover_em,
+    em,
+    f1,
+    fuzzy,
+    normalize_n1,
+    normalize_n2,
+    tokenize,
+)
+
+GOLDEN = {
+    # input: (N1, N2)
+    "U.S.A.": ("usa", "u s"),
+    "1,000": ("1000", "1 000"),
+    "rock-n-roll": ("rocknroll", "rock n roll"),
+    "3.5%": ("35", "3 5"),
+    "don't": ("dont", "don t"),
+    "C++": ("c", "c"),
+    "snake_case": ("snakecase", "snake case"),
+    "theatre the": ("theatre", "theatre"),
+    "the": ("", ""),
+    "New\u00a0York": ("new york", "new york"),
+    "  An  Apple\tand a\nPear ": ("apple and pear", "apple and pear"),
+    "": ("", ""),
+}
+
+WORDS = st.lists(
+    st.sampled_from(
+        ["the", "a", "U.S.", "us", "music", "Paris", "13", "not", "yes", "no", "日", ""]
+    ),
+    max_size=5,
+).map(" ".join)
+TEXTS = st.one_of(st.text(max_size=30), WORDS)
+
+
+@pytest.mark.parametrize("text", GOLDEN)
+def test_normalisation_golden_table(text: str) -> None:
+    assert (normalize_n1(text), normalize_n2(text)) == GOLDEN[text]
+
+
+def test_two_dialects_are_not_mixed_up() -> None:
+    """N1 joins U.S.A. into one word, N2 splits it: one prediction, two verdicts."""
+    assert em("USA", ["U.S.A."]) == 1.0
+    assert em("USA", ["U.S.A."], normalize_n2) == 0.0
+    assert em("rock n roll", ["rock-n-roll"]) == 0.0
+    assert em("rock n roll", ["rock-n-roll"], normalize_n2) == 1.0
+
+
+@given(TEXTS)
+def test_normalising_twice_changes_nothing(text: str) -> None:
+    for normalize in (normalize_n1, normalize_n2):
+        once = normalize(text)
+        assert normalize(once) == once
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "expected"),
+    [
+        # (em, cover_em, f1, fuzzy)
+        ("Paris", ["Paris"], (1, 1, 1, 1)),
+        ("  the PARIS. ", ["paris"], (1, 1, 1, 1)),
+        ("Paris, France", ["Paris"], (0, 1, 2 / 3, 0.5)),
+        ("14 school days", ["14 days"], (0, 0, 0.8, 0.5)),
+        ("Rome", ["Paris", "Rome"], (1, 1, 1, 1)),
+        ("London", ["Paris", "Rome"], (0, 0, 0, 0)),
+        ("b b c", ["b c c"], (0, 0, 2 / 3, 0.5)),
+        ("", ["Paris"], (0, 0, 0, 0)),
+        ("the", ["Paris"], (0, 0, 0, 0)),
+        (None, ["Paris"], (0, 0, 0, 0)),
+        ("Paris", [], (0, 0, 0, 0)),
+        ("yes", ["no"], (0, 0, 0, 0)),
+        ("yes it is", ["yes"], (0, 1, 0, 0)),
+        ("Shakespear", ["Shakespeare"], (0, 0, 0, 0.5)),
+    ],
+)
+def test_scores_by_hand(
+    prediction: str | None, golds: list[str], expected: tuple[float, ...]
+) -> None:
+    got = tuple(score(prediction, golds) for score in (em, cover_em, f1, fuzzy))
+    assert got == pytest.approx(expected, abs=1e-12)
+
+
+def test_em_and_cover_em_are_named_apart() -> None:
+    """A long answer that contains the gold is covered, not exact."""
+    prediction = "I believe it was Marie Curie in 1903"
+    assert em(prediction, ["Marie Curie"]) == 0.0
+    assert cover_em(prediction, ["Marie Curie"]) == 1.0
+
+
+def test_us_is_not_found_in_music() -> None:
+    assert cover_em("music", ["us"]) == 0.0
+    assert cover_em("the us", ["us"]) == 1.0
+    assert cover_em("New Yorker", ["New York"]) == 0.0
+    assert cover_em("13 days", ["3 days"]) == 0.0
+
+
+@pytest.mark.parametrize("gold", ["the", "A", "The The", "...", "", "  "])
+def test_gold_that_normalises_to_empty_does_not_match_everything(gold: str) -> None:
+    for prediction in ("Paris", "a", "anything at all", "the end"):
+        same = prediction.strip().lower() == gold.strip().lower()
+        assert cover_em(prediction, [gold]) == 0.0
+        assert em(prediction, [gold]) == f1(prediction, [gold]) == fuzzy(prediction, [gold]) == same
+    assert em(f" {gold.upper()} ", [gold]) == 1.0
+
+
+def test_gold_given_as_a_bare_string_is_one_gold_and_not_its_letters() -> None:
+    assert em("a", "Paris") == em("p", "Paris") == 0.0
+    assert em("paris", "Paris") == 1.0
+
+
+def test_trailing_control_token_does_not_spoil_a_right_answer() -> None:
+    for token in ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>"):
+        assert em(f"Paris{token}", ["Paris"]) == 1.0
+    assert em("<b>Paris</b>", ["Paris"]) == 0.0
+
+
+def test_fuzzy_is_never_near_across_numbers_or_negations() -> None:
+    assert fuzzy("13 school days", ["14 school days"]) == 0.0
+    assert fuzzy("phones are not allowed", ["phones are allowed"]) == 0.0
+    assert fuzzy("July 1789", ["14 July 1789"]) == 0.0
+    assert fuzzy("on 14 July 1789", ["14 July 1789"]) == 0.5
+    assert fuzzy("十四天内", ["十三天内"]) == 0.0
+
+
+def test_chinese_answers_are_compared_by_character_and_whole_numeral() -> None:
+    assert tokenize("不超过十三天") == ["不", "超", "过", "十三", "天"]
+    assert tokenize("iphone 手机15部") == ["iphone", "手", "机", "15", "部"]
+    assert cover_em("不得超过三天。", ["三天"]) == 1.0
+    assert cover_em("不得超过十三天。", ["三天"]) == 0.0
+    assert f1("三个工作日", ["三个工作日内"]) == pytest.approx(10 / 11)
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=3))
+def test_scores_are_ordered_bounded_and_total(prediction: str, golds: list[str]) -> None:
+    exact, cover, overlap, near = (score(prediction, golds) for score in (em, cover_em, f1, fuzzy))
+    assert exact in (0.0, 1.0) and cover in (0.0, 1.0) and near in (0.0, 0.5, 1.0)
+    assert 0.0 <= exact <= overlap <= 1.0
+    assert exact <= near
+    if exact and all(normalize_n1(gold) for gold in golds):
+        assert cover == 1.0
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=3), st.data())
+def test_a_gold_answer_is_always_exact(golds: list[str], data: st.DataObject) -> None:
+    gold = data.draw(st.sampled_from(golds))
+    if "<" not in gold:  # "<|a|>" is a control token in a prediction, and text in a gold
+        assert em(gold, golds) == f1(gold, golds) == fuzzy(gold, golds) == 1.0
+
+
+def test_f1_equals_its_precision_and_recall_definition() -> None:
+    prediction, gold = "b b c d", "b c c"
+    precision, recall = 2 / 4, 2 / 3
+    assert f1(prediction, [gold]) == pytest.approx(2 * precision * recall / (precision + recall))
+
+
+POOLS = ("2wikimultihopqa_pool", "hotpotqa_distractor_pool", "musique_pool")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_real_gold_answers_score_as_themselves_and_none_vanishes(
+    shared_data: Path, pool: str
+) -> None:
+    with gzip.open(shared_data / "multihop" / pool / "questions.jsonl.gz", "rt") as lines:
+        tasks = [json.loads(line)["golden_answers"] for line in lines]
+    golds = [gold for answers in tasks for gold in answers]
+    assert len(golds) >= 100
+    assert all(normalize_n1(gold) for gold in golds)
+    for gold in golds:
+        assert em(gold, [gold]) == f1(gold, [gold]) == fuzzy(gold, [gold]) == 1.0
+        assert cover_em(f"I think it is {gold}!", [gold]) == 1.0
+        assert em(f"I think it is {gold}!", [gold]) == cover_em("I do", [gold]) == 0.0

@@ -1,0 +1,130 @@
+"""The built-in components on small episodes, each definition at its edges."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+
+from searchrl.contracts import Reward
+from searchrl.core.episode import (
+    ANSWER,
+    INVALID,
+    SEARCH,
+    Action,
+    Episode,
+    EpisodeTurn,
+    Passage,
+    Score,
+    Task,
+    Unscored,
+)
+from searchrl.rewards import BUILTIN_REWARDS, make_builtin
+
+
+def search(query: str, *ids: str) -> EpisodeTurn:
+    passages = tuple(Passage(i, f"text {i}") for i in ids)
+    return EpisodeTurn(f"<search>{query}</search>", Action(SEARCH, (query,)), passages)
+
+
+def answer(text: str) -> EpisodeTurn:
+    return EpisodeTurn(f"<answer>{text}</answer>", Action(ANSWER, text))
+
+
+TASK = Task("t1", "test", 0, "Where?", answers=("Paris",), gold_ids=("g1", "g2"))
+
+
+def score(name: str, episode: Episode) -> float | Score | Unscored:
+    return make_builtin(name)(episode)
+
+
+def test_the_issue_names_exactly_these_components() -> None:
+    assert list(BUILTIN_REWARDS) == [
+        "format", "em", "cover_em", "f1", "fuzzy", "searches", "searched", "retrieved", "env",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUILTIN_REWARDS)
+def test_every_component_fits_the_contract_and_crosses_processes(name: str) -> None:
+    component = BUILTIN_REWARDS[name]()
+    assert isinstance(component, Reward)
+    assert component.name == name
+    assert component.values == tuple(sorted(component.values))
+    assert not component.is_range or len(component.values) == 2
+    episode = Episode(TASK, (search("q", "g1"), answer("Paris")), "Paris", 1.0)
+    assert pickle.loads(pickle.dumps(component))(episode) == component(episode)
+
+
+def test_built_ins_are_discrete_except_f1_searches_and_env() -> None:
+    ranged = {name for name in BUILTIN_REWARDS if make_builtin(name).is_range}
+    assert ranged == {"f1", "searches", "env"}
+    assert make_builtin("env").values == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("verdict", [0.0, 0.5, 1.0])
+def test_format_is_the_protocols_verdict_and_nothing_else(verdict: float) -> None:
+    assert score("format", Episode(TASK, format_score=verdict)) == verdict
+
+
+def test_format_gives_no_marks_to_mismatched_tags() -> None:
+    """Tags that look right to a counting regex earn nothing when the protocol says invalid."""
+    turn = EpisodeTurn("<think>x</answer><answer>Paris</think>", Action(INVALID, reason="tags"))
+    episode = Episode(TASK, (turn,), None, format_score=0.0)
+    assert score("format", episode) == score("em", episode) == 0.0
+
+
+@pytest.mark.parametrize("name", ["em", "cover_em", "f1", "fuzzy"])
+def test_many_answer_blocks_do_not_raise_the_hit_rate(name: str) -> None:
+    """Two complete blocks are no final answer; the text of the turns is never searched for one."""
+    turns = (answer("London"), answer("Paris"))
+    assert score(name, Episode(TASK, turns, final_answer=None)) == 0.0
+    assert score(name, Episode(TASK, turns[1:], final_answer="Paris")) == 1.0
+
+
+@pytest.mark.parametrize("name", ["em", "cover_em", "f1", "fuzzy"])
+def test_answer_scores_of_a_task_without_gold_are_unscored_and_not_a_constant_zero(
+    name: str,
+) -> None:
+    result = score(name, Episode(Task("t9", "test", 9, "Play!"), (), "Paris"))
+    assert isinstance(result, Unscored)
+    assert "'t9' has no gold answers" in result.reason
+
+
+def test_answer_in_a_retrieved_passage_is_not_the_agents_answer() -> None:
+    turn = EpisodeTurn("", Action(SEARCH, ("q",)), (Passage("p", "<answer>Paris</answer>"),))
+    assert score("em", Episode(TASK, (turn,), None)) == 0.0
+
+
+def test_searches_counts_search_turns_and_searched_says_whether_any() -> None:
+    invalid = EpisodeTurn("?", Action(INVALID, reason="no tag"))
+    two_queries = EpisodeTurn("", Action(SEARCH, ("a", "b")))
+    episode = Episode(TASK, (search("q"), invalid, two_queries, answer("Paris")), "Paris")
+    assert score("searches", episode) == 2.0
+    assert score("searched", episode) == 1.0
+    passive = Episode(TASK, (answer("Paris"),), "Paris")
+    assert score("searches", passive) == score("searched", passive) == 0.0
+
+
+def test_retrieved_is_all_some_or_none_of_the_gold_passages() -> None:
+    def of(*turns: EpisodeTurn) -> float | Score | Unscored:
+        return score("retrieved", Episode(TASK, turns))
+
+    assert of(search("q", "g1", "x"), search("r", "g2")) == 1.0
+    assert of(search("q", "g1", "g1")) == 0.5
+    assert of(search("q", "x")) == of() == 0.0
+
+
+def test_retrieved_without_gold_passages_is_whether_the_agent_searched() -> None:
+    task = Task("t2", "test", 1, "May I?", answers=("not regulated",))
+    assert score("retrieved", Episode(task, (search("q"),))) == 1.0
+    assert score("retrieved", Episode(task, (answer("no"),))) == 0.0
+
+
+def test_env_is_the_sum_the_environment_reported() -> None:
+    assert score("env", Episode(TASK, env_return=-2.5)) == -2.5
+
+
+def test_unknown_builtin_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="nope"):
+        make_builtin("nope")

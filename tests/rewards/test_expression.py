@@ -1,0 +1,223 @@
+"""The expression language: values, round trips, carets and suggestions; schedules."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
+from searchrl.rewards import (
+    BUILTIN_REWARDS,
+    Expression,
+    RewardSchedule,
+    UnknownComponentError,
+    parse_expression,
+)
+
+KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "judge_v2")
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "constant"),
+    [
+        ("format+em", ((1, "format"), (1, "em")), 0),
+        (
+            "0.2*format+em-0.01*searches",
+            ((0.2, "format"), (1, "em"), (-0.01, "searches")),
+            0,
+        ),
+        (" - em\n+ .5 * f1 ", ((-1, "em"), (0.5, "f1")), 0),
+        ("2*em-1", ((2, "em"),), -1),
+        ("0*searched+1e-3*em", ((0, "searched"), (1e-3, "em")), 0),
+        ("em+format+em", ((2, "em"), (1, "format")), 0),
+        ("em-em", ((0, "em"),), 0),
+        ("judge_v2", ((1, "judge_v2"),), 0),
+        ("format-my-plugin:judge", ((1, "format"), (-1, "my-plugin:judge")), 0),
+        ("2*my-plugin:judge-em", ((2, "my-plugin:judge"), (-1, "em")), 0),
+    ],
+)
+def test_reads(text: str, terms: tuple[tuple[float, str], ...], constant: float) -> None:
+    assert parse_expression(text, KNOWN) == Expression(terms, constant)
+
+
+def test_weights_are_never_normalised() -> None:
+    scores = {"format": 1.0, "em": 1.0, "searches": 3.0}
+    assert parse_expression("10*format+20*em").evaluate(scores) == 30.0
+    assert parse_expression("0.2*format+em-0.01*searches").evaluate(scores) == pytest.approx(1.17)
+
+
+def test_a_weight_of_zero_is_not_read_and_a_missing_score_is_an_error() -> None:
+    assert parse_expression("em+0*judge").evaluate({"em": 1.0}) == 1.0
+    with pytest.raises(KeyError, match="judge"):
+        parse_expression("em+judge").evaluate({"em": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("", 1, "expected a component name or a number, found the end"),
+        ("em+", 4, "found the end"),
+        ("format ++ em", 9, "expected a component name or a number, found '+'"),
+        ("(em)", 1, "found '('"),
+        ("em)", 3, "expected '+', '-' or the end, found ')'"),
+        ("0.2**em", 5, "expected a component name after '*', found '*'"),
+        ("0.2*-em", 5, "expected a component name after '*', found '-'"),
+        ("em*2", 3, "the weight comes first: 2*em"),
+        ("2em", 2, "expected '*', '+', '-' or the end, found 'e'"),
+        ("0.2*format em", 12, "found 'e'"),
+        ("1e999*em", 1, "1e999 is not a finite number"),
+        ("1e308*em+1e308*em", 10, "add up to more than a number can hold"),
+        ("0.5", 1, "names no reward component"),
+        ("em;f1", 3, "found ';'"),
+        ("0,2*em", 2, "found ','"),
+        ("nan*em", 1, "unknown reward component 'nan'"),
+    ],
+)
+def test_a_malformed_expression_carries_a_caret_at_the_place(
+    text: str, column: int, message: str
+) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse_expression(text, KNOWN)
+    head, shown, caret, shape = str(caught.value).splitlines()
+    assert message in head and f"column {column}:" in head
+    assert shown == "  " + text
+    assert caret == "  " + " " * (column - 1) + "^"
+    assert '"0.2*format+em-0.01*searches"' in shape
+
+
+def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() -> None:
+    lines = parse_error("中文+\n)", ("中文",)).splitlines()
+    assert lines[1] == "  中文+ )"
+    assert lines[2] == "  " + " " * 6 + "^"  # two columns for each Chinese character
+
+
+def parse_error(text: str, known: tuple[str, ...] = KNOWN) -> str:
+    with pytest.raises(ExpressionError) as caught:
+        parse_expression(text, known)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "hint"),
+    [
+        ("formt+em", "formt", "Did you mean 'format'"),
+        ("em+retreived", "retreived", "Did you mean 'retrieved'"),
+        ("em-my-plugn:judge", "my-plugn:judge", "Did you mean 'my-plugin:judge'"),
+        ("other:em", "other:em", "Did you mean 'em'"),
+        ("zzzzz", "zzzzz", "Known: cover_em, em, env"),
+    ],
+)
+def test_an_unknown_component_is_named_with_a_suggestion(text: str, wrong: str, hint: str) -> None:
+    with pytest.raises(UnknownComponentError) as caught:
+        parse_expression(text, KNOWN)
+    assert isinstance(caught.value, ExpressionError) and isinstance(caught.value, UnknownNameError)
+    head, _, caret, _ = str(caught.value).splitlines()
+    assert f"unknown reward component '{wrong}'" in head and hint in head
+    assert caret.index("^") - 2 == text.index(wrong)
+
+
+def test_without_known_names_any_name_passes_and_qualified_names_keep_their_hyphens() -> None:
+    parsed = parse_expression("2*my-plugin:judge - other")
+    assert parsed.names == ("my-plugin:judge", "other")
+    assert str(parsed) == "2*my-plugin:judge - other"
+
+
+NAMES = st.sampled_from(["em", "f1", "judge_v2", "my-plugin:judge", "pkg.x:em", "_x", "e5", "中文"])
+WEIGHTS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e100, max_value=1e100)
+
+
+@given(
+    st.dictionaries(NAMES, WEIGHTS, min_size=1),
+    WEIGHTS,
+)
+def test_str_round_trips(weights: dict[str, float], constant: float) -> None:
+    # + 0.0: the language has no negative zero.
+    terms = tuple((weight + 0.0, name) for name, weight in weights.items())
+    expression = Expression(terms, constant + 0.0)
+    assert parse_expression(str(expression), weights) == expression
+    assert parse_expression(str(expression)) == expression
+
+
+@given(st.text(alphabet="em+-*. 0123e()f1:_中\n", max_size=20))
+def test_the_parser_is_total(text: str) -> None:
+    """Any text is an expression with finite weights or an ExpressionError; nothing else."""
+    try:
+        parsed = parse_expression(text)
+    except ExpressionError as error:
+        assert "^" in str(error).splitlines()[2]
+    else:
+        assert parsed.terms and all(math.isfinite(weight) for weight, _ in parsed.terms)
+        assert parse_expression(str(parsed)) == parsed
+
+
+@given(st.text(max_size=12))
+def test_the_parser_is_total_on_any_unicode(text: str) -> None:
+    try:
+        parse_expression(text, KNOWN)
+    except ExpressionError as error:
+        assert "^" in str(error)
+
+
+def test_schedule_of_one_expression_holds_for_ever() -> None:
+    schedule = RewardSchedule.parse("format+em", KNOWN)
+    assert schedule.at(0) == schedule.at(10**9) == schedule.final
+    assert str(schedule) == "format+em"
+
+
+DAG = [
+    {"until_step": 30, "expr": "0.2*judge+0.4*valid_dag+0.4*format"},
+    {"expr": "0.5*judge+0.25*valid_dag+0.25*format"},
+]
+
+
+def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
+    schedule = RewardSchedule.parse(DAG)
+    assert schedule.at(0).terms[0] == schedule.at(29).terms[0] == (0.2, "judge")
+    assert schedule.at(30).terms[0] == (0.5, "judge")
+    assert schedule.final == schedule.at(30)
+    assert schedule.names == ("judge", "valid_dag", "format")
+    assert str(schedule).endswith("until step 30, then 0.5*judge+0.25*valid_dag+0.25*format")
+
+
+def test_schedule_reads_configuration_objects() -> None:
+    @dataclass
+    class Stage:
+        expr: str
+        until_step: int | None = None
+
+    stages = [Stage("format", 5), Stage("em")]
+    assert [str(RewardSchedule.parse(stages).at(step)) for step in (4, 5)] == ["format", "em"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (5, "expected an expression or a list"),
+        ([], "expected an expression or a list"),
+        (["em"], r"stage 1 of 1: expected \{until_step, expr\}, found 'em'"),
+        ([{"expr": "em", "until": 3}], "unknown key 'until'. Did you mean 'until_step'"),
+        ([{"until_step": 3}], "'expr' must be a reward expression, found None"),
+        ([{"expr": "em", "until_step": 3}], "last stage must have no until_step"),
+        ([{"expr": "em"}, {"expr": "f1"}], "stage 1 of 2: 'until_step' must be a whole number"),
+        ([{"expr": "em", "until_step": 0}, {"expr": "f1"}], "at least 1, found 0"),
+        ([{"expr": "em", "until_step": True}, {"expr": "f1"}], "at least 1, found True"),
+        (
+            [{"expr": "em", "until_step": 9}, {"expr": "f1", "until_step": 9}, {"expr": "em"}],
+            "stage 2 of 3: until_step 9 does not come after the previous stage's 9",
+        ),
+    ],
+)
+def test_a_wrong_schedule_says_which_stage_and_why(spec: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RewardSchedule.parse(spec, KNOWN)
+
+
+def test_a_wrong_expression_in_a_schedule_keeps_its_caret_and_names_the_stage() -> None:
+    with pytest.raises(UnknownComponentError) as caught:
+        RewardSchedule.parse([{"expr": "em", "until_step": 3}, {"expr": "em+forma"}], KNOWN)
+    assert str(caught.value).startswith("reward stage 2 of 2: reward expression, column 4")
+    assert "\n     ^\n" in str(caught.value)

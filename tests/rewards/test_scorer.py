@@ -1,0 +1,211 @@
+"""The scorer: combination, Unscored, and every way a component can go wrong."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from searchrl.core.episode import (
+    ANSWER,
+    SEARCH,
+    Action,
+    Episode,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    Passage,
+    Score,
+    Task,
+    Unscored,
+)
+from searchrl.errors import UnknownNameError
+from searchrl.rewards import BUILTIN_REWARDS, RewardSchedule, ScoredEpisode, Scorer
+
+EPISODE = Episode(
+    Task("t1", "test", 0, "Where?", answers=("Paris",)),
+    (
+        EpisodeTurn("", Action(SEARCH, ("q",)), (Passage("p", "Paris"),)),
+        EpisodeTurn("", Action(ANSWER, "Paris")),
+    ),
+    "Paris",
+    format_score=1.0,
+)
+
+
+@dataclass
+class Component:
+    """A component that returns, or does, what a test says."""
+
+    result: Any
+    name: str = "probe"
+    values: tuple[float, ...] = (0.0, 0.5, 1.0)
+    is_range: bool = False
+
+    def __call__(self, episode: Episode) -> Any:
+        return self.result(episode) if callable(self.result) else self.result
+
+
+def make_scorer(spec: object = "probe", probe: Any = 1.0, **options: Any) -> Scorer:
+    components = {name: factory() for name, factory in BUILTIN_REWARDS.items()}
+    component = probe if isinstance(probe, Component) else Component(probe)
+    return Scorer({**components, "probe": component}, RewardSchedule.parse(spec), **options)
+
+
+def score_probe(result: Any, **fields: Any) -> ScoredEpisode:
+    return make_scorer("em+probe", Component(result, **fields), timeout_s=10).score(EPISODE)
+
+
+def test_combines_and_keeps_every_component_apart_metrics_included() -> None:
+    scorer = make_scorer("0.2*format+em-0.01*searches", metrics=("f1", "searched", "em"))
+    scored = scorer.score(EPISODE)
+    assert scored.reward == pytest.approx(1.19)
+    assert scored.scores == {
+        "format": 1.0, "em": 1.0, "searches": 1.0, "f1": 1.0, "searched": 1.0,
+    }  # fmt: skip
+    assert scored.unscored is None and scored.failure is None and not scored.missing
+
+
+def test_the_schedule_follows_the_step_of_the_episode() -> None:
+    scorer = make_scorer([{"until_step": 3, "expr": "format"}, {"expr": "10*em+format"}])
+    rewards = [scorer.score(replace(EPISODE, step=step)).reward for step in (0, 2, 3, 50)]
+    assert rewards == [1.0, 1.0, 11.0, 11.0]
+    assert scorer.score(EPISODE).scores == {"format": 1.0, "em": 1.0}  # em is a metric before
+
+
+def test_an_unknown_component_is_refused_when_the_scorer_is_made() -> None:
+    with pytest.raises(UnknownNameError, match=r"'serched'\. Did you mean 'searche"):
+        make_scorer("em", metrics=("serched",))
+
+
+def test_a_failed_episode_is_unscored_before_any_component_runs() -> None:
+    def forbidden(episode: Episode) -> float:
+        raise AssertionError("ran")
+
+    failure = Failure(FailureKind.RETRIEVER, "retriever 'bm25'", "connection refused")
+    scored = make_scorer("probe", forbidden).score(replace(EPISODE, failure=failure))
+    assert scored.reward is None and scored.failure is failure and not scored.scores
+    assert scored.unscored == "retriever failure of retriever 'bm25': connection refused"
+
+
+def test_a_judge_failure_is_unscored_and_not_scored_zero() -> None:
+    scored = score_probe(Unscored("the judge gave no verdict"))
+    assert scored.reward is None and scored.failure is None
+    assert scored.unscored == "reward 'probe' could not score: the judge gave no verdict"
+    assert "probe" not in scored.scores and scored.scores["em"] == 1.0
+    assert scored.missing == {"probe": "the judge gave no verdict"}
+
+
+@pytest.mark.parametrize("spec", ["em", "em+0*probe"])
+def test_a_metric_that_cannot_score_takes_nothing_from_the_reward(spec: str) -> None:
+    scored = make_scorer(spec, Unscored("no gold"), metrics=("probe",)).score(EPISODE)
+    assert scored.reward == 1.0 and scored.unscored is None
+    assert "probe" not in scored.scores and scored.missing == {"probe": "no gold"}
+
+
+def raises(error: BaseException) -> Callable[[Episode], float]:
+    def component(episode: Episode) -> float:
+        raise error
+
+    return component
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (raises(ValueError("bad row")), "raised ValueError: bad row"),
+        (raises(SystemExit(1)), "raised SystemExit: 1"),
+        (math.nan, "returned nan, which is not a finite number"),
+        (math.inf, "returned inf"),
+        (0.7, r"returned 0.7, outside the declared values (0, 0.5, 1)"),
+        (None, "returned None (NoneType); expected a number, Score or Unscored"),
+        ("1.0", "returned '1.0' (str)"),
+        (Score(math.nan), "returned nan"),
+        (Score(2.0), "returned 2, outside the declared values"),
+        (Score(1.0, (0.1,)), "returned 1 per-turn scores for an episode of 2 turns"),
+        (Score(1.0, (0.1, math.nan)), "returned the per-turn score nan"),
+    ],
+)
+def test_a_broken_component_is_an_attributed_failure_and_not_a_zero(
+    result: Any, message: str
+) -> None:
+    scorer = make_scorer("em+probe", result, owners={"probe": "judges 0.2 (judges.py)"})
+    scored = scorer.score(EPISODE)
+    assert scored.reward is None and scored.failure is not None and scored.unscored is not None
+    assert scored.failure.kind is FailureKind.SCORING
+    assert scored.failure.owner == "reward 'probe' of judges 0.2 (judges.py)"
+    assert message in scored.failure.message and message in scored.unscored
+    assert "Traceback" in scored.failure.detail
+    assert "probe" not in scored.scores and scored.scores["em"] == 1.0
+
+
+def test_the_traceback_of_a_raising_component_leads_into_its_code() -> None:
+    failure = score_probe(raises(ValueError("bad row"))).failure
+    assert failure is not None
+    assert "in component" in failure.detail and "raise error" in failure.detail
+
+
+def test_a_broken_metric_is_a_failure_too() -> None:
+    scored = make_scorer("em", raises(ValueError("x")), metrics=("probe",)).score(EPISODE)
+    assert scored.reward is None and scored.failure is not None
+
+
+def test_a_hanging_component_is_a_timeout_that_says_where_it_hangs() -> None:
+    def hang(episode: Episode) -> float:
+        time.sleep(2)
+        return 1.0
+
+    start = time.monotonic()
+    scored = make_scorer("em+probe", hang, timeout_s=0.05).score(EPISODE)
+    assert time.monotonic() - start < 1.5
+    assert scored.reward is None and scored.failure is not None
+    assert scored.failure.kind is FailureKind.TIMEOUT
+    assert scored.failure.message == "did not return within 0.05 s"
+    assert "in hang" in scored.failure.detail and "time.sleep(2)" in scored.failure.detail
+
+
+@pytest.mark.parametrize(
+    ("result", "fields", "value"),
+    [
+        (True, {}, 1.0),
+        (0, {}, 0.0),
+        (Score(0.5), {}, 0.5),
+        (0.1 + 0.2, {"values": (0.0, 0.3)}, 0.1 + 0.2),
+        (7.25, {"values": (0.0, math.inf), "is_range": True}, 7.25),
+        (-3.0, {"values": (-math.inf, math.inf), "is_range": True}, -3.0),
+    ],
+)
+def test_numbers_inside_the_declaration_pass(
+    result: Any, fields: dict[str, Any], value: float
+) -> None:
+    assert score_probe(result, **fields).scores["probe"] == value
+
+
+def test_a_value_below_its_range_is_refused() -> None:
+    failure = score_probe(-0.1, values=(0.0, 1.0), is_range=True).failure
+    assert failure is not None and "outside the range (0, 1)" in failure.message
+
+
+def test_process_scores_are_kept_per_turn() -> None:
+    scored = score_probe(Score(1.0, (0.25, 2.0)))
+    assert scored.per_turn == {"probe": (0.25, 2.0)}
+    assert scored.reward == 2.0
+
+
+def test_a_sum_that_overflows_is_unscored_and_not_an_infinite_reward() -> None:
+    probe = Component(10.0, values=(0.0, 100.0), is_range=True)
+    scored = make_scorer("1e308*probe", probe).score(EPISODE)
+    assert scored.reward is None and scored.failure is not None
+    assert "not a finite number" in scored.failure.message
+
+
+def test_scoring_needs_no_torch() -> None:
+    import subprocess
+
+    code = "import sys, searchrl.rewards; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

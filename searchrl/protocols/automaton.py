@@ -1,0 +1,186 @@
+"""The grammar of a turn and the automaton behind the format verdict.
+
+Owns how a turn's text falls into blocks (`TagGrammar.split`) and which order of blocks over a
+dialogue is valid (`is_valid_order`): think -> (search -> information -> think)* -> answer.
+Deliberately knows no rewards, no passages and no prompt text: the environment's part of the
+dialogue is only the step from one turn to the next. Called by `ThinkSearchAnswer`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Tags(NamedTuple):
+    """The tag names of one protocol, without angle brackets."""
+
+    think: str
+    search: str
+    information: str
+    answer: str
+
+
+class Part(StrEnum):
+    """What a segment of a turn is."""
+
+    THINK = "think"
+    """A complete think block."""
+    SEARCH = "search"
+    """A complete search block."""
+    ANSWER = "answer"
+    """A complete answer block."""
+    INFORMATION = "information"
+    """An information tag, open or close: only the environment may write it."""
+    STRAY = "stray"
+    """A protocol tag that is no half of a complete block: unclosed, unopened or nested."""
+    TEXT = "text"
+    """Anything but white space outside every block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a turn. `text` is a block's inner text, or the tag or text itself."""
+
+    part: Part
+    text: str
+
+
+# Written by models at the end of a message when the engine decodes them; never part of an answer.
+_END_MARKS = (
+    r"<\|[A-Za-z0-9_]+\|>",
+    r"<end_of_turn>",
+    r"<eos>",
+    r"</s>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)
+
+
+class TagGrammar:
+    """Splits turns into segments for one set of tag names."""
+
+    def __init__(self, tags: Tags) -> None:
+        self.tags = tags
+        names = "|".join(re.escape(name) for name in tags)
+        self._tag = re.compile(rf"<(/?)({names})>")
+        # A tag may be called `s` or `eos`; then it is a tag and no end mark.
+        marks = [mark for mark in _END_MARKS if mark.strip("</>") not in tags]
+        self._end = re.compile(rf"(?:{'|'.join(marks)})\Z")
+        self._parts = {
+            tags.think: Part.THINK,
+            tags.search: Part.SEARCH,
+            tags.answer: Part.ANSWER,
+            tags.information: Part.INFORMATION,
+        }
+
+    def strip(self, text: str) -> str:
+        """Remove white space at both ends, and end-of-message tokens at the end."""
+        text = text.strip()
+        while match := self._end.search(text, max(0, len(text) - 64)):
+            text = text[: match.start()].rstrip()
+        return text
+
+    def split(self, text: str) -> tuple[Segment, ...]:
+        """Split a turn. Total and linear.
+
+        A block is an opening tag whose next protocol tag is its own closing tag. So a protocol
+        tag inside a block breaks that block, while unknown or upper-case tags are plain text.
+        """
+        text = self.strip(text)
+        marks = list(self._tag.finditer(text))
+        segments: list[Segment] = []
+        position = index = 0
+
+        def outside(end: int) -> None:
+            if text[position:end].strip():
+                segments.append(Segment(Part.TEXT, text[position:end].strip()))
+
+        while index < len(marks):
+            mark = marks[index]
+            outside(mark.start())
+            part = self._parts[mark.group(2)]
+            follower = marks[index + 1] if index + 1 < len(marks) else None
+            if part is Part.INFORMATION:
+                segments.append(Segment(part, mark.group()))
+                position, index = mark.end(), index + 1
+            elif not mark.group(1) and follower and follower.groups() == ("/", mark.group(2)):
+                inner = self.strip(text[mark.end() : follower.start()])
+                segments.append(Segment(part, inner))
+                position, index = follower.end(), index + 2
+            else:
+                segments.append(Segment(Part.STRAY, mark.group()))
+                position, index = mark.end(), index + 1
+        outside(len(text))
+        return tuple(segments)
+
+
+class State(StrEnum):
+    """Where a dialogue stands in the format automaton."""
+
+    START = "start"
+    """Nothing written: a thought must come."""
+    BLANKED = "blanked"
+    """The dialogue began with an empty think block, as chat templates write it with thinking
+    off: it counts as the thought, and a model that thinks all the same has not thought twice."""
+    THOUGHT = "thought"
+    """A thought is complete: a search or the answer must come, in the same turn."""
+    SEARCHED = "searched"
+    """A search is complete: the turn must end here."""
+    INFORMED = "informed"
+    """The environment has replied: a new thought must come."""
+    ANSWERED = "answered"
+    """The answer is complete: nothing may come."""
+    BROKEN = "broken"
+    """The order is invalid; there is no way back."""
+
+
+class Event(StrEnum):
+    """What moves the automaton."""
+
+    BLANK_THINK = "blank_think"
+    THINK = "think"
+    SEARCH = "search"
+    ANSWER = "answer"
+    TURN_END = "turn_end"
+    FAULT = "fault"
+
+
+# Every step that is allowed; any other (state, event) breaks the order.
+_STEPS: dict[tuple[State, Event], State] = {
+    (State.START, Event.BLANK_THINK): State.BLANKED,
+    (State.START, Event.THINK): State.THOUGHT,
+    (State.BLANKED, Event.THINK): State.THOUGHT,
+    (State.BLANKED, Event.SEARCH): State.SEARCHED,
+    (State.BLANKED, Event.ANSWER): State.ANSWERED,
+    (State.THOUGHT, Event.SEARCH): State.SEARCHED,
+    (State.THOUGHT, Event.ANSWER): State.ANSWERED,
+    (State.SEARCHED, Event.TURN_END): State.INFORMED,
+    (State.INFORMED, Event.BLANK_THINK): State.THOUGHT,
+    (State.INFORMED, Event.THINK): State.THOUGHT,
+    (State.ANSWERED, Event.TURN_END): State.ANSWERED,
+}
+
+
+def _events(turns: Sequence[Sequence[Segment]]) -> Iterator[Event]:
+    for turn in turns:
+        for segment in turn:
+            if segment.part is Part.THINK:
+                yield Event.THINK if segment.text else Event.BLANK_THINK
+            elif segment.part is Part.SEARCH and segment.text:
+                yield Event.SEARCH
+            elif segment.part is Part.ANSWER and segment.text:
+                yield Event.ANSWER
+            else:
+                yield Event.FAULT
+        yield Event.TURN_END
+
+
+def is_valid_order(turns: Sequence[Sequence[Segment]]) -> bool:
+    """Whether a dialogue's turns follow think -> (search -> information -> think)* -> answer."""
+    state = State.START
+    for event in _events(turns):
+        state = _STEPS.get((state, event), State.BROKEN)
+    return state is State.ANSWERED

@@ -1,0 +1,46 @@
+"""Retrievers that do not retrieve: the controls that tell whether an agent reads what it finds.
+
+`RandomRetriever` shows passages without regard to the query, `EmptyRetriever` shows none. An
+agent that scores the same with either is not searching. Neither is ever chosen as a fallback.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+
+from searchrl.core.episode import Passage
+
+
+class RandomRetriever:
+    """k different passages drawn at random.
+
+    What is drawn depends on the seed and the query's text alone, not on earlier calls or on the
+    place in a batch, so that runs repeat and workers agree. Scores are 0. An empty query draws
+    too: this retriever looks at no word.
+    """
+
+    def __init__(self, passages: Sequence[Passage], *, seed: int = 0) -> None:
+        self.passages = tuple(passages)
+        self.seed = seed
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return min(k, number of passages) passages per query."""
+        count = max(0, min(k, len(self.passages)))
+        return [self._rng(query).sample(self.passages, count) for query in queries]
+
+    def _rng(self, query: str) -> random.Random:
+        key = f"{self.seed}\0{query}".encode("utf-8", "surrogatepass")
+        return random.Random(hashlib.sha256(key).digest())
+
+
+class EmptyRetriever:
+    """Never finds anything: a deliberate ablation, not an error and not a default."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = tuple(passages)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return no passage for any query."""
+        return [[] for _ in queries]

@@ -1,0 +1,108 @@
+"""BM25 over passages: the default retriever, on rank-bm25.
+
+Owns ranking only. Statistics (document frequencies, lengths, IDF with its floor) come from
+`rank_bm25.BM25Okapi`; its own scoring walks every document for every query word, so scores are
+computed here from the same numbers for the documents that hold the word, and equal its
+`get_scores` exactly. numpy and rank-bm25 are imported when an index is built, not before.
+Corpora of a hundred thousand passages and more want another retriever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from searchrl.core.episode import Passage
+from searchrl.errors import ConfigError
+from searchrl.retrieval.words import tokenize
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class BM25Retriever:
+    """Okapi BM25 on the words of title and text.
+
+    A passage is found if it shares at least one word with the query, whatever its score: in a
+    small corpus a shared word can weigh nothing (IDF 0), and that is still not "no match".
+
+    Args:
+        passages: the corpus; may be empty.
+        k1: how soon repeats of a word stop counting.
+        b: how much long passages are discounted, 0 to 1.
+        epsilon: words in more than half of the passages weigh this fraction of the mean IDF.
+
+    Raises:
+        ConfigError: a parameter is out of its range.
+    """
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        *,
+        k1: float = 1.5,
+        b: float = 0.75,
+        epsilon: float = 0.25,
+    ) -> None:
+        if not (k1 >= 0 and 0 <= b <= 1 and epsilon >= 0):
+            raise ConfigError(
+                "retriever bm25: expected k1 >= 0, 0 <= b <= 1 and epsilon >= 0, "
+                f"got k1={k1!r}, b={b!r}, epsilon={epsilon!r}."
+            )
+        self.passages = tuple(passages)
+        self.okapi: Any = None
+        self._postings: dict[str, list[int]] = {}
+        self._weights: dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]] = {}
+        documents = [tokenize(f"{passage.title} {passage.text}") for passage in self.passages]
+        if not any(documents):
+            return  # rank-bm25 divides by the mean length; here nothing can ever be found
+        from rank_bm25 import BM25Okapi
+
+        self.okapi = BM25Okapi(documents, k1=k1, b=b, epsilon=epsilon)
+        for position, frequencies in enumerate(self.okapi.doc_freqs):
+            for term in frequencies:
+                self._postings.setdefault(term, []).append(position)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most `k` passages per query, best first, equal scores in corpus order.
+
+        Passages without any word of the query are never returned: a query of unknown words
+        gives `[]`, and so does k <= 0.
+        """
+        return [self._search_one(query, k) for query in queries]
+
+    def _search_one(self, query: str, k: int) -> list[Passage]:
+        # Repeats count, as in rank-bm25: a word asked for twice weighs twice.
+        terms = [term for term in tokenize(query) if term in self._postings]
+        if k <= 0 or not terms:
+            return []
+        import numpy as np
+
+        scores = np.zeros(len(self.passages))
+        is_candidate = np.zeros(len(self.passages), dtype=bool)
+        for term in terms:
+            positions, weights = self._weigh(term)
+            scores[positions] += weights
+            is_candidate[positions] = True
+        candidates = np.flatnonzero(is_candidate)
+        order = np.argsort(-scores[candidates], kind="stable")[:k]
+        return [
+            replace(self.passages[position], score=float(scores[position]))
+            for position in candidates[order].tolist()
+        ]
+
+    def _weigh(self, term: str) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Where `term` occurs and what it adds to the score there; computed once per term."""
+        if term not in self._weights:
+            import numpy as np
+
+            okapi, positions = self.okapi, np.array(self._postings[term], dtype=np.intp)
+            tf = np.array([okapi.doc_freqs[position][term] for position in positions.tolist()])
+            doc_len = np.array([okapi.doc_len[position] for position in positions.tolist()])
+            # The same operations in the same order as rank-bm25, so equal to the last bit.
+            norm = okapi.k1 * (1 - okapi.b + okapi.b * doc_len / okapi.avgdl)
+            weights = (okapi.idf.get(term) or 0) * (tf * (okapi.k1 + 1) / (tf + norm))
+            self._weights[term] = (positions, weights)
+        return self._weights[term]

@@ -43,6 +43,11 @@ class TurnStop(StrEnum):
     MAX_TOKENS = "max_tokens"
 
 
+def is_finite(logp: float | None) -> bool:
+    """Whether a token has a log-prob that a ratio can be taken of."""
+    return logp is not None and math.isfinite(logp)
+
+
 @dataclass(frozen=True, slots=True)
 class TokenStep:
     """One token of a trajectory: the row view of the ledger."""
@@ -210,15 +215,6 @@ class Trajectory:
     def num_model_tokens(self) -> int:
         """Tokens the model wrote: the only ones a loss may touch."""
         return sum(turn.stop - turn.start for turn in self._turns)
-
-    @property
-    def has_finite_logps(self) -> bool:
-        """Whether every sampled token has a finite log-prob (a demonstration has none)."""
-        return all(
-            logp is not None and math.isfinite(logp)
-            for turn in self._turns
-            for logp in self._logps[turn.start : turn.stop]
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from searchrl.core.advantage import AdvantageFn, StepScores, dead_groups
 from searchrl.core.loss import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, Trajectory
+from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def pack_step(
             item.trajectory.rollout_id,
             list(item.trajectory.ids),
             mask,
-            [0.0 if logp is None else logp for logp in item.trajectory.sampler_logps],
+            [logp or 0.0 for logp in item.trajectory.sampler_logps],
             value,
             weight,
         )
@@ -138,7 +138,7 @@ def pack_step(
 def _trained(trajectory: Trajectory) -> list[bool]:
     """True at the tokens the model wrote and whose sampler log-prob is finite."""
     return [
-        author is Author.MODEL and logp is not None and abs(logp) < float("inf")
+        author is Author.MODEL and is_finite(logp)
         for author, logp in zip(trajectory.authors, trajectory.sampler_logps, strict=True)
     ]
 

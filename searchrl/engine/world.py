@@ -8,7 +8,6 @@ is found here, before anything starts.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,8 @@ import gymnasium
 from searchrl.config import RunConfig, TaskConfig
 from searchrl.contracts import ExpertFactory, Retriever, TagProtocol
 from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, EnvironmentFailure, SearchRLError, suggest
-from searchrl.plugins import Registry
+from searchrl.errors import ConfigError, EnvironmentFailure
+from searchrl.plugins import Entry, Registry
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.scorer import Scorer
 
@@ -52,8 +51,8 @@ class _SharedRetriever:
 class TaskWorld:
     """One task of the run: where its episodes come from and how they are scored.
 
-    `scripts` maps the names of the env's scripted policies to factories; `expert` is the one a
-    demonstration follows. `owner` names the plugin that registered the environment.
+    `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
+    that made it.
     """
 
     name: str
@@ -62,7 +61,7 @@ class TaskWorld:
     scorer: Scorer
     owner: str
     make_env: Callable[[], gymnasium.Env[Any, Any]]
-    scripts: dict[str, ExpertFactory] = field(default_factory=dict)
+    entry: Entry
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
 
     def acquire(self) -> gymnasium.Env[Any, Any]:
@@ -90,18 +89,9 @@ class TaskWorld:
         """A scripted policy of the env by name.
 
         Raises:
-            ConfigError: if the env has none of that name.
+            ConfigError: if the env has none of that name, or none at all.
         """
-        if name in self.scripts:
-            return self.scripts[name]
-        if not self.scripts:
-            raise ConfigError(
-                f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
-                "nothing to replay; give register_envs an `expert=` or use --policy model"
-            )
-        raise ConfigError(
-            f"env '{self.name}' has no scripted policy '{name}'.{suggest(name, self.scripts)}"
-        )
+        return self.entry.load_script(name)
 
     def close(self) -> None:
         """Close every idle environment."""
@@ -137,24 +127,11 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
     )
 
     def make_env() -> gymnasium.Env[Any, Any]:
-        settings = config.env.settings
-        try:
-            env = env_entry.load()(protocol=protocol, retriever=retriever, **settings)
-        except SearchRLError:
-            raise
-        except TypeError as error:
-            raise ConfigError(
-                f"env '{config.env.name}' ({env_entry.owner}) does not accept its settings "
-                f"{json.dumps(settings, default=str)}: {error}"
-            ) from error
-        except Exception as error:
-            raise EnvironmentFailure(
-                f"env '{config.env.name}' ({env_entry.owner}) raised while being made: {error!r}"
-            ) from error
+        env = env_entry.make(protocol=protocol, retriever=retriever, **config.env.settings)
         if not isinstance(env, gymnasium.Env):
             raise EnvironmentFailure(
-                f"env '{config.env.name}' ({env_entry.owner}): expected its factory to return a "
-                f"gymnasium.Env, got {type(env).__name__}"
+                f"{env_entry}: expected its factory to return a gymnasium.Env, "
+                f"got {type(env).__name__}"
             )
         return env
 
@@ -165,7 +142,7 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         scorer=scorer,
         owner=str(env_entry.owner),
         make_env=make_env,
-        scripts=env_entry.load_scripts(),
+        entry=env_entry,
     )
     world.release(make_env())
     return world

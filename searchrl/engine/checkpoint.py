@@ -1,0 +1,121 @@
+"""Checkpoints: atomic to write, exact to resume.
+
+Owns the layout `checkpoints/step_NNNNNN/{policy/, optimizer.pt, state.json}` and its rotation. A
+checkpoint is written to the side and renamed, so a kill leaves the old ones whole. Sampling needs
+no state (every draw is a function of seed, step, example and sample), so weights, optimiser and
+step counter are all there is. `policy/` is a Hugging Face folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from searchrl.engine.learner import Learner
+from searchrl.engine.policy import Policy
+from searchrl.errors import RunFolderError
+from searchrl.run_folder import guarding
+
+
+def save_checkpoint(
+    run_dir: Path, policy: Policy, learner: Learner, state: Mapping[str, Any]
+) -> Path:
+    """Write the checkpoint of `state["step"]`; returns its folder."""
+    folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
+    beside = folder.with_name(f".{folder.name}.partial")
+    with guarding(run_dir):
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        policy.save(beside / "policy")
+        torch.save(learner.state_dict(), beside / "optimizer.pt")
+        (beside / "state.json").write_text(json.dumps(dict(state), indent=2), "utf-8")
+        for path in beside.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+        _sync(folder.parent)
+    return folder
+
+
+def _sync(path: Path) -> None:
+    """Force a file or folder entry to disk: a rename must not outrun the data."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def list_checkpoints(run_dir: Path) -> list[Path]:
+    """Whole checkpoints, oldest first."""
+    folders = sorted((run_dir / "checkpoints").glob("step_*"))
+    return [folder for folder in folders if (folder / "state.json").is_file()]
+
+
+def rotate_checkpoints(run_dir: Path, keep_last: int, best: str | None) -> None:
+    """Remove all but the newest `keep_last` checkpoints and the one named `best`."""
+    with guarding(run_dir):
+        for folder in list_checkpoints(run_dir)[:-keep_last]:
+            if folder.name != best:
+                shutil.rmtree(folder)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The JSON state of a checkpoint."""
+    return dict(json.loads((folder / "state.json").read_text("utf-8")))
+
+
+def latest_checkpoint(run_dir: Path) -> Path:
+    """The newest whole checkpoint.
+
+    Raises:
+        RunFolderError: if there is none.
+    """
+    found = list_checkpoints(run_dir)
+    if not found:
+        raise RunFolderError(
+            f"run '{run_dir}' has no checkpoint to resume from; start again with --run-dir"
+        )
+    return found[-1]
+
+
+def load_checkpoint(folder: Path, policy: Policy, learner: Learner) -> dict[str, Any]:
+    """Put weights, optimiser and counters back exactly; returns the JSON state.
+
+    Raises:
+        RunFolderError: if the weights do not fit the policy.
+    """
+    load_weights(folder / "policy", policy)
+    state = torch.load(folder / "optimizer.pt", map_location=policy.device, weights_only=True)
+    learner.load_state_dict(state)
+    return read_state(folder)
+
+
+def load_weights(folder: Path, policy: Policy) -> None:
+    """Copy saved weights into the policy's trainable parameters."""
+    if policy.is_lora:
+        from peft import load_peft_weights, set_peft_model_state_dict
+
+        set_peft_model_state_dict(policy.model, load_peft_weights(str(folder)))
+        return
+    saved: dict[str, torch.Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        saved |= load_file(path)
+    wanted = {n: p for n, p in policy.model.named_parameters() if p.requires_grad}
+    missing = sorted(wanted.keys() - saved.keys())
+    if missing:
+        raise RunFolderError(
+            f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
+            f"'{missing[0]}': it was saved from another architecture"
+        )
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            parameter.copy_(saved[name])

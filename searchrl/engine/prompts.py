@@ -1,0 +1,84 @@
+"""Which training prompts a step gets: a pure function of (seed, step).
+
+Owns the order of prompts over steps and worlds. There is no iterator state: a resumed run sees
+exactly the prompts the uninterrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from searchrl.engine.generator import mix_key
+from searchrl.engine.rollout import RolloutRequest
+from searchrl.engine.world import TaskWorld
+
+_ORDER, _SAMPLE, _WORLD = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class PromptStream:
+    """Draws prompts: a fresh permutation of each world's training tasks per epoch.
+
+    Worlds are chosen per prompt with probability proportional to their weights.
+    """
+
+    worlds: Sequence[TaskWorld]
+    seed: int
+    prompts_per_step: int
+    group_size: int
+    _choices: list[int] = field(default_factory=list, repr=False)
+
+    def requests(self, step: int) -> list[RolloutRequest]:
+        """The prompt instances of a step (from 0), each with its group's RNG keys."""
+        first = step * self.prompts_per_step
+        numbers = range(first, first + self.prompts_per_step)
+        return [self._request(step, number) for number in numbers]
+
+    def _request(self, step: int, number: int) -> RolloutRequest:
+        which = self._world_of(number)
+        # The n-th prompt of its world: counted from the seed, so there is nothing to restore.
+        place = number if len(self.worlds) == 1 else self._choices[:number].count(which)
+        world = self.worlds[which]
+        total = world.num_tasks("train")
+        epoch, position = divmod(place, total)
+        index = _permuted(position, total, mix_key(self.seed, _ORDER, which, epoch))
+        keys = tuple(
+            mix_key(self.seed, _SAMPLE, step, number, sample) for sample in range(self.group_size)
+        )
+        return RolloutRequest(
+            group_id=f"step{step:06d}/prompt{number - step * self.prompts_per_step}",
+            world=world,
+            split="train",
+            index=index,
+            rng_keys=keys,
+            step=step,
+        )
+
+    def _world_of(self, number: int) -> int:
+        if len(self.worlds) == 1:
+            return 0
+        weights = [world.config.weight for world in self.worlds]
+        while len(self._choices) <= number:
+            rng = random.Random(mix_key(self.seed, _WORLD, len(self._choices)))
+            self._choices.append(rng.choices(range(len(self.worlds)), weights)[0])
+        return self._choices[number]
+
+
+def _permuted(position: int, total: int, key: int) -> int:
+    """Element `position` of a keyed permutation of range(total), in constant memory.
+
+    A four-round Feistel network on the next power of four, walked until it lands in range
+    (Black & Rogaway 2002, cycle walking).
+    """
+    half_bits = max(1, ((total - 1).bit_length() + 1) // 2)
+    mask = (1 << half_bits) - 1
+    value = position
+    while True:
+        left, right = value >> half_bits, value & mask
+        for round_number in range(4):
+            left, right = right, left ^ (mix_key(key, round_number, right) & mask)
+        value = (left << half_bits) | right
+        if value < total:
+            return value

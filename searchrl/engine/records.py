@@ -1,0 +1,83 @@
+"""A rollout as one JSON row: what any other tool needs to check what was trained.
+
+Owns the row's keys. Columns are over tokens; `sampler_logp`, `ratio` and `entropy` are null
+where nothing was sampled or trained. Writers: `train`, `sft`; readers: anyone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from searchrl.core.trajectory import Author, is_finite
+from searchrl.engine.learner import TokenColumns
+from searchrl.engine.rollout import Rollout
+
+
+def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:
+    """Describe a rollout completely.
+
+    Args:
+        phase: `train`, `before`, `after` or `during`.
+        columns: what the update saw, if the rollout was trained on.
+    """
+    trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
+    failure = episode.failure or scored.failure
+    return {
+        "rollout_id": trajectory.rollout_id,
+        "group_id": trajectory.group_id,
+        "segment": trajectory.segment,
+        "origin": str(trajectory.origin),
+        "phase": phase,
+        "step": episode.step,
+        "env": trajectory.env,
+        "task": {
+            "id": episode.task.id,
+            "split": episode.task.split,
+            "index": episode.task.index,
+            "kind": episode.task.kind,
+            "question": episode.task.question,
+            "answers": list(episode.task.answers),
+            "gold_ids": list(episode.task.gold_ids),
+        },
+        "ids": list(trajectory.ids),
+        "authors": "".join("PME"[author] for author in trajectory.authors),
+        "turn": list(trajectory.turns_of),
+        "policy_version": max(trajectory.policy_versions, default=-1),
+        "sampler_logp": [logp if is_finite(logp) else None for logp in trajectory.sampler_logps],
+        "ratio": _spread(rollout, columns.ratio if columns else None),
+        "entropy": _spread(rollout, columns.entropy if columns else None),
+        "advantage": columns.advantage if columns else None,
+        "generated_text": trajectory.generated_text,
+        "turns": [
+            {
+                "text": turn.text,
+                "action": turn.action.kind,
+                "queries": list(turn.action.queries),
+                "reason": turn.action.reason,
+                "passages": [passage.id for passage in turn.passages],
+                "observation": turn.observation,
+                "reward": turn.reward,
+            }
+            for turn in episode.turns
+        ],
+        "final_answer": episode.final_answer,
+        "stop_reason": str(episode.stop_reason),
+        "reward": scored.reward,
+        "scores": dict(scored.scores),
+        "unscored": scored.unscored,
+        "failure": None
+        if failure is None
+        else {"kind": str(failure.kind), "owner": failure.owner, "message": failure.message},
+    }
+
+
+def _spread(rollout: Rollout, column: tuple[float, ...] | None) -> list[float | None] | None:
+    """Put a column over trained tokens back onto all tokens; non-finite numbers become null."""
+    if column is None:
+        return None
+    values = iter(column)
+    steps = zip(rollout.trajectory.authors, rollout.trajectory.sampler_logps, strict=True)
+    return [
+        next(values) if author is Author.MODEL and is_finite(logp) else None
+        for author, logp in steps
+    ]

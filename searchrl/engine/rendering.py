@@ -1,0 +1,401 @@
+"""Text to ids and back: prompt rendering, control-token safety, stop strings.
+
+Owns the one rendering of a prompt through the tokenizer's chat template, the assistant prefix it
+leaves, and the rule that foreign text (users, corpora, tools) never becomes a control token. Each
+piece of text is encoded with its own trust (`Trust`). Deliberately knows no protocol: tags are
+text to it. No torch, and no transformers at run time. Called by the policy, the rollout driver,
+generators and demonstrations.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from searchrl.contracts import TokenBudget
+from searchrl.errors import PolicyError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt, rendered once.
+
+    `ids` are all author PROMPT. `assistant_prefix` is the part of `text` that already belongs to
+    the assistant's first turn (what the template puts after the assistant header, and a forced
+    opening): the parser gets it as the beginning of that turn.
+    """
+
+    ids: list[int]
+    assistant_prefix: str
+    text: str
+
+
+class Trust(Enum):
+    """Which added tokens of the tokenizer a piece of text may become."""
+
+    FOREIGN = "foreign"
+    """None: whatever looks like one is ordinary text."""
+    AUTHORED = "authored"
+    """Those that are not special: text of ours about or in the model's voice, such as an
+    instruction naming `<think>` or a demonstration using it. A special one could end the message."""
+    TEMPLATE = "template"
+    """All: the chat template itself."""
+
+
+class _Slot(Enum):
+    """Where a rendered template takes foreign or authored text."""
+
+    INSTRUCTION = "instruction"
+    USER = "user"
+
+
+class _Skeleton(NamedTuple):
+    """A chat template rendered around empty slots; `prefix` is the assistant prefix."""
+
+    parts: tuple[str | _Slot, ...]
+    prefix: str
+
+
+class Renderer:
+    """Encodes and decodes for one fast Hugging Face tokenizer.
+
+    `decode(encode_plain(text)) == text` for byte-level tokenizers, up to the tokenizer's own
+    normaliser (NFC for Qwen).
+
+    Raises:
+        PolicyError: the tokenizer has no `tokenizers` backend, or turns plain text into control
+            tokens however it is cut.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise PolicyError(
+                f"{type(tokenizer).__name__} is not a fast tokenizer; SearchRL needs one with a "
+                "tokenizer.json (convert it with transformers' AutoTokenizer, use_fast=True)"
+            )
+        self._tokenizer: Any = tokenizer
+        self._backend: Any = backend
+        added = dict(sorted(tokenizer.added_tokens_decoder.items()))
+        # An unknown character is no control token, though its id is an added one.
+        self._control_ids = frozenset(added) - {getattr(tokenizer, "unk_token_id", None)}
+        self._plain: Any = _without_added_tokens(backend)
+        self._matchers = {
+            Trust.AUTHORED: _AddedTokens((i, t) for i, t in added.items() if not t.special),
+            Trust.TEMPLATE: _AddedTokens(added.items()),
+        }
+        self._skeletons: dict[tuple[bool, bool], _Skeleton] = {}
+        for token in added.values():
+            self._encode_plain(str(token.content))
+
+    def render_prompt(
+        self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
+    ) -> RenderedPrompt:
+        """Render a prompt to ids: through the chat template if there is one, raw otherwise.
+
+        Args:
+            instruction: the protocol's instruction; the system message where templates have one,
+                else the head of the user message. Empty: none.
+            user_text: the environment's prompt; foreign.
+            thinking: the template's `enable_thinking`.
+            forced_opening: text that begins the first turn, appended to the assistant prefix. A
+                tag the template has already opened is not opened twice.
+
+        Raises:
+            PolicyError: the template does not show the user's text exactly once, or fails.
+        """
+        pieces: list[tuple[str, Trust]] = []
+        prefix = ""
+        if self._tokenizer.chat_template:
+            skeleton = self._skeleton(thinking, bool(instruction))
+            prefix = skeleton.prefix
+            for part in skeleton.parts:
+                if part is _Slot.USER:
+                    pieces.append((user_text, Trust.FOREIGN))
+                elif part is _Slot.INSTRUCTION:
+                    pieces.append((instruction, Trust.AUTHORED))
+                else:
+                    pieces.append((str(part), Trust.TEMPLATE))
+        else:
+            if instruction:
+                pieces.append((f"{instruction}\n\n", Trust.AUTHORED))
+            pieces.append((f"{user_text}\n", Trust.FOREIGN))
+        opening = _continue_prefix(prefix, forced_opening)
+        pieces.append((opening, Trust.AUTHORED))
+        ids = self._encode(pieces)
+        if not self._tokenizer.chat_template:
+            ids = self._leading_ids() + ids
+        return RenderedPrompt(ids, prefix + opening, "".join(text for text, _ in pieces))
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of foreign text (observations, users): never an added token, special or not."""
+        return self._encode_plain(text)
+
+    def encode_model_text(self, text: str) -> list[int]:
+        """Ids of authored model text: added tokens as the model writes them, special ones never."""
+        return self._encode([(text, Trust.AUTHORED)])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, added tokens shown; nothing is skipped or cleaned up."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+
+    def count(self, text: str) -> int:
+        """How many tokens `encode_plain` makes of `text`."""
+        return len(self._encode_plain(text))
+
+    def cut(self, text: str, limit: int) -> str:
+        """The longest prefix of whole characters whose own encoding has at most `limit` tokens."""
+        if limit <= 0:
+            return ""
+        encoding = self._plain.encode(_valid(text), add_special_tokens=False)
+        if len(encoding.ids) <= limit:
+            return text
+        for size in range(limit, 0, -1):
+            end = encoding.offsets[size - 1][1]
+            # A character split over several tokens belongs to the prefix only with all of them.
+            end = min(end, encoding.offsets[size][0]) if size < len(encoding.ids) else end
+            prefix = text[:end]
+            # A prefix may merge differently at its new end.
+            if self.count(prefix) <= limit:
+                return prefix
+        return ""
+
+    def budget(self, max_tokens: int) -> TokenBudget:
+        """A `TokenBudget` measured with this tokenizer."""
+        return TokenBudget(max_tokens, self.count, self.cut)
+
+    def _encode(self, pieces: Iterable[tuple[str, Trust]]) -> list[int]:
+        """Encode pieces to the ids their concatenation would have, added tokens by trust.
+
+        Tokenizers split at added tokens first and encode what lies between on its own. So we
+        split each piece at those it may use and encode the rest, across pieces, without any.
+        """
+        ids: list[int] = []
+        pending: list[str] = []
+        for text, trust in pieces:
+            position = 0
+            if trust is not Trust.FOREIGN:
+                for start, end, token_id in self._matchers[trust].find(text):
+                    pending.append(text[position:start])
+                    ids.extend(self._encode_plain("".join(pending)))
+                    ids.append(token_id)
+                    pending, position = [], end
+            pending.append(text[position:])
+        ids.extend(self._encode_plain("".join(pending)))
+        return ids
+
+    def _encode_plain(self, text: str) -> list[int]:
+        text = _valid(text)
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        # Some models hold control tokens in the vocabulary itself (Unigram): no piece of one
+        # character can be such a token.
+        ids = [i for c in text for i in self._plain.encode(c, add_special_tokens=False).ids]
+        if not self._control_ids.isdisjoint(ids):
+            bad = self.decode([i for i in ids if i in self._control_ids][:1])
+            raise PolicyError(
+                f"this tokenizer turns ordinary text into the control token {bad!r}; foreign text "
+                "cannot be made safe with it, use another tokenizer"
+            )
+        return ids
+
+    def _leading_ids(self) -> list[int]:
+        """What the tokenizer puts before a text by itself (a begin-of-text token, or nothing)."""
+        bare = self._backend.encode("a", add_special_tokens=False).ids
+        full = self._backend.encode("a", add_special_tokens=True).ids
+        for start in range(len(full) - len(bare) + 1):
+            if full[start : start + len(bare)] == bare:
+                return list(full[:start])
+        return []
+
+    def _skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
+        key = (thinking, has_instruction)
+        if key not in self._skeletons:
+            self._skeletons[key] = self._make_skeleton(thinking, has_instruction)
+        return self._skeletons[key]
+
+    def _make_skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
+        user = self._unused_word("userslot")
+        system = self._unused_word("instructionslot")
+        messages = [{"role": "user", "content": user}]
+        text = None
+        if has_instruction:
+            with_system = [{"role": "system", "content": system}, *messages]
+            try:
+                text = self._apply_template(with_system, thinking)
+            except PolicyError:
+                text = None
+            if text is None or text.count(system) != 1:
+                # The template knows no system message: the instruction heads the user's.
+                merged = f"{system}\n\n{user}"
+                text = self._apply_template([{"role": "user", "content": merged}], thinking)
+        else:
+            text = self._apply_template(messages, thinking)
+        if text.count(user) != 1 or text.count(system) != int(has_instruction):
+            raise PolicyError(
+                "the tokenizer's chat template does not show the user's text and the instruction "
+                "exactly once; set another `chat_template` on the tokenizer, or none"
+            )
+        tail = text.split(user)[1]
+        prefix = tail[self._header_length(tail, user, thinking) :]
+        slots = {user: _Slot.USER, system: _Slot.INSTRUCTION}
+        parts = re.split(f"({user}|{system})", text)
+        return _Skeleton(tuple(slots.get(part, part) for part in parts if part), prefix)
+
+    def _header_length(self, tail: str, user: str, thinking: bool) -> int:
+        """How much of the text after the user's message is closing and assistant header.
+
+        It is what an earlier assistant message begins with too: templates write think blocks for
+        the message to be generated only. Should one write them everywhere, they are cut off here.
+        """
+        reply = self._unused_word("replyslot")
+        dialogue = [
+            {"role": "user", "content": user},
+            {"role": "assistant", "content": reply},
+            {"role": "user", "content": "next"},
+        ]
+        text = self._apply_template(dialogue, thinking)
+        earlier = text.partition(user)[2].partition(reply)[0]
+        header = os.path.commonprefix([tail, earlier])
+        return len(header.partition("<think>")[0])
+
+    def _apply_template(self, messages: list[dict[str, str]], thinking: bool) -> str:
+        from jinja2.exceptions import TemplateError
+
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+                )
+            )
+        except TemplateError as error:
+            raise PolicyError(
+                f"the tokenizer's chat template failed on a plain dialogue: {error}"
+            ) from error
+
+    def _unused_word(self, stem: str) -> str:
+        template, number = str(self._tokenizer.chat_template), 0
+        while f"{stem}{number}x" in template:
+            number += 1
+        return f"{stem}{number}x"
+
+
+class _AddedTokens:
+    """Finds added tokens in text, leftmost first and longest first, as tokenizers do."""
+
+    def __init__(self, tokens: Iterable[tuple[int, Any]]) -> None:
+        ordered = sorted(tokens, key=lambda item: -len(item[1].content))
+        self._ids = [token_id for token_id, _ in ordered]
+        patterns = [
+            ("\\s*" if token.lstrip else "")
+            + ("(?<!\\w)" if token.single_word else "")
+            + re.escape(token.content)
+            + ("(?!\\w)" if token.single_word else "")
+            + ("\\s*" if token.rstrip else "")
+            for _, token in ordered
+        ]
+        self._pattern = re.compile("|".join(f"({p})" for p in patterns)) if patterns else None
+
+    def find(self, text: str) -> Iterable[tuple[int, int, int]]:
+        """Yield (start, end, id)."""
+        if self._pattern is None:
+            return
+        for match in self._pattern.finditer(text):
+            assert match.lastindex is not None
+            yield match.start(), match.end(), self._ids[match.lastindex - 1]
+
+
+class StopHit(NamedTuple):
+    """Where a stop string ends in a text, and which one it was."""
+
+    end: int
+    stop: str
+
+
+def find_stop(text: str, stops: Sequence[str], start: int = 0) -> StopHit | None:
+    """The stop string that ends first in `text[start:]`, or None. `end` counts from text's start.
+
+    >>> find_stop("a</search>b", ("</answer>", "</search>"))
+    StopHit(end=10, stop='</search>')
+    """
+    hits = [
+        StopHit(position + len(stop), stop)
+        for stop in stops
+        if stop and (position := text.find(stop, start)) >= 0
+    ]
+    return min(hits, default=None)
+
+
+class StopScanner:
+    """Watches a turn token by token for a stop string; each token costs O(1).
+
+    A token may hold a part of a character (byte-level vocabularies), a part of a stop string, or
+    text beyond one. `text` is what is decoded so far, without a character still incomplete.
+
+    Args:
+        decode: ids to text.
+        stops: stop strings.
+    """
+
+    _CONTEXT = 4  # tokens decoded again, for vocabularies whose pieces depend on what precedes
+    _LONGEST_CHARACTER = 4  # bytes, hence tokens, of a character in UTF-8
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], stops: Sequence[str]) -> None:
+        self.text = ""
+        self._decode = decode
+        self._stops = tuple(stops)
+        self._reach = max((len(stop) for stop in stops), default=1) - 1
+        self._context: list[int] = []
+        self._pending: list[int] = []
+
+    def feed(self, token_id: int) -> StopHit | None:
+        """Add a sampled token; returns the first stop hit in the text so far, if any is new."""
+        self._pending.append(token_id)
+        return self._flush(is_last=False)
+
+    def finish(self) -> StopHit | None:
+        """Give up on an incomplete last character; call when no token follows."""
+        return self._flush(is_last=True)
+
+    def _flush(self, *, is_last: bool) -> StopHit | None:
+        known = self._decode(self._context) if self._context else ""
+        fresh = self._decode([*self._context, *self._pending])[len(known) :]
+        is_partial = fresh.endswith("\ufffd") and len(self._pending) < self._LONGEST_CHARACTER
+        if not self._pending or (is_partial and not is_last):
+            return None
+        start = max(0, len(self.text) - self._reach)
+        self.text += fresh
+        self._context = [*self._context, *self._pending][-self._CONTEXT :]
+        self._pending = []
+        return find_stop(self.text, self._stops, start)
+
+
+def _without_added_tokens(backend: Any) -> Any:
+    """A copy of a `tokenizers.Tokenizer` that knows no added token and adds none."""
+    from tokenizers import Tokenizer
+
+    state = json.loads(backend.to_str())
+    state.update(added_tokens=[], post_processor=None, truncation=None, padding=None)
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def _valid(text: str) -> str:
+    """The text with lone surrogates replaced: UTF-8, hence a tokenizer, cannot hold them."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def _continue_prefix(prefix: str, opening: str) -> str:
+    """The opening without its first tag if the prefix ends with that tag already open."""
+    tag = re.match(r"<[^<>/]+>", opening)
+    if tag and prefix.rstrip().endswith(tag.group()):
+        return opening[tag.end() :]
+    return opening

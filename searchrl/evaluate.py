@@ -1,0 +1,212 @@
+"""Evaluation: the same rollouts and rewards as training, greedy, on held-out tasks.
+
+Owns which tasks are evaluated (the first N of a split: the same ones every time), the forced
+variant that separates "does not search" from "cannot answer", and the summary's keys. Runs with
+a model or with a scripted policy; the scripted one imports no torch. Callers: `train`, the CLI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchrl.config import EvalConfig, RunConfig
+from searchrl.core.episode import SEARCH
+from searchrl.engine.generator import Generator, mix_key
+from searchrl.engine.metrics import Metrics, summarise
+from searchrl.engine.rollout import Limits, Rollout, RolloutDriver, RolloutRequest, TextCodec
+from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
+from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.errors import ConfigError
+from searchrl.plugins import Registry, load_plugins
+
+_EVAL_STREAM = 0xE7A1
+"""Keeps the random streams of evaluation apart from those of training."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalResult:
+    """Metrics with intervals and every episode behind them."""
+
+    metrics: Metrics
+    rollouts: tuple[Rollout, ...]
+
+
+def limits_of(config: RunConfig) -> Limits:
+    """The rollout limits of a config."""
+    rollout = config.rollout
+    return Limits(
+        max_turn_tokens=rollout.max_turn_tokens,
+        max_observation_tokens=rollout.max_observation_tokens,
+        max_total_tokens=min(rollout.max_total_tokens, config.model.max_context),
+        env_timeout_s=rollout.env_timeout_s,
+        thinking=config.model.thinking,
+    )
+
+
+def run_episodes(
+    worlds: Sequence[TaskWorld],
+    driver: RolloutDriver,
+    settings: EvalConfig,
+    *,
+    num_tasks: int,
+    seed: int,
+    step: int = 0,
+    forced: str | None = None,
+    script: str | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> EvalResult:
+    """Play the first `num_tasks` tasks of the split once each, shared between the worlds.
+
+    Args:
+        forced: commit the first turn to this kind of action by its opening tag.
+        script: name of the env's scripted policy, for a scripted driver.
+    """
+    requests = []
+    for number, world in enumerate(worlds):
+        count = min(max(1, num_tasks // len(worlds)), world.num_tasks(settings.split))
+        requests += [
+            RolloutRequest(
+                group_id=f"eval/{number}/{index}" + (f"/{forced}" if forced else ""),
+                world=world,
+                split=settings.split,
+                index=index,
+                rng_keys=(mix_key(seed, _EVAL_STREAM, number, index),),
+                forced=forced,
+                script=world.script(script) if script else None,
+                step=step,
+            )
+            for index in range(count)
+        ]
+    groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
+    rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
+    return EvalResult(summarise(rollouts), rollouts)
+
+
+def evaluate_both(
+    worlds: Sequence[TaskWorld],
+    driver: RolloutDriver,
+    settings: EvalConfig,
+    *,
+    seed: int,
+    step: int = 0,
+    on_phase: Callable[[str, int, int], None] = lambda name, done, total: None,
+    should_stop: Callable[[], bool] | None = None,
+) -> EvalResult:
+    """The full evaluation: as it is, and (if `settings.forced`) with a forced first search.
+
+    The forced figures appear as `em_forced` beside the plain ones.
+    """
+    plain = run_episodes(
+        worlds,
+        driver,
+        settings,
+        num_tasks=settings.num_tasks,
+        seed=seed,
+        step=step,
+        on_progress=lambda done, total: on_phase("evaluate", done, total),
+        should_stop=should_stop,
+    )
+    if not settings.forced:
+        return plain
+    forced = run_episodes(
+        worlds,
+        driver,
+        settings,
+        num_tasks=settings.num_tasks,
+        seed=seed,
+        step=step,
+        forced=SEARCH,
+        on_progress=lambda done, total: on_phase("evaluate, first turn forced", done, total),
+        should_stop=should_stop,
+    )
+    metrics = dict(plain.metrics)
+    if "em" in forced.metrics:
+        metrics["em_forced"] = forced.metrics["em"]
+    return EvalResult(metrics, plain.rollouts)
+
+
+def script_name(policy: str) -> str | None:
+    """The script a `policy` setting names: None for `model`.
+
+    Raises:
+        ConfigError: if it is neither `model`, `scripted` nor `scripted:NAME`.
+    """
+    if policy == "model":
+        return None
+    kind, _, name = policy.partition(":")
+    if kind != "scripted":
+        raise ConfigError(
+            f"unknown policy '{policy}': expected model, scripted or scripted:NAME"
+        )
+    return name or "expert"
+
+
+def make_driver(policy: Any, config: RunConfig, temperature: float, batch_size: int) -> RolloutDriver:
+    """A rollout driver on the plain Hugging Face generator."""
+    from searchrl.engine.generator import Sampling
+    from searchrl.engine.hf_generator import HFGenerator
+
+    generator: Generator = HFGenerator(policy, Sampling(temperature), batch_size)
+    return RolloutDriver(generator, policy.renderer, limits_of(config))
+
+
+def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> RolloutDriver:
+    """A rollout driver that replays the env's scripted policies; imports no torch."""
+    codec = codec or ByteCodec()
+    limits = limits_of(config)
+    if isinstance(codec, ByteCodec):
+        # Bytes are not tokens: a script is bounded by turns, not by a token budget.
+        unbounded = 1 << 30
+        limits = Limits(unbounded, limits.max_observation_tokens, unbounded, limits.env_timeout_s)
+    return RolloutDriver(ScriptedGenerator(codec.encode_plain, codec.decode), codec, limits)
+
+
+def evaluate(
+    config: RunConfig | Mapping[str, Any] | None = None,
+    *,
+    registry: Registry | None = None,
+    on_phase: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> EvalResult:
+    """Evaluate a policy on held-out tasks.
+
+    Args:
+        config: a resolved `RunConfig`, or settings such as `{"env": "regulations", "model":
+            {"name": "tiny"}}`; `policy: scripted` needs no model.
+        registry: loaded plugins; by default the installed ones and `config.plugins`.
+
+    Raises:
+        SearchRLError: for anything wrong with names, data or weights.
+    """
+    script = None
+    if not isinstance(config, RunConfig):
+        from searchrl.config import build_config
+
+        script = script_name(str((config or {}).get("policy", "model")))
+        if script is None:
+            from searchrl.planning import plan_run
+
+            config = plan_run(config or {}).config
+        else:
+            config = build_config(config or {})
+    script = script_name(config.policy)
+    registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    worlds = make_worlds(config, registry)
+    if script is not None:
+        driver = make_scripted_driver(config)
+        return run_episodes(
+            worlds,
+            driver,
+            config.eval,
+            num_tasks=config.eval.num_tasks,
+            seed=config.seed,
+            script=script,
+            on_progress=lambda done, total: on_phase("evaluate", done, total),
+        )
+    from searchrl.planning import load_planned_policy
+
+    policy = load_planned_policy(config, trainable=False)
+    driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
+    return evaluate_both(worlds, driver, config.eval, seed=config.seed, on_phase=on_phase)

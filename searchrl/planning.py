@@ -1,0 +1,66 @@
+"""From what a user said to a resolved plan: device, weights, preset, one config.
+
+Owns the order in which a run is decided. The model decides the preset, and the preset lies under
+everything the user wrote, so the model is found first. Callers: `train`, `evaluate`, `sft`,
+`agent` and `--dry-run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.engine.policy import (
+    Policy,
+    ResolvedModel,
+    load_policy,
+    resolve_device,
+    resolve_model,
+)
+
+TINY_PRESET = "tiny"
+LARGE_PRESET = "qwen3_4b_lora"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A resolved run: the config with its preset merged in, and where the weights come from."""
+
+    config: RunConfig
+    model: ResolvedModel
+    notes: tuple[str, ...]
+
+
+def plan_run(*layers: Mapping[str, Any]) -> Plan:
+    """Resolve settings layers (later wins) into a plan.
+
+    Raises:
+        ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
+    """
+    asked = build_config(*layers)
+    model = _resolve(asked)
+    preset = asked.preset or (TINY_PRESET if model.is_tiny else LARGE_PRESET)
+    config = build_config(load_preset(preset), *layers, {"preset": preset})
+    return Plan(config, model, (model.note,) if model.note else ())
+
+
+def _resolve(config: RunConfig) -> ResolvedModel:
+    return resolve_model(config.model.name, resolve_device(config.device), config.init_from)
+
+
+def load_planned_policy(config: RunConfig, *, trainable: bool) -> Policy:
+    """Load the policy a resolved config names.
+
+    Raises:
+        PolicyError: if the weights cannot be had; says what to do.
+    """
+    if config.num_threads:
+        torch.set_num_threads(config.num_threads)
+    # Everything random in sampling has its own keys; this seeds a new adapter's weights.
+    torch.manual_seed(config.seed)
+    device = resolve_device(config.device)
+    return load_policy(config.model, _resolve(config), device, trainable=trainable)

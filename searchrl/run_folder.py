@@ -1,0 +1,224 @@
+"""The run folder: what a run leaves behind, and how to read it.
+
+Owns the layout, atomic writing and the `Run` reader. Everything is plain YAML, JSON or JSONL
+(gzip), so a folder can be read without this package; `README.md` in it says what is what. It
+knows nothing of models. Writers: `train` and `sft`; readers: `ask`, `eval`, reports, you.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from searchrl.config import RunConfig, build_config, load_yaml
+from searchrl.errors import RunFolderError
+
+_README = """# A SearchRL run
+
+| file | what |
+|---|---|
+| `config.yaml` | the resolved configuration: `searchrl train --config config.yaml` repeats the run |
+| `provenance.json` | package versions, machine, and each plugin with its version and hash |
+| `metrics.jsonl` | one line per training step or evaluation; a metric is value, low, high, n |
+| `summary.json` | the evaluations before and after, and where everything is |
+| `rollouts/` | every trajectory as JSONL (gzip): token ids, authors, log-probs, scores, text |
+| `checkpoints/` | what `--resume` needs; `policy/` in each is a Hugging Face folder |
+| `policy/` | the trained model or adapter in Hugging Face layout |
+| `failures/` | tracebacks of episodes that failed, if any did |
+"""
+
+PACKAGES = ("searchrl", "torch", "transformers", "peft", "gymnasium", "rank-bm25", "numpy")
+
+
+class Run:
+    """A finished or running run, read from its folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open a run folder.
+
+        Raises:
+            RunFolderError: if the folder holds no run.
+        """
+        folder = Path(path)
+        if not (folder / "config.yaml").is_file():
+            raise RunFolderError(
+                f"'{path}' is no run folder (it has no config.yaml); runs are made by "
+                "`searchrl train` and `searchrl sft`, by default under runs/"
+            )
+        return cls(folder)
+
+    @property
+    def config(self) -> RunConfig:
+        """The resolved configuration."""
+        return build_config(load_yaml(self.path / "config.yaml"))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """`summary.json`; empty while the run has not finished."""
+        path = self.path / "summary.json"
+        return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Rows `{"step", "phase", metric: value, …}`, oldest first: a table."""
+        return [
+            {"step": row["step"], "phase": row["phase"]}
+            | {name: metric["value"] for name, metric in row["metrics"].items()}
+            for row in read_jsonl(self.path / "metrics.jsonl")
+        ]
+
+    def rollouts(self, phase: str | None = None) -> Iterator[dict[str, Any]]:
+        """All trajectories, oldest first; `phase` picks `train`, `before`, `after` or `during`."""
+        for path in sorted((self.path / "rollouts").glob("*.jsonl*")):
+            for row in read_jsonl(path):
+                if phase is None or row["phase"] == phase:
+                    yield row
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a JSONL file, gzip or not; a torn last line (a killed writer) is left out."""
+    if not path.is_file():
+        return
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return
+            yield json.loads(line)
+
+
+class RunWriter:
+    """Creates and fills a run folder. A step is recorded whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, config: RunConfig) -> RunWriter:
+        """Make a new folder: `config.run_dir`, or `runs/ENV-DATE-TIME`.
+
+        Raises:
+            RunFolderError: if it exists already or cannot be written.
+        """
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")
+        if config.run_dir is None and path.exists():
+            path = Path(f"{path}-{os.getpid()}")
+        if path.exists() and any(path.iterdir()):
+            raise RunFolderError(
+                f"run folder '{path}' exists already; continue it with --resume {path}, "
+                "or choose another with --run-dir"
+            )
+        with guarding(path):
+            (path / "rollouts").mkdir(parents=True, exist_ok=True)
+            (path / "checkpoints").mkdir(exist_ok=True)
+            (path / "README.md").write_text(_README, "utf-8")
+            (path / "config.yaml").write_text(config.to_yaml(), "utf-8")
+        return cls(path)
+
+    @classmethod
+    def reopen(cls, path: str | Path, step: int) -> RunWriter:
+        """Continue a run after `step`: what was recorded beyond it is dropped, it will recur."""
+        writer = cls(Run.open(path).path)
+        with guarding(writer.path):
+            kept = [r for r in read_jsonl(writer.path / "metrics.jsonl") if r["step"] <= step]
+            writer._replace("metrics.jsonl", "".join(_line(row) for row in kept).encode())
+            for file in (writer.path / "rollouts").glob("step_*"):
+                if int(file.name.split(".")[0].split("_")[1]) > step:
+                    file.unlink()
+            (writer.path / "summary.json").unlink(missing_ok=True)
+        return writer
+
+    def write_provenance(self, plugins: Iterable[Mapping[str, Any]], **facts: Any) -> None:
+        """Record versions, machine, plugins and `facts` before step 0."""
+        versions = {}
+        for name in PACKAGES:
+            try:
+                versions[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                versions[name] = None
+        record = {
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": sys.argv,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "versions": versions,
+            "plugins": list(plugins),
+            **facts,
+        }
+        self._write_json("provenance.json", record)
+
+    def log(self, step: int, metrics: Mapping[str, Any], phase: str) -> None:
+        """Append one line to metrics.jsonl and flush it to disk."""
+        row = {"step": step, "phase": phase, "metrics": metrics}
+        with guarding(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_rollouts(
+        self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
+    ) -> None:
+        """Write one file of trajectories; `keep` > 0 removes all but the newest `keep` files."""
+        data = "".join(_line(row) for row in rows).encode()
+        suffix = ".jsonl.gz" if compress else ".jsonl"
+        if compress:
+            # mtime=0: equal runs leave equal files.
+            data = gzip.compress(data, compresslevel=5, mtime=0)
+        self._replace(f"rollouts/{name}{suffix}", data)
+        if keep:
+            with guarding(self.path):
+                for old in sorted((self.path / "rollouts").glob("step_*"))[:-keep]:
+                    old.unlink()
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write summary.json."""
+        self._write_json("summary.json", summary)
+
+    def write_failure(self, name: str, text: str) -> Path:
+        """Save a traceback; returns its path."""
+        with guarding(self.path):
+            (self.path / "failures").mkdir(exist_ok=True)
+        self._replace(f"failures/{name}.txt", text.encode())
+        return self.path / "failures" / f"{name}.txt"
+
+    def _write_json(self, name: str, value: Any) -> None:
+        self._replace(name, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+    def _replace(self, name: str, data: bytes) -> None:
+        """Write beside and rename: readers see the old file or the new one, never a part."""
+        target = self.path / name
+        with guarding(self.path):
+            beside = target.with_name(target.name + ".partial")
+            beside.write_bytes(data)
+            beside.replace(target)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+@contextmanager
+def guarding(path: Path) -> Iterator[None]:
+    """Turn a full disk or a missing permission into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write the run folder '{path}': {error.strerror or error}. Free space or "
+            f"choose another place with --run-dir; what was finished is kept, and --resume {path} "
+            "continues from its last checkpoint"
+        ) from error

@@ -1,0 +1,427 @@
+"""The training loop, readable top to bottom: sample, score, update, record, evaluate.
+
+Owns the order of things and nothing else: rollouts, scoring, the loss and checkpoints live below.
+Ctrl-C, a full disk or a kill lose nothing that was finished; `resume` continues exactly.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from searchrl.algorithms import Algorithm
+from searchrl.config import RunConfig
+from searchrl.contracts import Tracker
+from searchrl.engine.checkpoint import (
+    latest_checkpoint,
+    load_checkpoint,
+    rotate_checkpoints,
+    save_checkpoint,
+)
+from searchrl.engine.learner import Learner, TokenColumns
+from searchrl.engine.metrics import Metrics, exact, proportion, summarise
+from searchrl.engine.packing import TrainItem
+from searchrl.engine.policy import Policy
+from searchrl.engine.prompts import PromptStream
+from searchrl.engine.records import rollout_record
+from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver, RolloutGroup
+from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.errors import FailureLimitError
+from searchrl.evaluate import EvalResult, evaluate_both, make_driver, run_episodes
+from searchrl.observer import Observer, SilentObserver
+from searchrl.planning import load_planned_policy, plan_run
+from searchrl.plugins import Registry, load_plugins
+from searchrl.run_folder import Run, RunWriter
+
+SUMMARY_KEYS = ("em", "em_forced", "searched", "searches", "format", "passive", "retrieved", "reward")
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Set by the first Ctrl-C; the second one raises at once."""
+
+    asked: bool = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+
+class _Session:
+    """Everything one training run holds."""
+
+    def __init__(
+        self, config: RunConfig, registry: Registry, observer: Observer, stop: _Stop
+    ) -> None:
+        self.config = config
+        self.registry = registry
+        self.observer = observer
+        self.stop = stop
+        self.worlds: list[TaskWorld] = make_worlds(config, registry)
+        for world in self.worlds:
+            world.num_tasks("train")
+            world.num_tasks(config.eval.split)
+        self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
+            **config.algorithm.settings
+        )
+        self.policy: Policy = load_planned_policy(config, trainable=True)
+        self.learner = Learner(
+            self.policy,
+            self.algorithm,
+            config.algorithm,
+            config.optim,
+            max_steps=config.max_steps,
+            temperature=config.rollout.temperature,
+            constant=config.rollout.max_total_tokens,
+        )
+        self.sampler: RolloutDriver = make_driver(
+            self.policy, config, config.rollout.temperature, config.rollout.batch_size
+        )
+        self.evaluator: RolloutDriver = make_driver(
+            self.policy, config, config.eval.temperature, config.eval.batch_size
+        )
+        self.prompts = PromptStream(
+            self.worlds, config.seed, config.rollout.prompts_per_step, config.rollout.group_size
+        )
+
+
+def train(
+    config: RunConfig | Mapping[str, Any] | None = None,
+    *,
+    resume: str | Path | None = None,
+    observer: Observer | None = None,
+    registry: Registry | None = None,
+) -> Run:
+    """Train a policy and return its run folder.
+
+    Args:
+        config: a resolved `RunConfig`, or settings such as `{"env": "regulations"}`; ignored
+            with `resume`, which takes the run's own.
+        resume: a run folder to continue from its newest checkpoint.
+        observer: told of everything that happens.
+        registry: loaded plugins; by default the installed ones and `config.plugins`.
+
+    Raises:
+        SearchRLError: for anything a user can mend (names, data, weights, disk, plugins).
+        KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
+    """
+    observer = observer or SilentObserver()
+    if resume is not None:
+        config = Run.open(resume).config
+    elif not isinstance(config, RunConfig):
+        plan = plan_run(config or {})
+        config = plan.config
+        for note in plan.notes:
+            observer.note(note)
+    registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    with _catching_ctrl_c() as stop:
+        session = _Session(config, registry, observer, stop)
+        trackers: list[Tracker] = []
+        try:
+            if resume is None:
+                writer = RunWriter.create(config)
+                state = _begin(session, writer)
+            else:
+                folder = latest_checkpoint(Path(resume))
+                state = load_checkpoint(folder, session.policy, session.learner)
+                writer = RunWriter.reopen(resume, int(state["step"]))
+                observer.note(f"resumed {resume} after step {state['step']}")
+            trackers = [
+                registry.get("tracker", spec.name).make(writer.path, **spec.settings)
+                for spec in config.log.trackers
+            ]
+            summary = _run(session, writer, trackers, state)
+        finally:
+            for tracker in trackers:
+                tracker.close()
+            for world in session.worlds:
+                world.close()
+    observer.done(writer.path, summary)
+    return Run(writer.path)
+
+
+def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
+    """Record what is about to happen, evaluate once, and write checkpoint 0."""
+    config = session.config
+    trainable, total = session.policy.num_parameters
+    writer.write_provenance(
+        session.registry.provenance(),
+        seed=config.seed,
+        fingerprint=config.fingerprint,
+        model=session.policy.source,
+        device=str(session.policy.device),
+        trainable_parameters=trainable,
+        parameters=total,
+    )
+    session.observer.plan(
+        config,
+        {
+            "model": session.policy.source,
+            "device": str(session.policy.device),
+            "parameters": f"{total:,} ({trainable:,} trained)",
+            "run": str(writer.path),
+        },
+    )
+    before = _evaluate(session, writer, "before", 0)
+    state: dict[str, Any] = {"step": 0, "before": before.metrics, "best": None}
+    _checkpoint(session, writer, state)
+    return state
+
+
+def _run(
+    session: _Session, writer: RunWriter, trackers: Sequence[Tracker], state: dict[str, Any]
+) -> dict[str, Any]:
+    """Steps until `max_steps`, then the final evaluation and the summary."""
+    config, observer = session.config, session.observer
+    for step in range(int(state["step"]), config.max_steps):
+        try:
+            groups, metrics = _train_step(session, writer, step)
+        except Interrupted:
+            # Nothing of this step was applied: the state is that of the last finished one.
+            _stop_here(session, writer, state)
+        number = step + 1
+        state["step"] = number
+        writer.log(number, metrics, "train")
+        for tracker in trackers:
+            tracker.log(number, metrics, "train")
+        observer.step(number, config.max_steps, metrics)
+        if config.eval.every and number % config.eval.every == 0 and number < config.max_steps:
+            _evaluate_during(session, writer, trackers, state)
+        if number % config.checkpoint.every == 0 or number == config.max_steps:
+            _checkpoint(session, writer, state)
+        if session.stop.asked:
+            _stop_here(session, writer, state)
+    after = _evaluate(session, writer, "after", config.max_steps)
+    session.policy.save(writer.path / "policy")
+    summary = _summary(session, writer, state, after)
+    writer.write_summary(summary)
+    return summary
+
+
+def _train_step(
+    session: _Session, writer: RunWriter, step: int
+) -> tuple[list[RolloutGroup], Metrics]:
+    """Sample groups, update once, record every trajectory; returns the step's metrics."""
+    config, observer = session.config, session.observer
+    started = time.perf_counter()
+    session.sampler.generator.sync(session.policy)
+    groups = session.sampler.run(
+        session.prompts.requests(step),
+        on_progress=lambda done, total: observer.phase("sample", done, total),
+        should_stop=session.stop,
+    )
+    sampled = time.perf_counter()
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    _ensure_healthy(session, writer, rollouts, step)
+    _free_cache(session.policy)
+    columns: dict[str, TokenColumns] = {}
+    observer.phase("update", 0, 1)
+    extended = session.algorithm.extend(groups, step)
+    stats = session.learner.train_step(
+        [train_item(rollout) for group in extended for rollout in group.rollouts],
+        on_tokens=columns.__setitem__,
+    )
+    _free_cache(session.policy)
+    updated = time.perf_counter()
+    if config.log.rollouts:
+        writer.write_rollouts(
+            f"step_{step + 1:06d}",
+            (rollout_record(r, "train", columns.get(r.trajectory.rollout_id)) for r in rollouts),
+            compress=config.log.compress,
+            keep=config.log.max_rollout_files,
+        )
+    metrics = summarise(rollouts)
+    model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
+    num_tokens = int(stats.pop("num_tokens"))
+    metrics["dead_groups"] = proportion(stats.pop("num_dead_groups"), int(stats.pop("num_groups")))
+    metrics |= {name: exact(value, max(1, num_tokens)) for name, value in stats.items()}
+    metrics["sample_s"] = exact(sampled - started)
+    metrics["update_s"] = exact(updated - sampled)
+    metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
+    return groups, metrics
+
+
+def train_item(rollout: Rollout) -> TrainItem:
+    """A rollout as the learner takes it: tokens, reward, and process scores if a reward gave any."""
+    per_turn = rollout.scored.per_turn
+    turn_scores = None
+    if per_turn:
+        expression = rollout.world.scorer.schedule.at(rollout.episode.step)
+        weights = {name: weight for weight, name in expression.terms if name is not None}
+        turn_scores = tuple(
+            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
+            for turn in range(len(rollout.episode.turns))
+        )
+    return TrainItem(rollout.trajectory, rollout.scored.reward, turn_scores)
+
+
+def _ensure_healthy(
+    session: _Session, writer: RunWriter, rollouts: Sequence[Rollout], step: int
+) -> None:
+    """Save tracebacks of failed episodes; stop when there are too many of them."""
+    failed = [r for r in rollouts if r.scored.failure is not None]
+    if not failed:
+        return
+    first = failed[0].scored.failure
+    assert first is not None
+    text = "\n\n".join(
+        f"{r.trajectory.rollout_id} ({r.episode.task.id})\n{f.kind}: {f.owner}: {f.message}\n{f.detail}"
+        for r in failed
+        if (f := r.scored.failure) is not None
+    )
+    path = writer.write_failure(f"step_{step + 1:06d}", text)
+    session.observer.note(
+        f"step {step + 1}: {len(failed)} of {len(rollouts)} episodes failed and are left out; "
+        f"{first.kind} failure of {first.owner}: {first.message} ({path})"
+    )
+    limit = session.config.rollout.max_failure_frac
+    if len(failed) > limit * len(rollouts):
+        raise FailureLimitError(
+            f"training stopped at step {step + 1}: {len(failed)} of {len(rollouts)} episodes "
+            f"failed (limit: rollout.max_failure_frac={limit:g}).\n"
+            f"First: {first.kind} failure of {first.owner}: {first.message}\n"
+            f"Tracebacks: {path}\n"
+            f"Mend it, then continue with: searchrl train --resume {writer.path}"
+        )
+
+
+def _free_cache(policy: Policy) -> None:
+    """Between phases only: sampling and updating want memory in different shapes.
+
+    Inside a micro-batch loop this would cost more than it frees.
+    """
+    if policy.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> EvalResult:
+    """The full evaluation, recorded; shows one episode."""
+    config = session.config
+    session.evaluator.generator.sync(session.policy)
+    try:
+        result = evaluate_both(
+            session.worlds,
+            session.evaluator,
+            config.eval,
+            seed=config.seed,
+            step=step,
+            on_phase=lambda name, done, total: session.observer.phase(
+                f"{name} {label}", done, total
+            ),
+            should_stop=session.stop,
+        )
+    except Interrupted:
+        raise KeyboardInterrupt from None
+    writer.log(step, result.metrics, label)
+    if config.log.rollouts:
+        writer.write_rollouts(
+            f"eval_{label}",
+            (rollout_record(r, label, None) for r in result.rollouts),
+            compress=config.log.compress,
+        )
+    session.observer.evaluation(label, step, result.metrics)
+    session.observer.episode(label, result.rollouts[0])
+    return result
+
+
+def _evaluate_during(
+    session: _Session, writer: RunWriter, trackers: Sequence[Tracker], state: dict[str, Any]
+) -> None:
+    """A short evaluation between steps; remembers the best checkpoint by reward."""
+    config, step = session.config, int(state["step"])
+    session.evaluator.generator.sync(session.policy)
+    try:
+        result = run_episodes(
+            session.worlds,
+            session.evaluator,
+            config.eval,
+            num_tasks=config.eval.num_tasks_during,
+            seed=config.seed,
+            step=step,
+            on_progress=lambda done, total: session.observer.phase("evaluate", done, total),
+            should_stop=session.stop,
+        )
+    except Interrupted:
+        return
+    writer.log(step, result.metrics, "during")
+    for tracker in trackers:
+        tracker.log(step, result.metrics, "eval")
+    session.observer.evaluation("during", step, result.metrics)
+    reward = result.metrics["reward"]["value"]
+    best = state["best"]
+    if best is None or reward > best["reward"]:
+        state["best"] = {"step": step, "reward": reward}
+        _checkpoint(session, writer, state)
+
+
+def _checkpoint(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> None:
+    settings = session.config.checkpoint
+    session.observer.phase("checkpoint", 0, 1)
+    save_checkpoint(writer.path, session.policy, session.learner, state)
+    best = state["best"]
+    kept = f"step_{best['step']:06d}" if best and settings.keep_best else None
+    rotate_checkpoints(writer.path, settings.keep_last, kept)
+
+
+def _stop_here(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> None:
+    """Ctrl-C: write a checkpoint of the last finished step and say how to go on."""
+    _checkpoint(session, writer, state)
+    session.observer.note(
+        f"stopped after step {state['step']}; continue with: searchrl train --resume {writer.path}"
+    )
+    raise KeyboardInterrupt
+
+
+def _summary(
+    session: _Session, writer: RunWriter, state: Mapping[str, Any], after: EvalResult
+) -> dict[str, Any]:
+    config = session.config
+    return {
+        "env": [task.env.name for task in config.tasks],
+        "reward": [str(world.scorer.schedule) for world in session.worlds],
+        "model": session.policy.source,
+        "seed": config.seed,
+        "steps": config.max_steps,
+        "fingerprint": config.fingerprint,
+        "before": summary_metrics(state["before"]),
+        "after": summary_metrics(after.metrics),
+        "best": state["best"],
+        "policy": str(writer.path / "policy"),
+        "ask": f'searchrl ask {writer.path} "…"',
+    }
+
+
+def summary_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The evaluation metrics a summary holds: the named ones and EM per kind of task."""
+    return {
+        name: metric
+        for name, metric in metrics.items()
+        if name.rsplit("/", 1)[-1] in SUMMARY_KEYS or name.startswith("em/") or "/em/" in name
+    }
+
+
+@contextmanager
+def _catching_ctrl_c() -> Iterator[_Stop]:
+    """Turn the first Ctrl-C into a request to stop at the next safe point."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, previous)

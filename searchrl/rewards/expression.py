@@ -116,9 +116,7 @@ class _Parser:
             sign = next_sign
         if not weights:
             self._fail("it names no reward component; a constant teaches nothing", 0)
-        # + 0.0 turns -0.0 into 0.0, which prints without a sign.
-        terms = tuple((weight + 0.0, name) for name, weight in weights.items())
-        return Expression(terms, constant + 0.0)
+        return Expression(tuple((weight, name) for name, weight in weights.items()), constant)
 
     def _sign(self) -> float | None:
         self._skip_space()

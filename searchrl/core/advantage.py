@@ -106,7 +106,9 @@ def dead_groups(
 ) -> set[str]:
     """Return the ids of the groups whose every scored rollout has advantage 0.
 
-    They teach nothing but the KL term. A group without any scored rollout is dead too.
+    They teach nothing but the KL term: at beta 0 they leave the step before any denominator is
+    taken, or their tokens would shrink the loss of the others. A group without any scored rollout
+    is dead too.
     """
     _ensure_same_length(advantages=advantages, group_ids=group_ids, is_scored=is_scored)
     alive = {
@@ -115,25 +117,6 @@ def dead_groups(
         if scored and advantage != 0.0
     }
     return set(group_ids) - alive
-
-
-def training_mask(
-    advantages: Sequence[float],
-    group_ids: Sequence[str],
-    is_scored: Sequence[bool],
-    *,
-    beta: float,
-) -> list[bool]:
-    """Return which rollouts take part in the optimiser step, and so in its denominators.
-
-    Unscored rollouts never do. A dead group does only if `beta` > 0, where the KL term still
-    acts on it: left in at beta 0, its tokens would shrink the loss of the others.
-    """
-    dead = dead_groups(advantages, group_ids, is_scored) if beta == 0 else set()
-    return [
-        bool(scored) and group_id not in dead
-        for group_id, scored in zip(group_ids, is_scored, strict=True)
-    ]
 
 
 def _per_group(

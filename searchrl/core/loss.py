@@ -11,7 +11,7 @@ Left out: the value loss (the core has no critic), the entropy bonus (clip-highe
 end), sequence-level ratios and truncated importance sampling (losses of their own, same columns).
 A rollout weighs what it weighs in the *whole* optimiser step: `token_weights` runs before the
 split into micro-batches, so no split, accumulation or world size changes a gradient. The packer
-calls `finite_mask` and `token_weights`, the learner calls `ppo_clip_loss` once per micro-batch.
+calls `token_weights` once per step, the learner calls `ppo_clip_loss` once per micro-batch.
 
 Shape suffixes: B rollouts of the step, T tokens of a micro-batch (any shape, all columns alike).
 """
@@ -85,11 +85,11 @@ def token_weights(
 def finite_mask(mask_T: Tensor, *columns_T: Tensor) -> Tensor:
     """Return `mask_T` without the tokens at which any column is NaN or infinite.
 
-    The packer calls it on the sampler's log-probs *before* it counts tokens for `token_weights`,
-    so such a token leaves the denominator too. `ppo_clip_loss` calls it again with the current
-    log-probs: those do not exist before the forward pass of the last micro-batch, when earlier
-    ones have already been divided, so a token lost there leaves the numerator only (its weight is
-    spent on nothing, the loss shrinks by that share) and is counted in `num_nonfinite`.
+    Which denominators it leaves depends on when it is known. Sampler log-probs are known when the
+    step is packed, so a packer drops their tokens *before* `token_weights` counts. Current
+    log-probs are not: by the forward pass of one micro-batch, earlier ones have been divided by
+    the step's denominator already. A token that `ppo_clip_loss` drops therefore leaves the
+    numerator only: nothing takes over its weight, and `num_nonfinite` counts it.
     """
     for column_T in columns_T:
         mask_T = mask_T & torch.isfinite(column_T)

@@ -21,7 +21,6 @@ from searchrl.core.advantage import (
     dr_grpo_advantages,
     grpo_advantages,
     rloo_advantages,
-    training_mask,
 )
 
 ALL: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
@@ -123,17 +122,14 @@ def test_dead_groups_are_named_and_counted() -> None:
     assert dead_groups(advantages, step.group_ids, step.is_scored) == {"flat", "failed", "single"}
 
 
-def test_dead_group_leaves_the_step_only_without_a_kl_term() -> None:
-    ids, scored = ["flat", "flat", "live", "live", "live"], [True, True, True, True, False]
-    advantages = [0.0, 0.0, 0.5, -0.5, 0.0]
-    assert training_mask(advantages, ids, scored, beta=0.0) == [False, False, True, True, False]
-    assert training_mask(advantages, ids, scored, beta=0.1) == [True, True, True, True, False]
+def test_unscored_rollout_cannot_keep_a_group_alive() -> None:
+    assert dead_groups([0.0, 0.0, math.nan], ["g"] * 3, [True, True, False]) == {"g"}
 
 
-def test_zero_advantage_rollout_of_a_live_group_stays_in_the_step() -> None:
+def test_one_rollout_with_an_advantage_keeps_its_group_alive() -> None:
     advantages = dr_grpo_advantages(group([1.0, 0.5, 0.0]))
     assert advantages == [0.5, 0.0, -0.5]
-    assert training_mask(advantages, ["g"] * 3, [True] * 3, beta=0.0) == [True] * 3
+    assert dead_groups(advantages, ["g"] * 3, [True] * 3) == set()
 
 
 # --- who is in a group ---------------------------------------------------------------------------

@@ -179,13 +179,18 @@ def test_clamp_keeps_fp32_finite_where_exp_overflows() -> None:
 
 
 @estimators
-def test_half_precision_is_widened_before_the_subtraction(estimator: Estimator) -> None:
-    logp, ref_logp = torch.tensor([-1.0078125]), torch.tensor([-1.25])  # exact in bf16
-    expected = estimator(logp, ref_logp)
-    for dtype in (torch.bfloat16, torch.float16):
-        result = estimator(logp.to(dtype), ref_logp.to(dtype))
-        assert result.dtype == torch.float32
-        assert torch.equal(result, expected)
+@pytest.mark.parametrize(("dtype", "bits"), [(torch.bfloat16, 7), (torch.float16, 10)])
+def test_half_precision_is_widened_before_the_subtraction(
+    estimator: Estimator, dtype: torch.dtype, bits: int
+) -> None:
+    """Both log-probs are exact in `dtype`, their difference needs one bit more than it has."""
+    logp, ref_logp = torch.tensor([-1 - 2.0**-bits]), torch.tensor([-3 - 2.0 ** (1 - bits)])
+    assert torch.equal(logp.to(dtype).float(), logp)
+    assert torch.equal(ref_logp.to(dtype).float(), ref_logp)
+    assert not torch.equal((ref_logp.to(dtype) - logp.to(dtype)).float(), ref_logp - logp)
+    result = estimator(logp.to(dtype), ref_logp.to(dtype))
+    assert result.dtype == torch.float32
+    assert torch.equal(result, estimator(logp, ref_logp))
 
 
 @estimators

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.core.advantage import StepScores, dr_grpo_advantages, training_mask
+from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages
 from searchrl.core.loss import Reduction, finite_mask, token_weights
 
 NAN, INF = math.nan, math.inf
@@ -58,9 +58,10 @@ def test_dead_group_does_not_shrink_the_loss_of_the_others() -> None:
     step = StepScores([1.0, 1.0, 1.0, 0.0], ["flat", "flat", "live", "live"], [True] * 4)
     advantages = dr_grpo_advantages(step)
     counts = [4, 2, 3, 3]
-    kept = training_mask(advantages, step.group_ids, step.is_scored, beta=0.0)
+    dead = dead_groups(advantages, step.group_ids, step.is_scored)
     weights = token_weights(
-        [n if k else 0 for n, k in zip(counts, kept, strict=True)], Reduction.TOKEN_MEAN
+        [0 if g in dead else n for n, g in zip(counts, step.group_ids, strict=True)],
+        Reduction.TOKEN_MEAN,
     )
     assert weights == [0.0, 0.0, 1 / 6, 1 / 6]
     assert token_weights(counts, Reduction.TOKEN_MEAN)[2] == 1 / 12

@@ -10,7 +10,6 @@ generators and demonstrations.
 from __future__ import annotations
 
 import json
-import os.path
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -44,8 +43,8 @@ class Trust(Enum):
     FOREIGN = "foreign"
     """None: whatever looks like one is ordinary text."""
     AUTHORED = "authored"
-    """Those that are not special: text of ours about or in the model's voice, such as an
-    instruction naming `<think>` or a demonstration using it. A special one could end the message."""
+    """Those that are not special: our text about or in the model's voice, such as an instruction
+    naming `<think>` or a demonstration using it. A special one could end the message."""
     TEMPLATE = "template"
     """All: the chat template itself."""
 
@@ -85,8 +84,12 @@ class Renderer:
         self._tokenizer: Any = tokenizer
         self._backend: Any = backend
         added = dict(sorted(tokenizer.added_tokens_decoder.items()))
-        # An unknown character is no control token, though its id is an added one.
-        self._control_ids = frozenset(added) - {getattr(tokenizer, "unk_token_id", None)}
+        # Unknown characters and white space control nothing, though their ids may be added ones.
+        self._control_ids = frozenset(
+            token_id
+            for token_id, token in added.items()
+            if token.content.strip(" \t\r\n\u2581") and token_id != tokenizer.unk_token_id
+        )
         self._plain: Any = _without_added_tokens(backend)
         self._matchers = {
             Trust.AUTHORED: _AddedTokens((i, t) for i, t in added.items() if not t.special),
@@ -159,10 +162,8 @@ class Renderer:
         if len(encoding.ids) <= limit:
             return text
         for size in range(limit, 0, -1):
-            end = encoding.offsets[size - 1][1]
             # A character split over several tokens belongs to the prefix only with all of them.
-            end = min(end, encoding.offsets[size][0]) if size < len(encoding.ids) else end
-            prefix = text[:end]
+            prefix = text[: min(encoding.offsets[size - 1][1], encoding.offsets[size][0])]
             # A prefix may merge differently at its new end.
             if self.count(prefix) <= limit:
                 return prefix
@@ -197,9 +198,14 @@ class Renderer:
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
         if self._control_ids.isdisjoint(ids):
             return ids
-        # Some models hold control tokens in the vocabulary itself (Unigram): no piece of one
-        # character can be such a token.
-        ids = [i for c in text for i in self._plain.encode(c, add_special_tokens=False).ids]
+        # Some models hold added tokens in their own vocabulary too: spell those out by characters.
+        chunks: list[str] = []
+        position = 0
+        for start, end, _ in self._matchers[Trust.TEMPLATE].find(text):
+            chunks += [text[position:start], *text[start:end]]
+            position = end
+        chunks.append(text[position:])
+        ids = [i for c in chunks for i in self._plain.encode(c, add_special_tokens=False).ids]
         if not self._control_ids.isdisjoint(ids):
             bad = self.decode([i for i in ids if i in self._control_ids][:1])
             raise PolicyError(
@@ -265,8 +271,10 @@ class Renderer:
         ]
         text = self._apply_template(dialogue, thinking)
         earlier = text.partition(user)[2].partition(reply)[0]
-        header = os.path.commonprefix([tail, earlier])
-        return len(header.partition("<think>")[0])
+        shared = 0
+        while tail[: shared + 1] == earlier[: shared + 1] and shared < len(tail):
+            shared += 1
+        return len(tail[:shared].partition("<think>")[0])
 
     def _apply_template(self, messages: list[dict[str, str]], thinking: bool) -> str:
         from jinja2.exceptions import TemplateError
@@ -336,7 +344,7 @@ def find_stop(text: str, stops: Sequence[str], start: int = 0) -> StopHit | None
 
 
 class StopScanner:
-    """Watches a turn token by token for a stop string; each token costs O(1).
+    """Watches a turn token by token for a stop string; the cost per token is constant.
 
     A token may hold a part of a character (byte-level vocabularies), a part of a stop string, or
     text beyond one. `text` is what is decoded so far, without a character still incomplete.
@@ -347,7 +355,6 @@ class StopScanner:
     """
 
     _CONTEXT = 4  # tokens decoded again, for vocabularies whose pieces depend on what precedes
-    _LONGEST_CHARACTER = 4  # bytes, hence tokens, of a character in UTF-8
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stops: Sequence[str]) -> None:
         self.text = ""
@@ -369,8 +376,9 @@ class StopScanner:
     def _flush(self, *, is_last: bool) -> StopHit | None:
         known = self._decode(self._context) if self._context else ""
         fresh = self._decode([*self._context, *self._pending])[len(known) :]
-        is_partial = fresh.endswith("\ufffd") and len(self._pending) < self._LONGEST_CHARACTER
-        if not self._pending or (is_partial and not is_last):
+        # A trailing replacement character may be a character still incomplete: wait for more. No
+        # stop string is missed by waiting, since its last character would not look like this.
+        if not self._pending or (fresh.endswith("\ufffd") and not is_last):
             return None
         start = max(0, len(self.text) - self._reach)
         self.text += fresh

@@ -57,6 +57,7 @@ _END_MARKS = (
     r"</s>",
     "<\uff5cend\u2581of\u2581sentence\uff5c>",
 )
+_END_MARK_CHARS = 64
 
 
 class TagGrammar:
@@ -78,10 +79,14 @@ class TagGrammar:
 
     def strip(self, text: str) -> str:
         """Remove white space at both ends, and end-of-message tokens at the end."""
-        text = text.strip()
-        while match := self._end.search(text, max(0, len(text) - 64)):
-            text = text[: match.start()].rstrip()
-        return text
+        end = len(text)
+        while True:
+            while end and text[end - 1].isspace():
+                end -= 1
+            match = self._end.search(text, max(0, end - _END_MARK_CHARS), end)
+            if match is None:
+                return text[:end].lstrip()
+            end = match.start()
 
     def split(self, text: str) -> tuple[Segment, ...]:
         """Split a turn. Total and linear.

@@ -26,6 +26,7 @@ from types import ModuleType
 import pluggy
 
 from searchrl import __version__, hookspecs
+from searchrl.envs.gym_ids import register_gym_id
 from searchrl.errors import PluginError, suggest
 from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
 from searchrl.provenance import (
@@ -122,7 +123,17 @@ def load_plugins(
     registry = Registry(entries, tuple(loaded.values()), failures, has_entry_points=entry_points)
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
+    _register_gym_ids(registry)
     return registry
+
+
+def _register_gym_ids(registry: Registry) -> None:
+    """Make every plugin's environment a Gymnasium id too, as `import searchrl` does for ours."""
+    for entry in registry.entries():
+        is_plain = entry.name in registry.names("env") and not entry.name.endswith(":")
+        if entry.kind == "env" and is_plain and entry.owner.origin is not Origin.BUILTIN:
+            source = entry.owner.source
+            register_gym_id(entry.name, (source,) if source else ())
 
 
 def reload_plugins(spec: PluginSpec) -> Registry:

@@ -71,10 +71,25 @@ class TaskConfig(Section):
         return {"name": value} if isinstance(value, str) else value
 
 
+class ScratchConfig(Section):
+    """Shape of a new Qwen3 model, for `model.name: scratch` (see `sft`)."""
+
+    vocab_size: Count = 1536
+    hidden_size: Count = 128
+    intermediate_size: Count = 384
+    num_layers: Count = 4
+    num_heads: Count = 4
+    num_kv_heads: Count = 2
+    head_dim: Count = 32
+    tokenizer_tasks: Count = 3000
+    """Training tasks whose expert episodes the byte-level BPE tokenizer is trained on."""
+
+
 class ModelConfig(Section):
-    """The policy. `name`: a local path, a hub id, `tiny` (embedded) or `auto`."""
+    """The policy. `name`: a path, a hub id, `tiny` (embedded), `auto` or `scratch` (sft only)."""
 
     name: str = "auto"
+    scratch: ScratchConfig = ScratchConfig()
     adapter: Literal["auto", "lora", "full"] = "auto"
     """`auto`: LoRA, except full fine-tuning for the embedded tiny model."""
     lora_r: Count = 16

@@ -25,6 +25,19 @@ _EVAL_STREAM = 0xE7A1
 """Keeps the random streams of evaluation apart from those of training."""
 
 
+SUMMARY_KEYS = (
+    "em",
+    "em_forced",
+    "searched",
+    "searches",
+    "format",
+    "passive",
+    "retrieved",
+    "reward",
+)
+"""The metrics a summary holds, besides EM per kind of task."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvalResult:
     """Metrics with intervals and every episode behind them."""
@@ -128,6 +141,15 @@ def evaluate_both(
     return EvalResult(metrics, plain.rollouts)
 
 
+def summary_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The evaluation metrics a summary holds: `SUMMARY_KEYS`, and `em/KIND` per kind of task."""
+    return {
+        name: metric
+        for name, metric in metrics.items()
+        if name.rsplit("/", 1)[-1] in SUMMARY_KEYS or name.startswith("em/") or "/em/" in name
+    }
+
+
 def script_name(policy: str) -> str | None:
     """The script a `policy` setting names: None for `model`.
 
@@ -161,7 +183,8 @@ def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> R
         # Bytes are not tokens: a script is bounded by turns, not by a token budget.
         unbounded = 1 << 30
         limits = Limits(unbounded, limits.max_observation_tokens, unbounded, limits.env_timeout_s)
-    return RolloutDriver(ScriptedGenerator(codec.encode_plain, codec.decode), codec, limits)
+    encode = codec.encode_model_text
+    return RolloutDriver(ScriptedGenerator(encode, codec.decode), codec, limits)
 
 
 def evaluate(

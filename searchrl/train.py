@@ -6,12 +6,8 @@ Ctrl-C, a full disk or a kill lose nothing that was finished; `resume` continues
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,30 +31,25 @@ from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver, RolloutGroup
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import FailureLimitError
-from searchrl.evaluate import EvalResult, evaluate_both, make_driver, run_episodes
+from searchrl.evaluate import (
+    EvalResult,
+    evaluate_both,
+    make_driver,
+    run_episodes,
+    summary_metrics,
+)
+from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
 from searchrl.planning import load_planned_policy, plan_run
 from searchrl.plugins import Registry, load_plugins
 from searchrl.run_folder import Run, RunWriter
-
-SUMMARY_KEYS = ("em", "em_forced", "searched", "searches", "format", "passive", "retrieved", "reward")
-
-
-@dataclass(slots=True)
-class _Stop:
-    """Set by the first Ctrl-C; the second one raises at once."""
-
-    asked: bool = False
-
-    def __call__(self) -> bool:
-        return self.asked
 
 
 class _Session:
     """Everything one training run holds."""
 
     def __init__(
-        self, config: RunConfig, registry: Registry, observer: Observer, stop: _Stop
+        self, config: RunConfig, registry: Registry, observer: Observer, stop: StopFlag
     ) -> None:
         self.config = config
         self.registry = registry
@@ -121,7 +112,7 @@ def train(
         for note in plan.notes:
             observer.note(note)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
-    with _catching_ctrl_c() as stop:
+    with catching_ctrl_c() as stop:
         session = _Session(config, registry, observer, stop)
         trackers: list[Tracker] = []
         try:
@@ -397,31 +388,3 @@ def _summary(
         "ask": f'searchrl ask {writer.path} "…"',
     }
 
-
-def summary_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The evaluation metrics a summary holds: the named ones and EM per kind of task."""
-    return {
-        name: metric
-        for name, metric in metrics.items()
-        if name.rsplit("/", 1)[-1] in SUMMARY_KEYS or name.startswith("em/") or "/em/" in name
-    }
-
-
-@contextmanager
-def _catching_ctrl_c() -> Iterator[_Stop]:
-    """Turn the first Ctrl-C into a request to stop at the next safe point."""
-    stop = _Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def handle(number: int, frame: Any) -> None:
-        if stop.asked:
-            raise KeyboardInterrupt
-        stop.asked = True
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -206,7 +206,7 @@ class Policy:
             model = self._frozen if self._frozen is not None else self.model
             scope = self.model.disable_adapter() if self.is_lora else nullcontext()
         with scope:
-            logits_NV = self._logits(model, ids_BT, chosen_BT)
+            logits_NV = self._chosen_logits(model, ids_BT, chosen_BT)
         # fp32: a bf16 log-prob has two digits, a ratio needs more.
         logp_NV = torch.log_softmax(logits_NV.float() / temperature, dim=-1)
         target_N = ids_BT[chosen_BT]
@@ -216,7 +216,11 @@ class Policy:
                 entropy_N = -(logp_NV.exp() * logp_NV).sum(dim=-1)
         return logp_NV.gather(1, target_N[:, None])[:, 0], entropy_N
 
-    def _logits(self, model: Any, ids_BT: Tensor, chosen_BT: Tensor) -> Tensor:
+    def chosen_logits(self, ids_BT: Tensor, chosen_BT: Tensor) -> Tensor:
+        """Logits [N, V] that predict the chosen tokens, in row-major order of `chosen_BT`."""
+        return self._chosen_logits(self.model, ids_BT, chosen_BT)
+
+    def _chosen_logits(self, model: Any, ids_BT: Tensor, chosen_BT: Tensor) -> Tensor:
         """Logits at the rows that predict chosen tokens; [N, V], never [B, T, V] if avoidable."""
         rows_BT = torch.zeros_like(chosen_BT)
         rows_BT[:, :-1] = chosen_BT[:, 1:]

@@ -32,6 +32,10 @@ class ByteCodec:
         """UTF-8 bytes of the text."""
         return list(text.encode("utf-8", "surrogatepass"))
 
+    def encode_model_text(self, text: str) -> list[int]:
+        """UTF-8 bytes of the text: a byte has no control meaning."""
+        return self.encode_plain(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of UTF-8 bytes."""
         return bytes(ids).decode("utf-8", "replace")

@@ -1,0 +1,253 @@
+"""Cold start: supervised fine-tuning on demonstrations, before GRPO.
+
+Owns the stages, where demonstrations come from (the env's scripted policies, or a JSONL of
+traces), and the run folder of an sft run. Demonstrations pass through the same rollout driver as
+sampled episodes, so that tokens, authors and observations are exactly those of training.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from searchrl.config import RunConfig, SftStage
+from searchrl.core.trajectory import Trajectory
+from searchrl.engine.checkpoint import (
+    latest_checkpoint,
+    load_checkpoint,
+    rotate_checkpoints,
+    save_checkpoint,
+)
+from searchrl.engine.generator import mix_key
+from searchrl.engine.metrics import exact
+from searchrl.engine.policy import Policy, resolve_device
+from searchrl.engine.rollout import RolloutDriver, RolloutRequest
+from searchrl.engine.scratch import make_policy
+from searchrl.engine.supervised import SupervisedLearner
+from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.errors import ConfigError
+from searchrl.evaluate import (
+    evaluate_both,
+    make_driver,
+    make_scripted_driver,
+    summary_metrics,
+)
+from searchrl.interrupt import StopFlag, catching_ctrl_c
+from searchrl.observer import Observer, SilentObserver
+from searchrl.planning import load_planned_policy, plan_run
+from searchrl.plugins import Registry, load_plugins
+from searchrl.run_folder import Run, RunWriter
+from searchrl.traces import load_traces, trace_trajectory
+
+_DEMO = 0x5F7
+
+
+def sft(
+    config: RunConfig | Mapping[str, Any] | None = None,
+    *,
+    resume: str | Path | None = None,
+    observer: Observer | None = None,
+    registry: Registry | None = None,
+) -> Run:
+    """Train on demonstrations and return the run folder.
+
+    Args:
+        config: a resolved `RunConfig` or settings; `model.name: scratch` makes a new small model.
+        resume: an sft run to continue from its newest checkpoint.
+        observer: told of everything that happens.
+        registry: loaded plugins; by default the installed ones and `config.plugins`.
+
+    Raises:
+        SearchRLError: for anything a user can mend.
+        KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
+    """
+    observer = observer or SilentObserver()
+    if resume is not None:
+        config = Run.open(resume).config
+    elif not isinstance(config, RunConfig):
+        plan = plan_run(config or {})
+        config = plan.config
+        for note in plan.notes:
+            observer.note(note)
+    registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    worlds = make_worlds(config, registry)
+    traces = load_traces(config.sft.traces) if config.sft.traces else None
+    for stage in config.sft.stages:
+        for name in stage.mix if traces is None else ():
+            worlds[0].script(name)
+    policy = _make_policy(config, worlds)
+    learner = SupervisedLearner(policy, config.sft.max_grad_norm, config.sft.micro_batch_tokens)
+    writer, state = _open(config, registry, policy, learner, observer, resume)
+    demonstrate = _Demonstrator(config, worlds, policy, traces)
+    with catching_ctrl_c() as stop:
+        _train(config, learner, writer, state, demonstrate, observer, stop)
+    policy.save(writer.path / "policy")
+    driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
+    after = evaluate_both(
+        worlds,
+        driver,
+        config.eval,
+        seed=config.seed,
+        on_phase=lambda name, done, total: observer.phase(f"{name} after", done, total),
+    )
+    writer.log(int(state["step"]), after.metrics, "after")
+    summary = {
+        "env": [task.env.name for task in config.tasks],
+        "model": policy.source,
+        "seed": config.seed,
+        "steps": state["step"],
+        "fingerprint": config.fingerprint,
+        "after": summary_metrics(after.metrics),
+        "policy": str(writer.path / "policy"),
+        "train": f"searchrl train --init-from {writer.path}",
+    }
+    writer.write_summary(summary)
+    observer.evaluation("after", int(state["step"]), after.metrics)
+    observer.done(writer.path, summary)
+    return Run(writer.path)
+
+
+def _make_policy(config: RunConfig, worlds: Sequence[TaskWorld]) -> Policy:
+    """Load the policy, or make a new one whose tokenizer has read expert episodes."""
+    if config.model.name != "scratch":
+        return load_planned_policy(config, trainable=True)
+    count = config.model.scratch.tokenizer_tasks
+    driver = make_scripted_driver(config)
+    requests = [
+        _demo_request(worlds[n % len(worlds)], "expert", n // len(worlds), config.seed, "tokenizer")
+        for n in range(count)
+    ]
+    texts = []
+    for group in driver.run(requests):
+        rollout = group.rollouts[0]
+        prompt_ids = rollout.trajectory.ids[: rollout.trajectory.num_prompt_tokens]
+        texts.append(driver.codec.decode(prompt_ids))
+        for turn in rollout.episode.turns:
+            texts += [turn.text, turn.observation]
+    return make_policy(
+        config.model.scratch,
+        texts,
+        resolve_device(config.device),
+        config.model.max_context,
+        config.seed,
+    )
+
+
+def _open(
+    config: RunConfig,
+    registry: Registry,
+    policy: Policy,
+    learner: SupervisedLearner,
+    observer: Observer,
+    resume: str | Path | None,
+) -> tuple[RunWriter, dict[str, Any]]:
+    """Make the run folder, or go back to the newest checkpoint of an old one."""
+    if resume is not None:
+        state = load_checkpoint(latest_checkpoint(Path(resume)), policy, learner)
+        observer.note(f"resumed {resume} after step {state['step']}")
+        return RunWriter.reopen(resume, int(state["step"])), state
+    writer = RunWriter.create(config)
+    writer.write_provenance(
+        registry.provenance(), seed=config.seed, fingerprint=config.fingerprint, model=policy.source
+    )
+    facts = {"model": policy.source, "device": str(policy.device), "run": str(writer.path)}
+    observer.plan(config, facts)
+    return writer, {"step": 0, "best": None}
+
+
+def _train(
+    config: RunConfig,
+    learner: SupervisedLearner,
+    writer: RunWriter,
+    state: dict[str, Any],
+    demonstrate: Callable[[SftStage, int], list[Trajectory]],
+    observer: Observer,
+    stop: StopFlag,
+) -> None:
+    total = sum(stage.steps for stage in config.sft.stages)
+    for step, (stage, stage_step) in enumerate(_schedule(config.sft.stages)):
+        if step < int(state["step"]):
+            continue
+        started = time.perf_counter()
+        stats = learner.train_step(demonstrate(stage, step), stage, stage_step)
+        state["step"] = step + 1
+        num_tokens = int(stats.pop("num_tokens"))
+        metrics = {name: exact(value, num_tokens) for name, value in stats.items()}
+        metrics["tokens_per_s"] = exact(num_tokens / (time.perf_counter() - started))
+        writer.log(step + 1, metrics, "sft")
+        observer.step(step + 1, total, metrics)
+        if stop.asked or (step + 1) % max(config.checkpoint.every, 50) == 0 or step + 1 == total:
+            save_checkpoint(writer.path, learner.policy, learner, state)
+            rotate_checkpoints(writer.path, config.checkpoint.keep_last, None)
+        if stop.asked:
+            observer.note(
+                f"stopped after step {step + 1}; continue with: searchrl sft --resume {writer.path}"
+            )
+            raise KeyboardInterrupt
+
+
+def _schedule(stages: Sequence[SftStage]) -> Iterator[tuple[SftStage, int]]:
+    """(stage, step within it) for every step of the run."""
+    for stage in stages:
+        for step in range(stage.steps):
+            yield stage, step
+
+
+class _Demonstrator:
+    """Demonstrations of a step: a pure function of (seed, step)."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        worlds: Sequence[TaskWorld],
+        policy: Policy,
+        traces: Sequence[Any] | None,
+    ) -> None:
+        self.config = config
+        self.worlds = worlds
+        self.renderer = policy.renderer
+        self.traces = traces
+        self.driver: RolloutDriver = make_scripted_driver(config, policy.renderer)
+
+    def __call__(self, stage: SftStage, step: int) -> list[Trajectory]:
+        rng = random.Random(mix_key(self.config.seed, _DEMO, step))
+        if self.traces is not None:
+            chosen = [rng.choice(self.traces) for _ in range(stage.batch_size)]
+            return [
+                trace_trajectory(trace, self.renderer, self.worlds[0].protocol, self.config)
+                for trace in chosen
+            ]
+        names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
+        requests = []
+        for number, name in enumerate(names):
+            world = rng.choice(self.worlds)
+            index = rng.randrange(world.num_tasks("train"))
+            requests.append(
+                _demo_request(world, name, index, self.config.seed, f"{step}/{number}")
+            )
+        groups = self.driver.run(requests)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        failed = [r for r in rollouts if r.episode.failure is not None]
+        if failed:
+            failure = failed[0].episode.failure
+            assert failure is not None
+            raise ConfigError(
+                f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
+            )
+        return [rollout.trajectory for rollout in rollouts]
+
+
+def _demo_request(
+    world: TaskWorld, script: str, index: int, seed: int, label: str
+) -> RolloutRequest:
+    return RolloutRequest(
+        group_id=f"demo/{label}/{index}",
+        world=world,
+        split="train",
+        index=index,
+        rng_keys=(mix_key(seed, _DEMO, index),),
+        script=world.script(script),
+    )

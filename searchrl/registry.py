@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from searchrl.contracts import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
 from searchrl.provenance import Origin, Owner, hash_owner
@@ -65,6 +66,12 @@ class Entry:
         """Whether an environment's spaces are text."""
         return bool(self.options.get("is_text", True))
 
+    @property
+    def script_names(self) -> tuple[str, ...]:
+        """The scripted policies of an environment: `expert` first, if it has one."""
+        expert = ("expert",) if self.options.get("expert") is not None else ()
+        return (*expert, *self.options.get("scripts", {}))
+
     def load(self) -> Callable[..., Any]:
         """Return the factory, importing it if it was registered as a lazy string.
 
@@ -76,12 +83,22 @@ class Entry:
             raise PluginError(f"{self}: {problem}")
         return functools.partial(factory, name=self.argument) if self.argument else factory
 
-    def load_scripts(self) -> dict[str, Callable[..., Any]]:
-        """Return an environment's scripted policies by name: `expert` if it has one, `scripts`."""
-        expert = self.options.get("expert")
-        named = {"expert": expert} if expert is not None else {}
-        named |= self.options.get("scripts", {})
-        return {name: self._resolve(factory) for name, factory in named.items()}
+    def load_script(self, name: str = "expert") -> ExpertFactory:
+        """Return a scripted policy of an environment, importing it if it is a lazy string.
+
+        Raises `ConfigError` if there is none at all, `UnknownNameError` with near matches.
+        """
+        if not self.script_names:
+            raise ConfigError(
+                f"env '{self.name}' has no scripted policy: {self.owner} ({self.where}) registers "
+                "it without expert=, so there is nothing to replay"
+            )
+        if name not in self.script_names:
+            known = suggest(name, self.script_names)
+            raise UnknownNameError(f"env '{self.name}' has no scripted policy {name!r}.{known}")
+        if name == "expert":
+            return self._resolve(self.options["expert"])
+        return self._resolve(self.options["scripts"][name])
 
     def make(self, *args: Any, **settings: Any) -> Any:
         """Call the factory; refuse unknown settings with near matches, attribute what it raises."""

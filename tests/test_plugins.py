@@ -380,10 +380,15 @@ def test_factory_that_raises_is_attributed_and_unknown_settings_are_refused() ->
 
 
 def test_scripts_and_expert_resolve_by_name() -> None:
-    scripts = load("good").get("env", "capitals").load_scripts()
-    assert scripts["expert"](None, None, None) == "expert"
-    assert scripts["lazy"] is json.dumps
-    assert load("good").get("env", "world:x").load_scripts() == {}
+    entry = load("good").get("env", "capitals")
+    assert entry.script_names == ("expert", "lazy")
+    made: Any = entry.load_script()(None, None, None)  # type: ignore[arg-type]
+    assert made == "expert"
+    assert entry.load_script("lazy") is json.dumps
+    with pytest.raises(UnknownNameError, match="no scripted policy 'lasy'. Did you mean 'lazy'"):
+        entry.load_script("lasy")
+    with pytest.raises(ConfigError, match=r"registers it without expert="):
+        load("good").get("env", "world:x").load_script()
 
 
 def test_plugin_env_is_a_gymnasium_id() -> None:
@@ -472,4 +477,4 @@ def test_every_public_name_resolves() -> None:
 @pytest.mark.parametrize("entry", load().entries(), ids=lambda e: f"{e.kind}-{e.name}")
 def test_every_builtin_resolves(entry: Entry) -> None:
     assert callable(entry.load())
-    assert all(callable(script) for script in entry.load_scripts().values())
+    assert all(callable(entry.load_script(name)) for name in entry.script_names)

@@ -100,6 +100,10 @@ class Entry:
             return self._resolve(self.options["expert"])
         return self._resolve(self.options["scripts"][name])
 
+    def load_scripts(self) -> dict[str, ExpertFactory]:
+        """Return every scripted policy of an environment by name; empty if there is none."""
+        return {name: self.load_script(name) for name in self.script_names}
+
     def make(self, *args: Any, **settings: Any) -> Any:
         """Call the factory; refuse unknown settings with near matches, attribute what it raises."""
         factory = self.load()

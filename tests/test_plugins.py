@@ -387,6 +387,7 @@ def test_scripts_and_expert_resolve_by_name() -> None:
     assert entry.load_script("lazy") is json.dumps
     with pytest.raises(UnknownNameError, match="no scripted policy 'lasy'. Did you mean 'lazy'"):
         entry.load_script("lasy")
+    assert load("good").get("env", "world:x").load_scripts() == {}
     with pytest.raises(ConfigError, match=r"registers it without expert="):
         load("good").get("env", "world:x").load_script()
 
@@ -477,4 +478,4 @@ def test_every_public_name_resolves() -> None:
 @pytest.mark.parametrize("entry", load().entries(), ids=lambda e: f"{e.kind}-{e.name}")
 def test_every_builtin_resolves(entry: Entry) -> None:
     assert callable(entry.load())
-    assert all(callable(entry.load_script(name)) for name in entry.script_names)
+    assert all(callable(script) for script in entry.load_scripts().values())

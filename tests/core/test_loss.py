@@ -49,8 +49,15 @@ def test_clip_higher_moves_the_upper_bound_only() -> None:
 
 
 def test_clip_low_moves_the_lower_bound_only() -> None:
-    loss, _, _ = run(four_tokens([1.5, 0.5, 1.5, 0.5], [1, 1, -1, -1]), clip_low=0.4)
-    assert loss.item() == pytest.approx(-(1.2 + 0.5 - 1.5 - 0.6) / 4, abs=1e-12)
+    loss, _, stats = run(four_tokens([1.5, 0.5, 0.5, 0.5], [1, 1, -1, -1]), clip_low=0.4)
+    assert loss.item() == pytest.approx(-(1.2 + 0.5 - 0.6 - 0.6) / 4, abs=1e-12)
+    assert (stats.num_clipped_low, stats.num_clipped_high) == (2, 1)
+    means = stats.means()
+    assert (means["clip_low_frac"], means["clip_high_frac"], means["clip_frac"]) == (
+        0.5,
+        0.25,
+        0.75,
+    )
 
 
 def test_kl_term_by_hand() -> None:

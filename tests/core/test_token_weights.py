@@ -18,6 +18,7 @@ reductions = pytest.mark.parametrize("reduction", list(Reduction))
 
 def test_token_mean_by_hand() -> None:
     assert token_weights([1, 3, 0], Reduction.TOKEN_MEAN) == [0.25, 0.25, 0.0]
+    assert token_weights([1, 0, 0], Reduction.TOKEN_MEAN) == [1.0, 0.0, 0.0]
 
 
 def test_sequence_mean_by_hand_ignores_rollouts_without_a_model_token() -> None:

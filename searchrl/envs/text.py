@@ -108,8 +108,10 @@ def _empty_texts(
     return ("",) * n
 
 
-@batch_differing_spaces.register(TextSpace)  # type: ignore[misc]  # keyed by the elements' type
-def _batch_differing_texts(spaces: Sequence[TextSpace]) -> gymnasium.Space[Any]:
+@batch_differing_spaces.register(TextSpace)
+def _batch_differing_texts(  # type: ignore[misc]  # registered by the type of the elements
+    spaces: Sequence[TextSpace],
+) -> gymnasium.Space[Any]:
     return gymnasium.spaces.Tuple(tuple(spaces))
 
 
@@ -276,6 +278,11 @@ class TextEnv(gymnasium.Env[str, str]):
             task = self.make_ask_task(str(options["question"]), split, options)
         else:
             total = self.num_tasks(split)
+            if total < 1:
+                raise ConfigError(
+                    f"env {self.name}: split '{split}' has no tasks. Pass a question with "
+                    "reset(options={'question': …}), or give the environment questions."
+                )
             index = options.get("index")
             if index is None:
                 index = int(self.np_random.integers(total))

@@ -1,0 +1,187 @@
+"""Makes the tasks of a school: what is asked, what is right, and which queries find it.
+
+A task is a pure function of (school, kind, ordinal). Owns the choice of a question's wording: it
+must share at least one telling word with the article that answers it, else no search could be
+expected to find that. Called by `env.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from searchrl.envs.regulations.names import ValueKind
+from searchrl.envs.regulations.school import Article, Difficulty, School, words_of
+from searchrl.envs.regulations.wordings import Family, Question, QuestionWording, Subject
+
+LOOKUP = "lookup"
+TWO_HOP = "two_hop"
+NOT_REGULATED = "not_regulated"
+TASK_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
+"""Kinds of task; also the names of metrics."""
+
+NOT_REGULATED_ANSWER = "not regulated"
+"""What is right when the handbook says nothing."""
+
+_TELLING = 3
+"""A word is telling if at most so many articles of the handbook hold it."""
+
+
+class Draft(NamedTuple):
+    """A task without its place in the split.
+
+    `queries` finds the evidence hop by hop; `bridge` is what the first hop yields, if there are
+    two; `value_kind` is the domain a plausible guess comes from; `about` is the rule's key.
+    """
+
+    question: Question
+    answers: tuple[str, ...]
+    gold_ids: tuple[str, ...]
+    queries: tuple[str, ...]
+    value_kind: ValueKind
+    about: str
+    bridge: str = ""
+
+
+def draft_task(school: School, kind: str, ordinal: int, difficulty: Difficulty) -> Draft:
+    """The `ordinal`-th task of `kind` at `school`; wraps around when a school has no more."""
+    rng = Random(f"{school.key}/{kind}/{ordinal}")
+    # The order of subjects must not depend on the ordinal, or tasks would repeat.
+    order = Random(f"{school.key}/{kind}")
+    writer = _Writer(school, difficulty, rng)
+    if kind == TWO_HOP:
+        return writer.two_hop(_pick(range(len(school.links)), ordinal, order))
+    if kind == NOT_REGULATED:
+        return writer.not_regulated(ordinal, order)
+    number = _pick(range(len(school.rules) + 2 * len(school.links)), ordinal, order)
+    return writer.lookup(number)
+
+
+def _pick(items: Sequence[int], ordinal: int, order: Random) -> int:
+    return order.sample(items, len(items))[ordinal % len(items)]
+
+
+class _Absent(NamedTuple):
+    """Something the handbook does not mention, and how to ask for it."""
+
+    about: str
+    kind: ValueKind
+    wordings: tuple[QuestionWording, ...]
+    names: tuple[str, ...]
+
+    def questions(self) -> list[Question]:
+        return [wording.fill(name) for wording in self.wordings for name in self.names]
+
+
+class _Writer:
+    """Writes tasks about one school."""
+
+    def __init__(self, school: School, difficulty: Difficulty, rng: Random) -> None:
+        self._school = school
+        self._difficulty = difficulty
+        self._rng = rng
+
+    def lookup(self, number: int) -> Draft:
+        """Ask for a rule, for what a link names, or for the value of a named entity."""
+        rules, links = self._school.rules, self._school.links
+        if number < len(rules):
+            topic, article = rules[number]
+            question = self._ask(topic.questions, ("",), article)
+        elif number < len(rules) + len(links):
+            link = links[number - len(rules)]
+            article = link.link
+            question = self._ask(link.family.link_questions, link.subject.names, article)
+        else:
+            link = links[number - len(rules) - len(links)]
+            article = link.entity_article
+            question = self._ask(link.family.entity_questions, (link.entity,), article)
+        return Draft(
+            question=question,
+            answers=_answers(article),
+            gold_ids=(article.passage.id,),
+            queries=(question.query,),
+            value_kind=article.kind,
+            about=article.about,
+        )
+
+    def two_hop(self, number: int) -> Draft:
+        """Ask about an entity without naming it: the first search has to find its name."""
+        link = self._school.links[number]
+        question = self._ask(link.family.hop_questions, link.subject.names, link.link)
+        return Draft(
+            question=question,
+            answers=_answers(link.entity_article),
+            gold_ids=(link.link.passage.id, link.entity_article.passage.id),
+            queries=(question.query, f"{link.entity} {link.family.attribute}"),
+            value_kind=link.family.value_kind,
+            about=link.entity_article.about,
+            bridge=link.entity,
+        )
+
+    def not_regulated(self, ordinal: int, order: Random) -> Draft:
+        """Ask for a rule, or for a chain's subject, that the handbook does not mention.
+
+        Half of each, and first those for which a search finds something, though nothing that
+        answers: silence must be read, not inferred from an empty result.
+        """
+        absent: list[_Absent] = [
+            _Absent(topic.key, topic.kind, topic.questions, ("",))
+            for topic in self._school.absent_topics
+        ]
+        if ordinal % 2:
+            absent = [self._absent_subject(*item) for item in self._school.absent_subjects]
+        order.shuffle(absent)
+        absent.sort(key=lambda item: not any(map(self._finds_something, item.questions())))
+        chosen = absent[ordinal // 2 % len(absent)]
+        questions = chosen.questions()
+        self._rng.shuffle(questions)
+        question = next(filter(self._finds_something, questions), questions[0])
+        return Draft(
+            question=question,
+            answers=(NOT_REGULATED_ANSWER,),
+            gold_ids=(),
+            queries=(question.query,),
+            value_kind=chosen.kind,
+            about=chosen.about,
+        )
+
+    def _absent_subject(self, family: Family, subject: Subject) -> _Absent:
+        about, names = f"{family.key}:{subject.key}", subject.names
+        if self._difficulty is Difficulty.HARD and self._rng.random() < 0.5:
+            return _Absent(about, family.value_kind, family.hop_questions, names)
+        return _Absent(about, family.bridge_kind, family.link_questions, names)
+
+    def _finds_something(self, question: Question) -> bool:
+        return any(word in self._school.num_articles_with for word in words_of(question.query))
+
+    def _ask(
+        self,
+        wordings: Sequence[QuestionWording],
+        names: Sequence[str],
+        article: Article,
+    ) -> Question:
+        """A random wording, the first that shares enough telling words with the article."""
+        if self._difficulty is Difficulty.EASY:
+            wordings = wordings[:2]
+        candidates = [wording.fill(name) for wording in wordings for name in names]
+        self._rng.shuffle(candidates)
+        wanted = 2 if self._difficulty is Difficulty.EASY else 1
+        shared = [sum(1 for _ in self._telling(question, article)) for question in candidates]
+        for question, count in zip(candidates, shared, strict=True):
+            if count >= wanted:
+                return question
+        return candidates[shared.index(max(shared))]
+
+    def _telling(self, question: Question, article: Article) -> Iterator[str]:
+        passage = article.passage
+        for word in words_of(question.query) & words_of(f"{passage.title} {passage.text}"):
+            if self._school.num_articles_with[word] <= _TELLING:
+                yield word
+
+
+def _answers(article: Article) -> tuple[str, ...]:
+    """The accepted answers; a form may be named by its number alone."""
+    if article.kind is ValueKind.FORM:
+        return article.value.removeprefix("form "), article.value
+    return (article.value,)

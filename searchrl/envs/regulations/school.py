@@ -1,0 +1,207 @@
+"""Procedurally generated schools: the handbook, what each article states, what is missing.
+
+A school is a pure function of (world_seed, split, number, difficulty). Owns which topics and
+chains a school regulates and with what values; wordings are data elsewhere, questions are made in
+`questions.py`. Called by `env.py`, which keeps the schools it uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+from searchrl.core.episode import Passage
+from searchrl.envs.regulations.names import DistinctValues, ValueKind, school_names
+from searchrl.envs.regulations.wordings import (
+    ArticleWording,
+    Family,
+    Subject,
+    Topic,
+    load_families,
+    load_topics,
+)
+
+NUM_SCHOOLS: Mapping[str, int] = {"train": 4000, "test": 250}
+"""Schools per split. Their names are disjoint: no place name is used twice in a world."""
+
+NUM_ARTICLES = (42, 46)
+"""Least and greatest number of articles of a handbook."""
+
+_SUBJECTS_PER_FAMILY = {"club": (3, 5), "venue": (3, 4), "form": (2, 4), "fund": (2, 3)}
+_WORD = re.compile(r"\w+")
+
+
+class Difficulty(StrEnum):
+    """How far questions are from the articles' words, and how much else looks like an answer."""
+
+    EASY = "easy"
+    """Two wordings per article and question; a question shares two telling words if it can."""
+    NORMAL = "normal"
+    """All wordings; a question shares a telling word with its article; half of the chains have a
+    remark, an article that names the same people and things but answers nothing."""
+    HARD = "hard"
+    """As normal; every chain has a remark, and silence is also asked about over two hops."""
+
+
+_REMARKS_PER_CHAIN = {Difficulty.EASY: 0.0, Difficulty.NORMAL: 0.5, Difficulty.HARD: 1.0}
+
+
+class Article(NamedTuple):
+    """A passage and what it states: `about` is the rule's key, unique within a school."""
+
+    passage: Passage
+    about: str
+    value: str
+    kind: ValueKind
+
+
+class Link(NamedTuple):
+    """One regulated chain of a school."""
+
+    family: Family
+    subject: Subject
+    entity: str
+    link: Article
+    entity_article: Article
+
+
+@dataclass(frozen=True, slots=True)
+class School:
+    """A school with its handbook.
+
+    `rules` are the topics it regulates, each with its article, `links` its chains; `absent_topics`
+    and `absent_subjects` are what the handbook does not mention.
+    """
+
+    key: str
+    name: str
+    passages: tuple[Passage, ...]
+    rules: tuple[tuple[Topic, Article], ...]
+    links: tuple[Link, ...]
+    absent_topics: tuple[Topic, ...]
+    absent_subjects: tuple[tuple[Family, Subject], ...]
+    num_articles_with: Mapping[str, int]
+
+    @property
+    def articles(self) -> tuple[Article, ...]:
+        """All articles that state something, in no particular order."""
+        chains = [article for link in self.links for article in (link.link, link.entity_article)]
+        return tuple([article for _, article in self.rules] + chains)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, without case: what a question and an article can have in common."""
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+@lru_cache(maxsize=512)
+def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
+    """Build school `number` of `split`. Pure; the most recent ones are kept."""
+    offset = 0 if split == "test" else NUM_SCHOOLS["test"]
+    name = school_names(world_seed)[offset + number]
+    key = f"regulations/{world_seed}/{split}/{number}/{difficulty}"
+    rng = Random(key)
+    values = DistinctValues(rng)
+    drafts = _Drafts(rng, num_wordings=2 if difficulty is Difficulty.EASY else None)
+    chains: list[_Chain] = []
+    absent_subjects: list[tuple[Family, Subject]] = []
+    for family in load_families():
+        subjects = rng.sample(family.subjects, len(family.subjects))
+        count = rng.randint(*_SUBJECTS_PER_FAMILY[family.key])
+        absent_subjects += [(family, subject) for subject in subjects[count:]]
+        for subject in subjects[:count]:
+            entity, value = values.draw(family.bridge_kind), values.draw(family.value_kind)
+            chains.append(drafts.add_chain(family, subject, entity, value))
+    for chain in rng.sample(chains, round(_REMARKS_PER_CHAIN[difficulty] * len(chains))):
+        drafts.add_remark(chain)
+    topics = rng.sample(load_topics(), len(load_topics()))
+    count = rng.randint(*NUM_ARTICLES) - len(drafts)
+    rules = [
+        (topic, drafts.add(topic.key, topic.articles, values.draw(topic.kind), topic.kind, {}))
+        for topic in topics[:count]
+    ]
+    articles = drafts.articles()
+    return School(
+        key=key,
+        name=name,
+        passages=tuple(sorted((a.passage for a in articles), key=lambda passage: passage.id)),
+        rules=tuple((topic, articles[i]) for topic, i in rules),
+        links=tuple(
+            Link(c.family, c.subject, c.entity, articles[c.link], articles[c.at]) for c in chains
+        ),
+        absent_topics=tuple(topics[count:]),
+        absent_subjects=tuple(absent_subjects),
+        num_articles_with=Counter(
+            word for a in articles for word in words_of(f"{a.passage.title} {a.passage.text}")
+        ),
+    )
+
+
+class _Chain(NamedTuple):
+    """A chain in the making; `link` and `at` number the drafts of its two articles."""
+
+    family: Family
+    subject: Subject
+    entity: str
+    link: int
+    at: int
+
+
+class _Drafts:
+    """Articles in the making; numbered in random order once all are there."""
+
+    def __init__(self, rng: Random, num_wordings: int | None) -> None:
+        self._rng = rng
+        self._num_wordings = num_wordings
+        self._drafts: list[tuple[str, str, str, str, ValueKind]] = []
+
+    def add(
+        self,
+        about: str,
+        wordings: Sequence[ArticleWording],
+        value: str,
+        kind: ValueKind,
+        slots: Mapping[str, str],
+    ) -> int:
+        wording = self._rng.choice(wordings[: self._num_wordings])
+        title, text = wording.fill(v=value, **slots)
+        self._drafts.append((title, text, about, value, kind))
+        return len(self._drafts) - 1
+
+    def add_chain(self, family: Family, subject: Subject, entity: str, value: str) -> _Chain:
+        about = f"{family.key}:{subject.key}"
+        names = self._names(subject)
+        link = self.add(about, family.links, entity, family.bridge_kind, names)
+        slots = {"p": entity}
+        kind = family.value_kind
+        at = self.add(f"{about}:{kind}", family.entities, value, kind, slots)
+        return _Chain(family, subject, entity, link, at)
+
+    def add_remark(self, chain: _Chain) -> None:
+        family, about = chain.family, f"{chain.family.key}:{chain.subject.key}:remark"
+        if self._rng.random() < 0.5:
+            names = self._names(chain.subject)
+            self.add(about, family.subject_remarks, "", family.bridge_kind, names)
+        else:
+            slots = {"p": chain.entity}
+            self.add(about, family.entity_remarks, "", family.value_kind, slots)
+
+    def _names(self, subject: Subject) -> dict[str, str]:
+        return {"A": self._rng.choice(subject.names), "a": self._rng.choice(subject.names)}
+
+    def __len__(self) -> int:
+        return len(self._drafts)
+
+    def articles(self) -> list[Article]:
+        numbers = list(range(1, len(self._drafts) + 1))
+        self._rng.shuffle(numbers)
+        return [
+            Article(Passage(f"art-{number:02d}", text, title), about, value, kind)
+            for number, (title, text, about, value, kind) in zip(numbers, self._drafts, strict=True)
+        ]

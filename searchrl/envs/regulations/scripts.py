@@ -1,0 +1,196 @@
+"""Scripted policies for `regulations`: an expert, and the two weaknesses to be unlearned.
+
+Each writes raw turns for one episode. The expert decides from what the observation shows, so that
+a model can imitate it: it never uses what it could not have read. `passive` answers from nowhere
+without searching; `clumsy` searches with a word that says little, stops after the first hop or
+guesses where the handbook is silent. Deterministic per task. Used for evaluation and cold starts.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+from searchrl.contracts import Expert, TagProtocol
+from searchrl.core.episode import ANSWER, SEARCH, Action, Task
+from searchrl.envs.regulations.names import ValueKind, draw_value
+from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
+from searchrl.envs.regulations.school import words_of
+
+FIRST_THOUGHT = "I should look this up."
+PASSIVE_THOUGHT = "I know this."
+SILENT_THOUGHT = "The handbook does not say."
+
+THIN_SHARE, EARLY_SHARE = 0.5, 0.25
+"""How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
+
+_SHAPES = {
+    "time": r"\b\d{2}:\d{2}\b",
+    "money": r"£\d+",
+    "date": r"\b\d{1,2} (?:January|February|March|April|May|June|July|August|September|October"
+    r"|November|December)\b",
+    "room": r"\b[A-Z]\d{3}\b",
+    "form": r"\b[A-Z]\d{2}\b",
+    "fund": r"\b[A-Z][a-z]+ Fund\b",
+    "building": r"\b[A-Z][a-z]+ (?:House|Hall|Lodge|Wing)\b",
+    "person": r"\b(?!The |Ask |For )[A-Z][a-z]+ [A-Z][a-z]+\b",
+    "number": r"(?<![\w£:])\d+(?![\w:])",
+}
+_SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | {"extension": "number"}
+_FUNCTION_WORDS = frozenset(
+    words_of(
+        "a an and are at be before by can could do does for from have how i if in is it its long many "
+        "may me much must my need of on one or our should so than that the their them there these "
+        "they this to up us was we what when where which who whom whose will with within would you "
+        "your"
+    )
+)
+
+
+def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """The policy to imitate: search hop by hop, answer from the evidence or say it is silent."""
+    return _Expert(env, task, protocol)
+
+
+def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Answers at once with a plausible value and never searches."""
+    return _Passive(task, protocol)
+
+
+def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Searches, but thinly, not far enough, or answers what the handbook does not say."""
+    habit = Random(f"clumsy/{task.id}").random()
+    if habit < THIN_SHARE:
+        return _ThinSearcher(env, task, protocol)
+    if habit < THIN_SHARE + EARLY_SHARE:
+        return _EarlyStopper(env, task, protocol)
+    return _Guesser(env, task, protocol)
+
+
+def content_words(question: str, limit: int = 4) -> str:
+    """A query from a question of anyone's: its first telling words."""
+    words = [w for w in re.findall(r"[\w'-]+", question) if w.casefold() not in _FUNCTION_WORDS]
+    return " ".join(words[:limit]) or question
+
+
+class _Expert:
+    """One search per hop; every later decision follows from the last observation."""
+
+    def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
+        self._env = env.unwrapped
+        self._task = task
+        self._protocol = protocol
+        self._rng = Random(f"script/{task.id}")
+        self._hop = -1
+        self._queries = self._plan()
+        bridge = task.meta.get("bridge", "")
+        # What each hop has to show before it counts as found.
+        self._wanted: list[tuple[str, ...]] = [(bridge,)] * (len(self._queries) - 1)
+        self._wanted.append(task.answers)
+
+    def act(self, observation: str) -> str:
+        if self._hop < 0:
+            return self._search(self.first_query(), FIRST_THOUGHT)
+        found = self._find(observation)
+        if not found:
+            return self.not_found(observation)
+        if self._hop + 1 < len(self._queries):
+            return self.next_hop()
+        rank, answer = found
+        return self._answer(answer, f"Doc {rank} answers it.")
+
+    def first_query(self) -> str:
+        return self._queries[0]
+
+    def next_hop(self) -> str:
+        bridge = self._task.meta.get("bridge") or self._queries[self._hop + 1]
+        return self._search(self._queries[self._hop + 1], f"Now I need {bridge}.")
+
+    def not_found(self, observation: str) -> str:
+        return self._answer(NOT_REGULATED_ANSWER, SILENT_THOUGHT)
+
+    def _plan(self) -> list[str]:
+        queries = list(self._task.meta.get("queries", ()))
+        num_hops = max(len(self._task.gold_ids), 1)
+        if not queries:
+            queries = [content_words(self._task.question)]
+        if len(queries) < num_hops:
+            titles = {p.id: p.title for p in self._env.passages(self._task)[1]}
+            queries += [titles[gold] for gold in self._task.gold_ids[len(queries) :]]
+        return queries[:num_hops]
+
+    def _find(self, observation: str) -> tuple[int, str] | None:
+        """Rank of the hop's gold article and the text found in it, if the observation shows it."""
+        if not self._task.gold_ids:
+            return None
+        gold = self._task.gold_ids[self._hop]
+        shown = observation.casefold()
+        for rank, passage in enumerate(self._env.last_passages, 1):
+            if passage.id == gold:
+                for wanted in self._wanted[self._hop]:
+                    if wanted.casefold() in shown:
+                        return rank, wanted
+        return None
+
+    def _search(self, query: str, thought: str) -> str:
+        self._hop += 1
+        return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
+
+    def _answer(self, answer: str, thought: str) -> str:
+        return self._protocol.render_turn(Action(ANSWER, answer), thought)
+
+    def _guess(self, observation: str) -> str:
+        """Answer with some value that the passages show, of the right shape if there is one."""
+        kind = self._task.meta.get("value_kind", "number")
+        wanted = _SHAPE_OF.get(kind, kind)
+        for shape in (wanted, *_SHAPES):
+            for rank, passage in enumerate(self._env.last_passages, 1):
+                values = re.findall(_SHAPES[shape], passage.text)
+                if values and values[0] in observation:
+                    return self._answer(values[0], f"Doc {rank} answers it.")
+        return self._answer(NOT_REGULATED_ANSWER, SILENT_THOUGHT)
+
+
+class _ThinSearcher(_Expert):
+    """Types one generic word; if that finds nothing, guesses or gives up."""
+
+    def first_query(self) -> str:
+        thin = self._task.meta.get("thin_query", "")
+        return thin or min(words_of(self._queries[0]), key=lambda word: (len(word), word))
+
+    def not_found(self, observation: str) -> str:
+        if self._rng.random() < 0.5:
+            return self._guess(observation)
+        return super().not_found(observation)
+
+
+class _EarlyStopper(_Expert):
+    """Takes what the first hop yields for the answer."""
+
+    def next_hop(self) -> str:
+        bridge = self._task.meta.get("bridge")
+        if not bridge:
+            return super().next_hop()
+        ids = [passage.id for passage in self._env.last_passages]
+        rank = ids.index(self._task.gold_ids[0]) + 1
+        return self._answer(bridge, f"Doc {rank} answers it.")
+
+
+class _Guesser(_Expert):
+    """Never admits that the handbook is silent."""
+
+    def not_found(self, observation: str) -> str:
+        return self._guess(observation)
+
+
+class _Passive:
+    def __init__(self, task: Task, protocol: TagProtocol) -> None:
+        self._task = task
+        self._protocol = protocol
+
+    def act(self, observation: str) -> str:
+        kind = ValueKind(self._task.meta.get("value_kind", ValueKind.NUMBER))
+        guess = draw_value(kind, Random(f"passive/{self._task.id}"))
+        answer = guess.removeprefix("form ")
+        return self._protocol.render_turn(Action(ANSWER, answer), PASSIVE_THOUGHT)

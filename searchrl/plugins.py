@@ -295,6 +295,7 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     manager.add_hookspecs(hookspecs)
     _check_hooks(manager, plugin)
     manager.register(plugin, owner.name)
+    # What _check_hooks has said with line numbers, once more in pluggy's own words.
     manager.check_pending()
     entries: list[Entry] = []
     for kind, hook in HOOKS.items():

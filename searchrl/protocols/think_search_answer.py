@@ -112,12 +112,12 @@ class ThinkSearchAnswer:
         Raises:
             ConfigError: the budget cannot hold even the two tags.
         """
-        lines = [_passage_line(i, passage) for i, passage in enumerate(passages, 1)]
-        body = self.neutralise("\n".join(lines) if lines else NO_PASSAGE)
-        whole = self._wrap(body)
+        lines = [_passage_line(i, p) for i, p in enumerate(passages, 1)] or [("", NO_PASSAGE)]
+        lines = [(self.neutralise(head), self.neutralise(text)) for head, text in lines]
+        whole = self._wrap("\n".join(head + text for head, text in lines))
         if budget is None or budget.count(whole) <= budget.max_tokens:
             return whole
-        return self._wrap(self._fit(body.split("\n"), budget))
+        return self._wrap(self._fit(lines, budget))
 
     def render_notice(self, text: str) -> str:
         """Wrap a message of the environment for the model."""
@@ -170,9 +170,11 @@ class ThinkSearchAnswer:
 
     def _why_no_action(self, segments: Sequence[Segment]) -> str:
         strays = {s.text for s in segments if s.part is Part.STRAY}
-        for tag in (self.tags.search, self.tags.answer):
+        actions = (self.tags.search, self.tags.answer)
+        for tag in actions:
             if f"<{tag}>" in strays and f"</{tag}>" in strays:
                 return f"The <{tag}> block holds another tag; write only text inside it."
+        for tag in actions:
             if f"<{tag}>" in strays:
                 return f"The <{tag}> tag was not closed with </{tag}>."
             if f"</{tag}>" in strays:
@@ -194,40 +196,45 @@ class ThinkSearchAnswer:
     def _wrap(self, body: str) -> str:
         return f"\n\n<{self.tags.information}>{body}</{self.tags.information}>\n\n"
 
-    def _fit(self, lines: Sequence[str], budget: TokenBudget) -> str:
-        """The longest body made of whole lines and one cut line whose wrapped text fits."""
+    def _fit(self, lines: Sequence[tuple[str, str]], budget: TokenBudget) -> str:
+        """The longest body of whole lines and one cut line whose wrapped text fits."""
         empty = budget.count(self._wrap(""))
         if empty > budget.max_tokens:
             raise ConfigError(
                 f"an observation budget of {budget.max_tokens} tokens cannot hold the "
                 f"<{self.tags.information}> tags alone ({empty}); raise the observation budget"
             )
-        kept: list[str] = []
-        while len(kept) < len(lines):
-            longer = "\n".join([*kept, lines[len(kept)]])
+        body = ""
+        for head, text in lines:
+            longer = f"{body}\n{head}{text}".lstrip("\n")
             if budget.count(self._wrap(longer)) > budget.max_tokens:
-                break
-            kept.append(lines[len(kept)])
-        if len(kept) == len(lines):
-            return "\n".join(kept)
-        head = "".join(f"{line}\n" for line in kept)
-        room = budget.max_tokens - budget.count(self._wrap(head))
+                cut = self._cut(body, head + text, budget)
+                # The first passage shows what it can; a later one without its text says nothing.
+                return cut if not body or len(cut) > len(body) + 1 + len(head) else body
+            body = longer
+        return body
+
+    def _cut(self, body: str, line: str, budget: TokenBudget) -> str:
+        """`body` and the longest beginning of `line` that fits below it."""
+        above = f"{body}\n" if body else ""
+        room = budget.max_tokens - budget.count(self._wrap(above))
         while room > 0:
-            body = (head + budget.cut(lines[len(kept)], room)).rstrip()
-            excess = budget.count(self._wrap(body)) - budget.max_tokens
+            cut = (above + budget.cut(line, room)).rstrip()
+            excess = budget.count(self._wrap(cut)) - budget.max_tokens
             if excess <= 0:
-                return body
-            room -= excess
-        return "\n".join(kept)
+                return cut
+            # Half the excess: text at a seam costs more or less than its parts.
+            room -= max(1, excess // 2)
+        return body
 
 
 def _invalid(reason: str) -> Action:
     return Action(INVALID, None, reason)
 
 
-def _passage_line(number: int, passage: Passage) -> str:
+def _passage_line(number: int, passage: Passage) -> tuple[str, str]:
     title = f"(Title: {_one_line(passage.title)})" if passage.title.strip() else ":"
-    return f"Doc {number}{title} {_one_line(passage.text)}"
+    return f"Doc {number}{title} ", _one_line(passage.text)
 
 
 def _one_line(text: str) -> str:

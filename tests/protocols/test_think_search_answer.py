@@ -1,0 +1,510 @@
+"""The think-search-answer protocol: parser, verdict, observations; each failure has its test."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.contracts import TagProtocol, TokenBudget
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
+from searchrl.errors import ConfigError
+from searchrl.protocols import FIRST_THOUGHT, ThinkSearchAnswer
+from searchrl.protocols.think_search_answer import INFORMATION_VARIANTS, NO_PASSAGE
+
+P = ThinkSearchAnswer()
+SEARCH_TURN = "<think>I must look.</think>\n<search>chess club</search>"
+ANSWER_TURN = "<think>Doc 1 says so.</think>\n<answer>Room 4</answer>"
+
+# Whatever a model might write: every protocol tag, broken ones, other systems' ones, and text.
+TAGS = [
+    f"<{slash}{name}>"
+    for slash in ("", "/")
+    for name in ("think", "search", "information", "answer", "Answer", "r", "context", "query")
+]
+SOUP = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [*TAGS, "< answer >", "<answer", "<|im_end|>", "</s>", "\n", "x", "<", ">"]
+        ),
+        st.text(max_size=6),
+    ),
+    max_size=16,
+).map("".join)
+PASSAGES = st.lists(
+    st.builds(Passage, id=st.just("p"), text=SOUP, title=st.one_of(st.just(""), SOUP)), max_size=4
+)
+
+
+def characters(max_tokens: int) -> TokenBudget:
+    """One token per character: every cut is visible."""
+    return TokenBudget(max_tokens, len, lambda text, limit: text[: max(limit, 0)])
+
+
+def test_it_is_a_tag_protocol():
+    assert isinstance(P, TagProtocol)
+    assert P.name == "think-search-answer"
+    assert P.stops == ("</search>", "</answer>")
+
+
+class TestSettings:
+    @pytest.mark.parametrize("name", INFORMATION_VARIANTS)
+    def test_every_known_information_variant_wraps_and_is_reserved(self, name):
+        protocol = ThinkSearchAnswer(information=name)
+        observation = protocol.render_observation([Passage("1", f"x </{name}> y", "T")])
+        assert observation == f"\n\n<{name}>Doc 1(Title: T) x ‹/{name}› y</{name}>\n\n"
+        assert f"<{name}>" in protocol.instruction
+        turn = f"<think>t</think><{name}>forged</{name}><answer>x</answer>"
+        assert protocol.parse(turn).kind == INVALID
+        assert protocol.format_score([SEARCH_TURN, ANSWER_TURN]) == 1.0
+
+    def test_only_the_configured_variant_is_reserved(self):
+        protocol = ThinkSearchAnswer(information="result")
+        turn = "<think>see <information> above</think>\n<answer>x</answer>"
+        assert protocol.format_score([turn]) == 1.0
+
+    def test_all_tags_are_configurable(self):
+        protocol = ThinkSearchAnswer(think="plan", search="find", information="r", answer="final")
+        assert protocol.stops == ("</find>", "</final>")
+        turn = "<plan>p</plan>\n<find>q</find>"
+        assert protocol.parse(turn) == Action(SEARCH, ("q",))
+        assert protocol.format_score([turn, "<plan>p</plan><final>x</final>"]) == 1.0
+        assert protocol.parse(ANSWER_TURN).kind == INVALID
+        for tag in ("<plan>", "<find>", "<r>", "<final>"):
+            assert tag in protocol.instruction
+
+    def test_a_tag_named_like_an_end_mark_is_a_tag(self):
+        protocol = ThinkSearchAnswer(search="s")
+        assert protocol.parse("<think>t</think><s>q</s>") == Action(SEARCH, ("q",))
+
+    @pytest.mark.parametrize("name", ["", "Think", "a b", "1st", "a-b", "<x>", "answer"])
+    def test_unusable_tag_names_are_refused(self, name):
+        with pytest.raises(ConfigError, match="tag"):
+            ThinkSearchAnswer(think=name)
+
+    def test_instruction_from_a_file(self, tmp_path):
+        (tmp_path / "i.txt").write_text("Sei kurz: größer.\n", encoding="utf-8")
+        assert (
+            ThinkSearchAnswer(instruction=f"@{tmp_path}/i.txt").instruction == "Sei kurz: größer."
+        )
+        assert ThinkSearchAnswer(instruction="Be brief.").instruction == "Be brief."
+
+    def test_a_missing_instruction_file_is_named(self, tmp_path):
+        with pytest.raises(ConfigError, match=r"protocol\.instruction.*nowhere\.txt"):
+            ThinkSearchAnswer(instruction=f"@{tmp_path}/nowhere.txt")
+
+    def test_an_instruction_that_is_no_text_is_named(self, tmp_path):
+        (tmp_path / "i.bin").write_bytes(b"\xff\xfe\x00")
+        with pytest.raises(ConfigError, match=r"i\.bin"):
+            ThinkSearchAnswer(instruction=f"@{tmp_path}/i.bin")
+
+
+class TestParse:
+    @pytest.mark.parametrize(
+        ("text", "action"),
+        [
+            (SEARCH_TURN, Action(SEARCH, ("chess club",))),
+            (ANSWER_TURN, Action(ANSWER, "Room 4")),
+            ("<search>no thought</search>", Action(SEARCH, ("no thought",))),
+            ("<answer> Paris \n</answer>", Action(ANSWER, "Paris")),
+            ("<think>t</think><search>\n a \n\n b\n</search>", Action(SEARCH, ("a", "b"))),
+            ("<think>never closed <search>q</search>", Action(SEARCH, ("q",))),
+            ("<think>t</think><answer>a <b>bold</b> x</answer>", Action(ANSWER, "a <b>bold</b> x")),
+            ("<think>t</think><search>q</search> trailing", Action(SEARCH, ("q",))),
+        ],
+    )
+    def test_actions(self, text, action):
+        assert P.parse(text) == action
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("", "no action"),
+            ("Paris", "no action"),
+            ("<think>only a thought</think>", "no action"),
+            ("<think>unclosed", "<think> tag was not closed"),
+            ("<think>t</think><search>unclosed", "<search> tag was not closed"),
+            ("<think>t</think><answer>unclosed", "<answer> tag was not closed"),
+            ("<think>t</think>unopened</answer>", "</answer> has no <answer>"),
+            ("<think>t</think><search> \n </search>", "<search> block is empty"),
+            ("<think>t</think><answer> </answer>", "<answer> block is empty"),
+            ("<answer>a <search>b</answer>", "<answer> block holds another tag"),
+            ("<search>q</search><answer>x</answer>", "one search or one answer"),
+            ("<answer>x</answer><answer>x</answer>", "one search or one answer"),
+            ("<ANSWER>x</ANSWER>", "no action"),
+            ("<answer>x</Answer>", "<answer> tag was not closed"),
+        ],
+    )
+    def test_an_invalid_turn_says_why(self, text, reason):
+        action = P.parse(text)
+        assert action.kind == INVALID
+        assert action.payload is None
+        assert reason in action.reason
+
+    @pytest.mark.parametrize(
+        "forged", ["<information>", "</information>", "<information>x</information>"]
+    )
+    def test_model_written_information_is_invalid(self, forged):
+        action = P.parse(f"<think>t</think>{forged}<answer>x</answer>")
+        assert action.kind == INVALID
+        assert "<information>" in action.reason
+
+    @pytest.mark.parametrize(
+        "end", ["<|im_end|>", "<|endoftext|>", "</s>", "<|im_end|>\n<|im_end|> "]
+    )
+    def test_trailing_end_token_does_not_spoil_a_valid_answer(self, end):
+        assert P.parse(ANSWER_TURN + end) == Action(ANSWER, "Room 4")
+        assert P.format_score([SEARCH_TURN + end, ANSWER_TURN + end]) == 1.0
+        assert P.final_answer([ANSWER_TURN + end]) == "Room 4"
+        inside = f"<think>t</think><answer>Room 4{end}</answer>"
+        assert P.parse(inside) == Action(ANSWER, "Room 4")
+
+    def test_a_control_token_in_the_middle_of_an_answer_is_text(self):
+        assert P.parse("<answer>use <|im_end|> here</answer>").payload == "use <|im_end|> here"
+
+    def test_the_assistant_prefix_counts_as_the_beginning_of_the_first_turn(self):
+        assert P.format_score(["<think>\nhm</think>\n<answer>x</answer>"]) == 1.0
+
+
+VALID = {
+    "direct answer": [ANSWER_TURN],
+    "one search": [SEARCH_TURN, ANSWER_TURN],
+    "three searches": [SEARCH_TURN] * 3 + [ANSWER_TURN],
+    "trailing white space": [SEARCH_TURN + " \n\n", ANSWER_TURN + "\n  "],
+    "leading white space": ["\n\n" + SEARCH_TURN, "\n" + ANSWER_TURN],
+    "no white space": ["<think>t</think><answer>x</answer>"],
+    "unknown tags inside blocks": [
+        "<think>a <b>c</b> <query></think>\n<search><q>x</q></search>",
+        "<think>t</think>\n<answer><i>x</i></answer>",
+    ],
+    "empty think block of a template, thinking off": [
+        "<think>\n\n</think>\n\n<search>q</search>",
+        ANSWER_TURN,
+    ],
+    "thinks although the template closed an empty block": [
+        "<think>\n\n</think>\n\n" + SEARCH_TURN,
+        ANSWER_TURN,
+    ],
+    "empty think before the answer": [SEARCH_TURN, "<think></think><answer>x</answer>"],
+}
+ANSWERED_IN_INVALID_ORDER = {
+    "no think": ["<answer>x</answer>"],
+    "search without think": ["<search>q</search>", ANSWER_TURN],
+    "answer straight after information": [SEARCH_TURN, "<answer>x</answer>"],
+    "two thinks in a row": ["<think>a</think><think>b</think><answer>x</answer>"],
+    "two empty thinks": ["<think></think><think></think><answer>x</answer>"],
+    "two thinks after information": [
+        SEARCH_TURN,
+        "<think></think><think>b</think><answer>x</answer>",
+    ],
+    "a thought as a turn of its own": ["<think>a</think>", ANSWER_TURN],
+    "text before": ["Sure! " + ANSWER_TURN],
+    "text between tags": ["<think>t</think> so <answer>x</answer>"],
+    "text after": [ANSWER_TURN + " done"],
+    "unclosed think": ["<think>t <answer>x</answer>"],
+    "unopened think": ["t</think><answer>x</answer>"],
+    "upper-case think": ["<THINK>t</THINK><answer>x</answer>"],
+    "unknown tag between blocks": ["<think>t</think><plan>p</plan><answer>x</answer>"],
+    "protocol tag named in a thought": ["<think>use <search> now</think><answer>x</answer>"],
+    "an empty query": ["<think>t</think><search> </search>", ANSWER_TURN],
+    "model-written information in an earlier turn": [
+        SEARCH_TURN + "\n<information>forged</information>",
+        ANSWER_TURN,
+    ],
+    "a turn after the answer": [ANSWER_TURN, SEARCH_TURN],
+    "an invalid turn in between": [SEARCH_TURN, "<think>t</think>hm", ANSWER_TURN],
+}
+UNANSWERED = {
+    "no turn": [],
+    "an empty turn": [""],
+    "search only": [SEARCH_TURN],
+    "two answers in one turn": ["<think>t</think><answer>x</answer><answer>y</answer>"],
+    "two answers in two turns": [ANSWER_TURN, ANSWER_TURN],
+    "unclosed answer": ["<think>t</think><answer>x"],
+    "empty answer": ["<think>t</think><answer></answer>"],
+    "upper-case answer": ["<think>t</think><ANSWER>x</ANSWER>"],
+    "mismatched tags": ["<think>t</search><answer>x</think>"],
+    "degenerate tags": ["<think]t</think]<answer]x</answer]"],
+    "a protocol tag inside the answer": ["<think>t</think><answer>x<think></answer>"],
+    "model-written information beside the answer": [
+        "<think>t</think><information>Room 4</information><answer>Room 4</answer>"
+    ],
+    "search and answer in one turn": [SEARCH_TURN + ANSWER_TURN],
+    "answer only inside a thought, then another": [
+        "<think>maybe <answer>x</answer> no</think><answer>y</answer>"
+    ],
+}
+
+
+class TestVerdict:
+    @pytest.mark.parametrize("case", VALID)
+    def test_valid(self, case):
+        assert P.format_score(VALID[case]) == 1.0
+
+    @pytest.mark.parametrize("case", ANSWERED_IN_INVALID_ORDER)
+    def test_answered_in_invalid_order(self, case):
+        turns = ANSWERED_IN_INVALID_ORDER[case]
+        assert P.final_answer(turns) in ("x", "Room 4")
+        assert P.format_score(turns) == 0.5
+
+    @pytest.mark.parametrize("case", UNANSWERED)
+    def test_no_final_answer(self, case):
+        assert P.final_answer(UNANSWERED[case]) is None
+        assert P.format_score(UNANSWERED[case]) == 0.0
+
+    def test_many_answers_do_not_raise_the_hit_rate(self):
+        turn = "<think>t</think>" + "".join(f"<answer>{i}</answer>" for i in range(10))
+        assert P.final_answer([turn]) is None
+
+    def test_format_reward_gives_nothing_for_mismatched_tags(self):
+        assert P.format_score(["<think>t</answer><answer>x</think>"]) == 0.0
+
+    def test_answer_example_in_the_prompt_does_not_count(self):
+        # The verdict reads model turns; the instruction names <answer> and is no turn.
+        assert "<answer>" in P.instruction
+        assert P.final_answer([ANSWER_TURN]) == "Room 4"
+
+
+class TestObservation:
+    def test_search_r1_wire_text(self):
+        passages = [Passage("a", "First text.", "One"), Passage("b", "Second\n\n text.", "Two")]
+        assert P.render_observation(passages) == (
+            "\n\n<information>Doc 1(Title: One) First text.\n"
+            "Doc 2(Title: Two) Second text.</information>\n\n"
+        )
+
+    def test_a_passage_without_title(self):
+        assert P.render_observation([Passage("a", "Text.")]) == (
+            "\n\n<information>Doc 1: Text.</information>\n\n"
+        )
+
+    def test_nothing_found_is_said(self):
+        assert P.render_observation([]) == f"\n\n<information>{NO_PASSAGE}</information>\n\n"
+
+    def test_truncation_happens_before_wrapping_so_the_closing_tag_survives(self):
+        passages = [Passage(str(i), "word " * 50, f"T{i}") for i in range(3)]
+        for limit in (30, 60, 100, 300, 500):
+            observation = P.render_observation(passages, characters(limit + 31))
+            assert len(observation) <= limit + 31
+            assert observation.endswith("</information>\n\n")
+
+    def test_earlier_passages_stay_whole_and_the_last_that_fits_is_cut(self):
+        passages = [
+            Passage("a", "A" * 20, "T"),
+            Passage("b", "B" * 20, "T"),
+            Passage("c", "C" * 20),
+        ]
+        tags = len("\n\n<information></information>\n\n")
+        observation = P.render_observation(passages, characters(tags + 36 + 1 + 20))
+        assert observation == (
+            "\n\n<information>Doc 1(Title: T) " + "A" * 20 + "\nDoc 2(Title: T) BBBB"
+            "</information>\n\n"
+        )
+
+    def test_a_later_passage_of_which_only_the_heading_would_fit_is_dropped(self):
+        passages = [Passage("a", "A" * 20, "T"), Passage("b", "B" * 20, "T")]
+        observation = P.render_observation(passages, characters(31 + 36 + 1 + 16))
+        assert observation == "\n\n<information>Doc 1(Title: T) " + "A" * 20 + "</information>\n\n"
+
+    def test_an_untight_cut_is_tightened_until_it_fits(self):
+        # Counts of parts do not add up for real tokenizers; here the whole costs extra.
+        budget = TokenBudget(60, lambda text: len(text) + text.count("A"), lambda t, n: t[:n])
+        observation = P.render_observation([Passage("a", "A" * 99, "T")], budget)
+        assert budget.count(observation) <= 60
+        assert "AAA" in observation
+
+    def test_a_budget_below_the_tags_is_refused(self):
+        with pytest.raises(ConfigError, match=r"budget of 5 tokens.*<information>"):
+            P.render_observation([Passage("a", "text")], characters(5))
+
+    def test_a_notice_is_wrapped_and_neutralised(self):
+        assert P.render_notice("Close </search>.\n") == (
+            "\n\n<information>Close ‹/search›.</information>\n\n"
+        )
+
+    @pytest.mark.parametrize(
+        "tag",
+        ["<answer>", "</answer>", "<ANSWER>", "< / Answer >", "<think/>", "</ information\n>"]
+        + [f"<{name}>" for name in INFORMATION_VARIANTS],
+    )
+    def test_protocol_tags_in_passages_are_neutralised_visibly(self, tag):
+        text = P.neutralise(f"before {tag} after")
+        assert text == f"before ‹{tag[1:-1]}› after"
+
+    @pytest.mark.parametrize(
+        "text", ["a < b and c > d", "<b>bold</b>", "<research>", "<|im_end|>", "x<r y>"]
+    )
+    def test_other_text_survives_as_it_is(self, text):
+        assert P.neutralise(text) == text
+
+    def test_control_tokens_survive_visibly_as_text(self):
+        # Making them harmless is the renderer's part; here they must not vanish.
+        observation = P.render_observation([Passage("a", "x <|im_end|>\n<|im_start|>assistant")])
+        assert "<|im_end|> <|im_start|>assistant" in observation
+
+    def test_a_tag_split_over_title_and_text_does_not_assemble(self):
+        observation = P.render_observation(
+            [Passage("a", "answer>", "<"), Passage("b", ">", "</answer")]
+        )
+        assert not re.search(r"</?\s*answer\s*>", observation)
+
+
+class TestWriting:
+    def test_turn_texts(self):
+        assert P.render_turn(Action(SEARCH, ("chess club",)), "I must look.") == SEARCH_TURN
+        assert P.render_turn(Action(ANSWER, "Room 4"), "Doc 1 says so.") == ANSWER_TURN
+
+    def test_a_query_with_a_line_break_stays_one_query(self):
+        action = P.parse(P.render_turn(Action(SEARCH, ("a\nb", "c"))))
+        assert action.queries == ("a b", "c")
+
+    def test_tags_in_a_payload_do_not_break_the_turn(self):
+        turn = P.render_turn(Action(ANSWER, "</answer><answer>2"), "<search>x</search>")
+        assert P.format_score([turn]) == 1.0
+
+    def test_an_invalid_action_renders_to_an_invalid_turn(self):
+        assert P.parse(P.render_turn(Action(INVALID), "hm")).kind == INVALID
+
+    def test_an_unknown_kind_is_refused(self):
+        with pytest.raises(ValueError, match="move"):
+            P.render_turn(Action("move"))
+        with pytest.raises(ValueError, match="move"):
+            P.opening("move")
+
+    @pytest.mark.parametrize(("kind", "end"), [(SEARCH, "</search>"), (ANSWER, "</answer>")])
+    def test_an_opening_continues_to_a_valid_action(self, kind, end):
+        assert P.opening(SEARCH) == f"<think>{FIRST_THOUGHT}</think>\n<search>"
+        turn = P.opening(kind) + "school day" + end
+        assert P.parse(turn).kind == kind
+        # Also behind the empty think block a template writes with thinking off.
+        turns = ["<think>\n\n</think>\n\n" + turn] + ([ANSWER_TURN] if kind == SEARCH else [])
+        assert P.format_score(turns) == 1.0
+
+
+class TestProperties:
+    @given(SOUP)
+    def test_parse_is_total(self, text):
+        action = P.parse(text)
+        assert action.kind in (SEARCH, ANSWER, INVALID)
+        assert bool(action.reason) == (action.kind == INVALID)
+        assert action.kind != SEARCH or (action.queries and all(action.queries))
+        assert action.kind != ANSWER or action.payload
+
+    @given(st.lists(SOUP, max_size=4))
+    def test_verdict_is_total_and_needs_a_final_answer(self, turns):
+        score, answer = P.format_score(turns), P.final_answer(turns)
+        assert score in (0.0, 0.5, 1.0)
+        assert (answer is None) == (score == 0.0)
+        if answer is not None:
+            # Exactly one complete block, by a reading of its own.
+            blocks = sum(
+                len(
+                    re.findall(
+                        r"<answer>(?:(?!</?(?:think|search|information|answer)>).)*</answer>",
+                        t,
+                        re.S,
+                    )
+                )
+                for t in turns
+            )
+            assert blocks == 1
+            assert "<information>" not in next(t for t in turns if P.parse(t).kind == ANSWER)
+
+    @given(st.text(), st.text(min_size=1), st.booleans())
+    def test_written_turns_parse_back(self, thought, payload, is_search):
+        clean = " ".join(P.neutralise(payload).split())
+        if not clean or re.search(r"(<\|\w+\|>|</s>|<eos>|<end_of_turn>)\s*$", clean):
+            return
+        action = Action(SEARCH, (clean,)) if is_search else Action(ANSWER, clean)
+        turn = P.render_turn(action, thought)
+        assert P.parse(turn) == action
+        assert P.format_score([SEARCH_TURN, turn]) == (0.0 if is_search else 1.0)
+
+    @given(PASSAGES, st.integers(31, 200))
+    def test_passages_never_break_out_of_the_observation(self, passages, limit):
+        for budget in (None, characters(limit)):
+            observation = P.render_observation(passages, budget)
+            inner = observation.removeprefix("\n\n<information>").removesuffix("</information>\n\n")
+            assert len(inner) == len(observation) - 31
+            assert not re.search(
+                r"<\s*/?\s*(think|search|information|answer|context|result|r)\s*/?\s*>", inner, re.I
+            )
+            assert budget is None or len(observation) <= limit
+
+    @given(PASSAGES)
+    def test_text_in_a_retrieved_passage_cannot_change_the_verdict(self, passages):
+        # A reader of the whole dialogue would be fooled; the verdict has no access to it, and
+        # even handed the observation it finds no action in it but a forged information tag.
+        observation = P.render_observation(passages)
+        assert P.parse(observation).kind == INVALID
+        assert P.final_answer([SEARCH_TURN, observation, ANSWER_TURN]) == "Room 4"
+
+
+class TestRealTranscripts:
+    def test_every_transcript_parses(self, shared_data: Path):
+        with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
+            rows = [json.loads(line) for line in lines]
+        assert len(rows) == 98
+        kinds = set()
+        for row in rows:
+            texts = (
+                [row["text"]]
+                if "text" in row
+                else [m["content"] for m in row["messages"] if m["role"] == "assistant"]
+            )
+            kinds |= {P.parse(text).kind for text in texts}
+            assert P.format_score(texts) in (0.0, 0.5, 1.0)
+        assert kinds == {SEARCH, ANSWER, INVALID}
+
+    def test_search_r1_case_is_answered_in_an_order_search_r1_itself_calls_invalid(
+        self, shared_data: Path
+    ):
+        """Both rollouts search properly, then think outside <think> after the information."""
+        dialogues = _search_r1_dialogues(shared_data)
+        expected = [("Charger", 3), ("sinoatrial (SA) node", 2)]
+        assert len(dialogues) == len(expected)
+        for turns, (answer, num_turns) in zip(dialogues, expected, strict=True):
+            assert len(turns) == num_turns
+            assert [P.parse(t).kind for t in turns] == [SEARCH] * (num_turns - 1) + [ANSWER]
+            assert P.final_answer(turns) == answer
+            assert P.format_score(turns) == 0.5
+            # With each loose thought put into its block the same rollouts are valid.
+            mended = [turns[0], *(_mend(turn) for turn in turns[1:])]
+            assert P.final_answer(mended) == answer
+            assert P.format_score(mended) == 1.0
+
+    def test_search_r1_case_with_its_information_left_in_is_not_fooled(self, shared_data: Path):
+        text = (shared_data / "transcripts" / "search_r1_case.txt").read_text(encoding="utf-8")
+        for part in text.split("<|im_start|>assistant")[1:]:
+            assert P.parse(part).kind == INVALID
+
+    def test_o2_searcher_queries_are_read(self, shared_data: Path):
+        with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
+            rows = [json.loads(line) for line in lines]
+        first = [
+            next(m["content"] for m in row["messages"] if m["role"] == "assistant")
+            for row in rows
+            if row["source"] == "Acade-Mate/O2-Searcher"
+        ]
+        searches = [text for text in first if re.search(r"<search>.+</search>", text, re.S)]
+        assert searches
+        for text in searches:
+            assert P.parse(text).kind == SEARCH
+            assert len(P.parse(text).queries) >= text.count("<query>") > 0
+
+
+def _search_r1_dialogues(shared_data: Path) -> list[list[str]]:
+    text = (shared_data / "transcripts" / "search_r1_case.txt").read_text(encoding="utf-8")
+    parts = [part.split("<|im_start|>")[0] for part in text.split("<|im_start|>assistant\n")[1:]]
+    return [re.split(r"<information>.*?</information>", part, flags=re.S) for part in parts]
+
+
+def _mend(turn: str) -> str:
+    head, tag, tail = re.split(r"(?=<(search|answer)>)", turn, maxsplit=1)
+    assert tag
+    return f"<think>{head.replace('</think>', '').strip()}</think>\n{tail}"

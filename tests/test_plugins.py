@@ -392,6 +392,24 @@ def test_scripts_and_expert_resolve_by_name() -> None:
         load("good").get("env", "world:x").load_script()
 
 
+def test_builtin_env_is_a_gymnasium_id_and_takes_names_settings_or_objects() -> None:
+    assert {"searchrl/Regulations-v0", "searchrl/Corpus-v0"} <= gymnasium.registry.keys()
+    by_name = gymnasium.make("searchrl/Regulations-v0", retriever={"name": "empty"})
+    _, _, _, _, info = _search(by_name)
+    assert info["passages"] == ()
+    protocol = load().get("protocol", "think-search-answer").make()
+    by_object = gymnasium.make("searchrl/Regulations-v0", protocol=protocol)
+    _, _, _, _, info = _search(by_object)
+    assert info["action"].kind == "search"
+    with pytest.raises(UnknownNameError, match="unknown retriever 'bm52'. Did you mean 'bm25'"):
+        searchrl.make_env("regulations", retriever="bm52")
+
+
+def _search(env: gymnasium.Env[Any, Any]) -> Any:
+    env.reset(seed=0)
+    return env.step("<think>look</think><search>late pupils report</search>")
+
+
 def test_plugin_env_is_a_gymnasium_id() -> None:
     load("good")
     made = gymnasium.make(

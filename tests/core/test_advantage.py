@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from searchrl.core import advantage
@@ -24,6 +24,8 @@ from searchrl.core.advantage import (
 )
 
 ALL: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
+# A third of the profile's examples: these run once per estimator or loss, on small inputs.
+fewer = settings(max_examples=settings().max_examples // 3)
 every_estimator = pytest.mark.parametrize("estimate", ALL, ids=lambda fn: fn.__name__)
 
 # Multiples of 1/64 up to 4: ties are common, as with real rewards, and groups are either constant
@@ -136,6 +138,7 @@ def test_one_rollout_with_an_advantage_keeps_its_group_alive() -> None:
 
 
 @every_estimator
+@fewer
 @given(step=steps())
 def test_unscored_rollouts_get_zero_and_leave_their_group(
     estimate: AdvantageFn, step: StepScores
@@ -150,6 +153,7 @@ def test_unscored_rollouts_get_zero_and_leave_their_group(
 
 
 @every_estimator
+@fewer
 @given(step=steps(), data=st.data())
 def test_order_of_rollouts_does_not_matter(
     estimate: AdvantageFn, step: StepScores, data: st.DataObject
@@ -165,6 +169,7 @@ def test_order_of_rollouts_does_not_matter(
 
 
 @every_estimator
+@fewer
 @given(left=one_group, right=one_group)
 def test_groups_do_not_see_each_other(
     estimate: AdvantageFn, left: list[float], right: list[float]
@@ -178,6 +183,7 @@ def test_groups_do_not_see_each_other(
 
 
 @every_estimator
+@fewer
 @given(values=one_group, shift=st.floats(-1e3, 1e3))
 def test_shifting_all_rewards_changes_nothing(
     estimate: AdvantageFn, values: list[float], shift: float
@@ -187,6 +193,7 @@ def test_shifting_all_rewards_changes_nothing(
     assert estimate(group(shifted)) == pytest.approx(estimate(group(values)), abs=1e-8)
 
 
+@fewer
 @given(values=one_group, scale=st.floats(1e-2, 1e2))
 def test_scaling_all_rewards_changes_grpo_only_through_delta(
     values: list[float], scale: float
@@ -202,6 +209,7 @@ def test_scaling_all_rewards_changes_grpo_only_through_delta(
     assert same_delta == pytest.approx(original, rel=delta / std + 1e-10, abs=1e-12)
 
 
+@fewer
 @given(values=one_group, scale=st.floats(1e-2, 1e2))
 def test_dr_grpo_and_rloo_scale_with_the_rewards(values: list[float], scale: float) -> None:
     for estimate in (dr_grpo_advantages, rloo_advantages):
@@ -209,6 +217,7 @@ def test_dr_grpo_and_rloo_scale_with_the_rewards(values: list[float], scale: flo
         assert estimate(group([scale * v for v in values])) == pytest.approx(expected, abs=1e-10)
 
 
+@fewer
 @given(values=one_group)
 def test_rloo_is_dr_grpo_times_g_over_g_minus_one(values: list[float]) -> None:
     factor = len(values) / (len(values) - 1)
@@ -217,6 +226,7 @@ def test_rloo_is_dr_grpo_times_g_over_g_minus_one(values: list[float]) -> None:
 
 
 @every_estimator
+@fewer
 @given(step=steps())
 def test_advantages_of_every_group_sum_to_zero(estimate: AdvantageFn, step: StepScores) -> None:
     result = estimate(step)
@@ -225,6 +235,7 @@ def test_advantages_of_every_group_sum_to_zero(estimate: AdvantageFn, step: Step
         assert math.fsum(members) == pytest.approx(0.0, abs=1e-10)
 
 
+@fewer
 @given(values=one_group)
 def test_grpo_advantages_have_unit_variance(values: list[float]) -> None:
     assume(len(set(values)) > 1)
@@ -233,6 +244,7 @@ def test_grpo_advantages_have_unit_variance(values: list[float]) -> None:
 
 
 @every_estimator
+@fewer
 @given(values=one_group)
 def test_better_reward_never_gets_a_lower_advantage(
     estimate: AdvantageFn, values: list[float]

@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from searchrl.core.kl import KL_LOG_RATIO_MAX, is_kl_clamped, k1, k2, k3, widen
 
 Estimator = Callable[[Tensor, Tensor], Tensor]
+# A third of the profile's examples: these run once per estimator or loss, on small inputs.
+fewer = settings(max_examples=settings().max_examples // 3)
 estimators = pytest.mark.parametrize("estimator", [k1, k2, k3], ids=["k1", "k2", "k3"])
 
 pairs = st.integers(2, 6).flatmap(
@@ -62,6 +64,7 @@ def test_values_by_hand() -> None:
     assert k3(logp, ref_logp).item() == pytest.approx(1 - u, rel=1e-6)  # 2 - log 2 - 1
 
 
+@fewer
 @given(pair=pairs)
 def test_k1_and_k3_average_to_the_kl_of_policy_from_reference(
     pair: tuple[list[float], list[float]],
@@ -86,6 +89,7 @@ def test_k3_unbiased_only_while_tokens_come_from_the_policy() -> None:
     assert abs(uniform - kl(logp_V, ref_logp_V).item()) > 0.1
 
 
+@fewer
 @given(u=st.floats(-50, 50))
 def test_k3_is_never_negative_and_zero_only_at_equality(u: float) -> None:
     value = k3(torch.zeros((), dtype=torch.float64), torch.tensor(u, dtype=torch.float64)).item()
@@ -112,6 +116,7 @@ def test_k3_of_nearly_equal_fp32_log_probs_is_not_rounding_noise(sign: float) ->
 # --- gradients -----------------------------------------------------------------------------------
 
 
+@fewer
 @given(pair=pairs)
 def test_k3_pulls_along_the_forward_kl(pair: tuple[list[float], list[float]]) -> None:
     """E[grad k3] = grad KL(p || q), although E[k3] = KL(q || p)."""
@@ -123,6 +128,7 @@ def test_k3_pulls_along_the_forward_kl(pair: tuple[list[float], list[float]]) ->
     )
 
 
+@fewer
 @given(pair=pairs)
 def test_k2_pulls_along_the_reverse_kl(pair: tuple[list[float], list[float]]) -> None:
     torch.testing.assert_close(
@@ -130,6 +136,7 @@ def test_k2_pulls_along_the_reverse_kl(pair: tuple[list[float], list[float]]) ->
     )
 
 
+@fewer
 @given(pair=pairs)
 def test_k1_as_a_loss_pulls_nowhere_on_average(pair: tuple[list[float], list[float]]) -> None:
     gradient = expected_gradient(k1, pair)
@@ -143,6 +150,7 @@ def test_the_two_kl_directions_pull_differently() -> None:
     assert (forward - exact_gradient(kl, pair)).abs().max() > 0.1
 
 
+@fewer
 @given(u=st.floats(-15, 15))
 def test_gradient_of_k3_in_log_q_is_one_minus_exp_u(u: float) -> None:
     logp = torch.zeros((), dtype=torch.float64, requires_grad=True)

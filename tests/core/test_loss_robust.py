@@ -15,6 +15,8 @@ from torch import Tensor
 from searchrl.core.loss import LOG_RATIO_MAX, LossStats, Reduction, ppo_clip_loss
 
 NAN, INF = math.nan, math.inf
+# A third of the profile's examples: these run once per estimator or loss, on small inputs.
+fewer = settings(max_examples=settings().max_examples // 3)
 reductions = pytest.mark.parametrize("reduction", list(Reduction))
 
 
@@ -22,7 +24,7 @@ reductions = pytest.mark.parametrize("reduction", list(Reduction))
 
 
 @reductions
-@settings(max_examples=40)
+@fewer
 @given(seed=st.integers(0, 30), data=st.data())
 def test_micro_batch_split_changes_no_gradient(
     reduction: Reduction, seed: int, data: st.DataObject
@@ -68,6 +70,7 @@ def test_gradient_of_shared_parameters_survives_accumulation(reduction: Reductio
     assert accumulated.item() == pytest.approx(expected.item(), rel=1e-10)
 
 
+@fewer
 @given(seed=st.integers(0, 30), data=st.data())
 def test_order_of_tokens_does_not_matter(seed: int, data: st.DataObject) -> None:
     columns, _ = random_step(seed)

@@ -6,13 +6,15 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages
 from searchrl.core.loss import Reduction, finite_mask, token_weights
 
 NAN, INF = math.nan, math.inf
+# A third of the profile's examples: these run once per estimator or loss, on small inputs.
+fewer = settings(max_examples=settings().max_examples // 3)
 reductions = pytest.mark.parametrize("reduction", list(Reduction))
 
 
@@ -35,6 +37,7 @@ def test_step_without_model_tokens_has_zero_weights_not_nan(reduction: Reduction
     assert token_weights([], reduction, constant=8) == []
 
 
+@fewer
 @given(counts=st.lists(st.integers(0, 50), min_size=1, max_size=12))
 def test_weights_of_a_mean_sum_to_one(counts: list[int]) -> None:
     for reduction in (Reduction.TOKEN_MEAN, Reduction.SEQUENCE_MEAN):
@@ -46,6 +49,7 @@ def test_weights_of_a_mean_sum_to_one(counts: list[int]) -> None:
     assert max(shares, default=0) == pytest.approx(min(shares, default=0), rel=1e-12)
 
 
+@fewer
 @given(
     counts=st.lists(st.integers(0, 9), min_size=1, max_size=8), reduction=st.sampled_from(Reduction)
 )

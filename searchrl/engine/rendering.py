@@ -9,7 +9,6 @@ generators and demonstrations.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -388,12 +387,15 @@ class StopScanner:
 
 
 def _without_added_tokens(backend: Any) -> Any:
-    """A copy of a `tokenizers.Tokenizer` that knows no added token and adds none."""
+    """A `tokenizers.Tokenizer` over the same model that knows no added token and adds none."""
     from tokenizers import Tokenizer
 
-    state = json.loads(backend.to_str())
-    state.update(added_tokens=[], post_processor=None, truncation=None, padding=None)
-    return Tokenizer.from_str(json.dumps(state))
+    plain = Tokenizer(backend.model)
+    if backend.normalizer is not None:
+        plain.normalizer = backend.normalizer
+    if backend.pre_tokenizer is not None:
+        plain.pre_tokenizer = backend.pre_tokenizer
+    return plain
 
 
 def _valid(text: str) -> str:

@@ -142,6 +142,7 @@ class RegulationsEnv(TextEnv):
                 "bridge": draft.bridge,
                 "value_kind": str(draft.value_kind),
                 "about": draft.about,
+                "template": draft.question.template,
             },
         )
 

@@ -40,9 +40,9 @@ PLACE_NAMES = _words(
 _BUILDINGS = ("House", "Hall", "Lodge", "Wing")
 _SCHOOL_HEADS = _words(
     "Ald Ash Bar Bex Bram Brack Brin Cald Carl Cher Clay Cob Crad Dal Den Dor Dun Eas Eld Elm "
-    "Fair Far Fen Gar Glen Gran Had Hal Ham Har Hart Haw Hol Hurst Ing Kel Kes Kirk Lang Lark Led Lin "
-    "Mar Mel Mid Mil Nor Oak Old Or Pen Pol Quen Rad Red Ros Rush Sal Sel Shel Stan Stoke Sut "
-    "Thorn Til Tor Up Wal War Wel Whit Wil Win Wood Yar"
+    "Fair Far Fen Gar Glen Gran Had Hal Ham Har Hart Haw Hol Hurst Ing Kel Kes Kirk Lang Lark Led "
+    "Lin Mar Mel Mid Mil Nor Oak Old Or Pen Pol Quen Rad Red Ros Rush Sal Sel Shel Stan Stoke "
+    "Sut Thorn Til Tor Up Wal War Wel Whit Wil Win Wood Yar"
 )
 _SCHOOL_TAILS = _words(
     "beck berry borough bourne bridge brook burgh bury by cliff combe cote croft dale dean den "

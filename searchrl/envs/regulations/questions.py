@@ -162,8 +162,6 @@ class _Writer:
         article: Article,
     ) -> Question:
         """A random wording, the first that shares enough telling words with the article."""
-        if self._difficulty is Difficulty.EASY:
-            wordings = wordings[:2]
         candidates = [wording.fill(name) for wording in wordings for name in names]
         self._rng.shuffle(candidates)
         wanted = 2 if self._difficulty is Difficulty.EASY else 1

@@ -41,7 +41,8 @@ class Difficulty(StrEnum):
     """How far questions are from the articles' words, and how much else looks like an answer."""
 
     EASY = "easy"
-    """Two wordings per article and question; a question shares two telling words if it can."""
+    """Two wordings per kind of article, no remarks; a question shares two telling words with its
+    article if any of its wordings does."""
     NORMAL = "normal"
     """All wordings; a question shares a telling word with its article; half of the chains have a
     remark, an article that names the same people and things but answers nothing."""

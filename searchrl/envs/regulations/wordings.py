@@ -22,11 +22,15 @@ _MARKS = str.maketrans("", "", "[]<>")
 
 
 class Question(NamedTuple):
-    """A question with the query an expert and the one a careless searcher would type."""
+    """A question with the query an expert and the one a careless searcher would type.
+
+    `template` is the question before a subject's name went in.
+    """
 
     text: str
     query: str
     thin_query: str
+    template: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class QuestionWording:
             marked.translate(_MARKS),
             query.translate(_MARKS),
             thin.group(1) if thin else marked.split()[0].lower(),
+            self.marked.translate(_MARKS),
         )
 
 

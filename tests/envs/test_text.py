@@ -1,0 +1,283 @@
+"""The text space and the episode mechanics of `TextEnv`, on a three-passage corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector.utils import batch_differing_spaces, batch_space, create_empty_array
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.contracts import TokenBudget
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
+from searchrl.envs.text import IndexCache, TextEnv, TextSpace, example_turns, same_answer
+from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl.protocols import ThinkSearchAnswer
+
+PROTOCOL = ThinkSearchAnswer()
+PASSAGES = tuple(
+    Passage(f"p{i}", text) for i, text in enumerate(["red fox", "blue whale", "green frog"])
+)
+
+
+class WordRetriever:
+    """Finds passages that hold a word of the query, in corpus order."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        return [
+            [p for p in self.passages if set(p.text.split()) & set(q.split())][:k] for q in queries
+        ]
+
+
+class AnimalEnv(TextEnv):
+    """Asks for the animal of a colour."""
+
+    name = "animals"
+
+    def num_tasks(self, split: str) -> int:
+        return len(PASSAGES)
+
+    def make_task(self, split: str, index: int) -> Task:
+        colour, animal = PASSAGES[index].text.split()
+        return Task(
+            f"{split}-{index}", split, index, f"Which animal is {colour}?", (animal,),
+            gold_ids=(PASSAGES[index].id,), env=self.name, meta={},
+        )  # fmt: skip
+
+    def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
+        return "animals", PASSAGES
+
+
+def make_env(**settings: Any) -> AnimalEnv:
+    return AnimalEnv(**{"protocol": PROTOCOL, "retriever": WordRetriever, **settings})
+
+
+def search(*queries: str) -> str:
+    return PROTOCOL.render_turn(Action(SEARCH, queries), "Looking.")
+
+
+def answer(text: str) -> str:
+    return PROTOCOL.render_turn(Action(ANSWER, text), "Known.")
+
+
+def test_space_takes_any_unicode_prose_that_gymnasium_text_rejects() -> None:
+    space = TextSpace(max_length=10)
+    assert all(text in space for text in ("", "a b, c!", "图书馆 ü\n", "\U0001f600" * 10))
+    assert "x" * 11 not in space
+    assert 3 not in space and b"x" not in space
+
+
+def test_space_samples_are_seeded_and_shaped_like_turns() -> None:
+    first, second = TextSpace(turns=example_turns(PROTOCOL)), TextSpace(turns=lambda rng: "drawn")
+    first.seed(5)
+    drawn = [first.sample() for _ in range(60)]
+    first.seed(5)
+    assert drawn == [first.sample() for _ in range(60)]
+    assert {PROTOCOL.parse(text).kind for text in drawn} == {SEARCH, ANSWER, INVALID}
+    assert second.sample() == "drawn"
+    assert first == second, "the examples are no part of the space"
+    assert first != TextSpace(max_length=3)
+    with pytest.raises(ValueError, match="mask"):
+        first.sample(mask=1)
+
+
+def test_space_batches_for_vector_environments() -> None:
+    space = TextSpace(max_length=20, turns=("a", "b"), seed=1)
+    batched = batch_space(space, 3)
+    assert batched.sample() in batched
+    assert create_empty_array(space, 3) in batched
+    assert ("x", "y" * 9) in batch_differing_spaces([space, TextSpace(max_length=9)])
+
+
+def test_reset_by_index_is_pure_and_by_seed_is_reproducible() -> None:
+    env, other = make_env(), make_env()
+    prompt, info = env.reset(options={"index": 1, "split": "test"})
+    assert info["task"] == other.reset(options={"index": 1, "split": "test"})[1]["task"]
+    assert prompt == "Which animal is blue?"
+    drawn = [env.reset(seed=9)[0]] + [env.reset()[0] for _ in range(5)]
+    assert drawn == [other.reset(seed=9)[0]] + [other.reset()[0] for _ in range(5)]
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize("index", [3, -1, "1", 1.0])
+def test_index_out_of_range_is_refused_with_the_range(index: object) -> None:
+    with pytest.raises(ConfigError, match="tasks 0 to 2, got index"):
+        make_env().reset(options={"index": index})
+
+
+def test_unknown_split_names_the_near_one() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'test'"):
+        make_env().reset(options={"split": "tset"})
+
+
+def test_search_shows_passages_and_right_answer_is_rewarded() -> None:
+    env = make_env()
+    env.reset(options={"index": 1})
+    text, reward, terminated, truncated, info = env.step(search("blue thing"))
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert text == PROTOCOL.render_observation(PASSAGES[1:2])
+    assert info["passages"] == PASSAGES[1:2] == env.last_passages
+    assert info["action"].queries == ("blue thing",)
+    assert info["signals"] == {"gold_shown": 1.0}
+    text, reward, terminated, truncated, info = env.step(answer(" Whale. "))
+    assert (text, reward, terminated, truncated) == ("", 1.0, True, False)
+
+
+def test_wrong_answer_ends_the_episode_with_zero() -> None:
+    env = make_env()
+    env.reset(options={"index": 1})
+    assert env.step(answer("fox"))[1:4] == (0.0, True, False)
+
+
+def test_several_queries_are_merged_in_turns_without_repeats() -> None:
+    env = make_env(topk=3)
+    env.reset(options={"index": 0})
+    info = env.step(search("green blue", "blue red", "red"))[4]
+    # first of each: whale, fox, (fox again); second of each: frog, (whale again)
+    assert [p.id for p in info["passages"]] == ["p1", "p0", "p2"]
+    env = make_env(topk=2)
+    env.reset(options={"index": 0})
+    assert len(env.step(search("green", "blue", "red"))[4]["passages"]) == 2
+
+
+def test_observation_budget_bounds_the_passages() -> None:
+    env = make_env()
+    env.budget = TokenBudget.words(3)
+    env.reset(options={"index": 0})
+    observation = env.step(search("red blue green"))[0]
+    assert env.budget.count(observation) <= 3
+    assert observation.strip().endswith("</information>"), "cut before it was wrapped"
+
+
+def test_invalid_turn_gets_a_notice_and_uses_up_a_turn() -> None:
+    env = make_env(max_turns=2)
+    env.reset(options={"index": 0})
+    text, reward, terminated, truncated, info = env.step("no tags")
+    assert info["action"].kind == INVALID
+    assert text == PROTOCOL.render_notice(info["action"].reason) != ""
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert env.step("again")[1:4] == (0.0, False, True)
+
+
+@pytest.mark.parametrize("ending", [answer("x"), "nothing"])
+def test_step_outside_an_episode_says_what_to_do(ending: str) -> None:
+    env = make_env(max_turns=1)
+    with pytest.raises(ResetNeeded, match="before reset"):
+        env.step("x")
+    env.reset()
+    env.step(ending)
+    with pytest.raises(ResetNeeded, match=r"after the episode ended\. Call reset"):
+        env.step("x")
+
+
+@given(st.text())
+def test_no_model_text_makes_step_raise(text: str) -> None:
+    env = make_env()
+    env.reset(options={"index": 0})
+    observation, reward, *_ = env.step(text)
+    assert observation in env.observation_space
+    assert reward in (0.0, 1.0)
+
+
+def test_failed_retriever_is_never_an_empty_result() -> None:
+    class Down:
+        def __init__(self, passages: Sequence[Passage]) -> None: ...
+
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            raise TimeoutError("no reply")
+
+    class Short(Down):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            return []
+
+    for retriever, message in ((Down, "TimeoutError: no reply"), (Short, "0 results for 1 quer")):
+        env = make_env(retriever=retriever)
+        env.reset(options={"index": 0})
+        with pytest.raises(RetrieverFailure, match=message):
+            env.step(search("red"))
+
+
+def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
+    built = []
+
+    def factory(passages: Sequence[Passage]) -> WordRetriever:
+        built.append(passages)
+        return WordRetriever(passages)
+
+    indexes = IndexCache()
+    for _ in range(2):
+        env = make_env(retriever=factory, indexes=indexes)
+        for index in range(3):
+            env.reset(options={"index": index})
+            env.step(search("red"))
+    assert len(built) == 1
+
+
+def test_index_cache_drops_the_least_recently_used() -> None:
+    cache, built = IndexCache(capacity=2), []
+    for key in ("a", "b", "a", "c", "a", "b"):
+        cache.get(key, lambda key=key: built.append(key) or WordRetriever(()))  # type: ignore
+    assert built == ["a", "b", "c", "b"] and len(cache) == 2
+
+
+def test_a_question_of_anyones_is_a_task_without_answer() -> None:
+    env = make_env()
+    prompt, info = env.reset(options={"question": "What is red?", "split": "test"})
+    assert prompt == "What is red?" and info["task"].answers == ()
+    assert env.step(search("red"))[4]["passages"] == PASSAGES[:1]
+    assert env.step(answer("fox"))[1:3] == (0.0, True)
+
+
+def test_split_without_tasks_says_so() -> None:
+    class Empty(AnimalEnv):
+        def num_tasks(self, split: str) -> int:
+            return 0
+
+    with pytest.raises(ConfigError, match="has no tasks"):
+        Empty(protocol=PROTOCOL, retriever=WordRetriever).reset()
+
+
+def test_render_gives_the_transcript_only_when_asked() -> None:
+    env = make_env(render_mode="ansi")
+    env.reset(options={"index": 0})
+    env.step(search("red"))
+    assert "Which animal is red?" in str(env.render()) and "red fox" in str(env.render())
+    assert make_env().render() is None
+    with pytest.raises(ConfigError, match="render_mode"):
+        make_env(render_mode="human")
+
+
+def test_environments_vectorise() -> None:
+    envs = SyncVectorEnv([make_env for _ in range(3)])
+    prompts, infos = envs.reset(seed=1, options={"split": "test"})
+    assert len(prompts) == 3 and infos["task"][0].split == "test"
+    observations, rewards, terminated, _, infos = envs.step(
+        (search("red"), answer(infos["task"][1].answers[0]), "?")
+    )
+    assert observations[0] == PROTOCOL.render_observation(PASSAGES[:1])
+    assert rewards.tolist() == [0.0, 1.0, 0.0] and terminated.tolist() == [False, True, False]
+    assert infos["action"][2].kind == INVALID
+    envs.step(envs.action_space.sample())
+    envs.close()
+
+
+def test_same_answer_ignores_case_punctuation_and_spacing() -> None:
+    assert same_answer(" form  K27.", "Form K27")
+    assert not same_answer("16:45", "16:50")
+    assert same_answer("?!", "?!") and not same_answer("?!", "...")
+
+
+def test_env_is_a_gymnasium_env_and_its_task_survives_replace() -> None:
+    env = make_env()
+    assert isinstance(env, gymnasium.Env) and env.task is None
+    env.reset(options={"index": 2})
+    assert env.task is not None and replace(env.task, index=0).question == env.task.question

@@ -79,7 +79,7 @@ def register_trackers(register: Register) -> None:
     register(
         "jsonl",
         "searchrl.trackers.jsonl:JsonlTracker",
-        description="metrics.jsonl in the run folder",
+        description="tracker.jsonl in the run folder",
     )
     register(
         "tensorboard",
@@ -106,3 +106,17 @@ def register_algorithms(register: Register) -> None:
         "searchrl.algorithms:make_rloo",
         description="leave-one-out baseline",
     )
+
+
+@hookimpl
+def register_commands(register: Register) -> None:
+    """The subcommands of `searchrl`."""
+    for name, description in (
+        ("train", "Train a search agent with GRPO and show how it learns."),
+        ("sft", "Cold start: train on scripted or recorded demonstrations."),
+        ("eval", "Evaluate a model or a scripted policy on held-out tasks."),
+        ("ask", "Ask a trained agent a question; shows what it searches and reads."),
+        ("play", "Play an environment yourself: you are the policy."),
+        ("plugins", "List what is registered, by whom, and what could not be loaded."),
+    ):
+        register(name, f"searchrl.cli.{name}:{name}", description=description)

@@ -1,0 +1,147 @@
+"""The `searchrl` command group: finds commands, and turns errors into one clear message.
+
+Commands come from the plugin registry, built-in ones included, and are imported when they run.
+A plugin that cannot be loaded is named below the help and harms nothing else. Boundary errors
+end with their own exit code, Ctrl-C with 130; anything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from searchrl import __version__
+from searchrl.errors import PluginError, SearchRLError, UnknownNameError, suggest
+from searchrl.plugins import Entry, Origin, Registry, load_plugins
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
+
+_REGISTRY = "searchrl.registry"
+
+
+class CommandGroup(click.Group):
+    """A click group whose commands are whatever the loaded plugins register."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands: built-in ones in their own order, then the others."""
+        registry = _registry(ctx)
+        names = registry.names("command")
+        own = [e.name for e in registry.entries() if _is_own(e) and e.name in names]
+        return own + [name for name in names if name not in own]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None if there is none of that name.
+
+        Raises:
+            PluginError: if two plugins offer it, or its plugin registered something else.
+        """
+        try:
+            entry = _registry(ctx).get("command", cmd_name)
+        except UnknownNameError:
+            return None
+        return _load_command(entry)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a command line; an unknown one gets near matches."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = suggest(name, self.list_commands(ctx))
+            raise click.UsageError(f"unknown command '{name}'.{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them, then the plugins that are not loaded."""
+        registry = _registry(ctx)
+        width = formatter.width - 6 - max(map(len, self.list_commands(ctx)), default=0)
+        rows = [
+            (name, _short_help(registry.get("command", name), width))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+        notes = [*map(str, registry.failures), *registry.conflicts]
+        if notes:
+            with formatter.section("Not loaded (details: searchrl plugins)"):
+                for note in notes:
+                    formatter.write_text(note)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line; see the module's docstring for what errors become."""
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal that knows ASCII only shows a question mark instead of ending the run.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")
+        try:
+            return super().main(*args, **extra)
+        except SearchRLError as error:
+            click.echo(click.style("Error:", fg="red", bold=True) + f" {error}", err=True)
+            sys.exit(error.exit_code)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def _registry(ctx: click.Context) -> Registry:
+    """The plugins of this command line: installed ones and the group's own `--plugin`."""
+    root = ctx.find_root()
+    if _REGISTRY not in root.meta:
+        root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
+    registry: Registry = root.meta[_REGISTRY]
+    return registry
+
+
+def _is_own(entry: Entry) -> bool:
+    return entry.kind == "command" and entry.owner.origin is Origin.BUILTIN
+
+
+def _load_command(entry: Entry) -> click.Command:
+    command: object = entry.load()
+    if not isinstance(command, click.Command):
+        raise PluginError(
+            f"{entry}: expected a click.Command, got {type(command).__name__}; "
+            "decorate the function with @click.command()"
+        )
+    return command
+
+
+def _short_help(entry: Entry, width: int) -> str:
+    """The line of a command in the help; never raises, whatever a plugin registered."""
+    if entry.description:
+        return entry.description
+    try:
+        return _load_command(entry).get_short_help_str(width)
+    except PluginError as error:
+        return f"(cannot be loaded: {error})"
+
+
+def plugin_sources(ctx: click.Context) -> Sequence[str]:
+    """What `searchrl --plugin FILE COMMAND` named before the command."""
+    return tuple(ctx.find_root().params.get("plugin") or ())
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start here:  searchrl train --env regulations --reward format+em",
+)
+@click.version_option(__version__, prog_name="searchrl")
+@click.option(
+    "--plugin",
+    multiple=True,
+    is_eager=True,
+    metavar="FILE",
+    help="A plugin file or module to load before the command is looked up.",
+)
+def main(plugin: tuple[str, ...]) -> None:
+    """Reinforcement learning of search agents: language models that think, search and answer."""

@@ -1,0 +1,185 @@
+"""The flags: one table that maps each to its config key, used for parsing, help and docs.
+
+Owns how a command line becomes settings layers: `--config` YAML first, then flags, then `--set`.
+It validates nothing itself; `config.build_config` does that for every source alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from searchrl.cli.group import plugin_sources
+from searchrl.config import load_yaml, merge, parse_set
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Layers = tuple[Mapping[str, Any], ...]
+
+_PATH_KEYS = ("model.name", "init_from")
+"""Keys whose value may be a folder here: kept absolute, so that a run can be used from anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. `key` is the config key it is short for; empty: it belongs to the command line."""
+
+    name: str
+    key: str
+    help: str
+    type: Any = str
+    metavar: str | None = None
+    multiple: bool = False
+    is_switch: bool = False
+
+    @property
+    def parameter(self) -> str:
+        """The Python name of its value."""
+        return self.name.removeprefix("--").partition("/")[0].replace("-", "_")
+
+
+SHARED = (
+    Flag("--env", "env", "Environment, by registered name.", metavar="NAME"),
+    Flag("--reward", "reward", "Reward expression, such as 0.2*format+em.", metavar="EXPR"),
+    Flag("--protocol", "protocol", "Tag protocol.", metavar="NAME"),
+    Flag("--retriever", "retriever", "Retriever: bm25, random, empty, ….", metavar="NAME"),
+    Flag(
+        "--model",
+        "model.name",
+        "A model folder, a run folder, a hub id, tiny or auto.",
+        metavar="MODEL",
+    ),
+    Flag("--algorithm", "algorithm.name", "Algorithm: grpo, dr_grpo, rloo, ….", metavar="NAME"),
+    Flag("--policy", "policy", "model, scripted or scripted:NAME.", metavar="POLICY"),
+    Flag("--plugin", "plugins", "A plugin file or module; may be repeated.", str, "FILE", True),
+    Flag("--config", "", "YAML file with any config keys.", metavar="FILE"),
+    Flag("--set", "", "Any config key, such as optim.lr=1e-4; may be repeated.", str, "K=V", True),
+    Flag("--seed", "seed", "Seed of everything random.", int),
+    Flag("--run-dir", "run_dir", "Folder for what is written; new or empty.", metavar="DIR"),
+    Flag("--device", "device", "auto, cpu, cuda or mps.", metavar="DEVICE"),
+    Flag("--json", "", "Print one JSON object on stdout and nothing else there.", is_switch=True),
+)
+"""Flags of `train`, `sft`, `eval`, `ask` and `play`."""
+
+RESUME = Flag("--resume", "", "Continue a run from its newest checkpoint.", metavar="RUN")
+INIT_FROM = Flag(
+    "--init-from", "init_from", "Run, checkpoint or adapter to start from.", metavar="RUN|ADAPTER"
+)
+DRY_RUN = Flag("--dry-run", "", "Print the resolved plan and stop.", is_switch=True)
+
+TRAIN = (
+    Flag("--max-steps", "max_steps", "Optimiser steps.", int),
+    Flag("--group-size", "rollout.group_size", "Rollouts per prompt.", int),
+    Flag("--lr", "optim.lr", "Learning rate.", float),
+    Flag("--beta", "algorithm.beta", "Weight of the KL to the starting policy.", float),
+    RESUME,
+    INIT_FROM,
+    DRY_RUN,
+)
+"""What `train` adds."""
+
+SFT = (
+    Flag("--traces", "sft.traces", "JSONL of demonstrations instead of scripts.", metavar="FILE"),
+    RESUME,
+    INIT_FROM,
+    DRY_RUN,
+)
+"""What `sft` adds."""
+
+EVAL = (
+    Flag("--split", "eval.split", "Split of the tasks.", metavar="NAME"),
+    Flag("--num-tasks", "eval.num_tasks", "Tasks to evaluate on: the first N.", int),
+    Flag(
+        "--forced/--no-forced",
+        "eval.forced",
+        "Evaluate a second time with the first turn forced to search.",
+        is_switch=True,
+    ),
+    Flag("--show", "", "Print the first N episodes as well.", int, "N"),
+)
+"""What `eval` adds."""
+
+PLAY = (
+    Flag("--split", "eval.split", "Split of the task.", metavar="NAME"),
+    Flag("--index", "", "Number of the task; by default drawn from the seed.", int, "N"),
+)
+"""What `play` adds."""
+
+PLUGINS = tuple(flag for flag in SHARED if flag.name in ("--plugin", "--config", "--json"))
+"""The flags of `plugins`."""
+
+
+def options(*tables: Sequence[Flag]) -> Callable[[F], F]:
+    """Decorate a click command with the flags of some tables."""
+
+    def decorate(function: F) -> F:
+        for flag in reversed([flag for table in tables for flag in table]):
+            function = _option(flag)(function)
+        return function
+
+    return decorate
+
+
+def _option(flag: Flag) -> Callable[[F], F]:
+    text = f"{flag.help}  [{flag.key}]" if flag.key else flag.help
+    if flag.is_switch:
+        # None where it was not given: the config's own default holds then.
+        return click.option(flag.name, flag.parameter, is_flag=True, default=None, help=text)
+    return click.option(
+        flag.name,
+        flag.parameter,
+        type=flag.type,
+        multiple=flag.multiple,
+        metavar=flag.metavar,
+        help=text,
+    )
+
+
+def read_layers(values: Mapping[str, Any], *tables: Sequence[Flag]) -> Layers:
+    """The settings layers of a command line, weakest first: YAML, flags, each `--set`.
+
+    Raises:
+        ConfigError: if the file cannot be read or a `--set` has no key and value.
+    """
+    file = load_yaml(values["config"]) if values.get("config") else {}
+    flags: dict[str, Any] = {}
+    for flag in (flag for table in tables for flag in table):
+        value = values.get(flag.parameter)
+        if flag.key and flag.key != "plugins" and value is not None:
+            flags = merge(flags, _nest(flag.key, _absolute(flag.key, value)))
+    sources = [*plugin_sources(click.get_current_context()), *(values.get("plugin") or ())]
+    if sources:
+        listed = file.get("plugins") or []
+        flags["plugins"] = [absolute_source(source) for source in [*listed, *sources]]
+    assignments = [parse_set(text) for text in values.get("set") or ()]
+    return tuple(layer for layer in (file, flags, *assignments) if layer)
+
+
+def absolute_source(source: str) -> str:
+    """A plugin file by its absolute path (a run remembers it); a module name as it is."""
+    is_file = source.endswith(".py") or "/" in source or "\\" in source
+    return str(Path(source).expanduser().resolve()) if is_file else source
+
+
+def _absolute(key: str, value: Any) -> Any:
+    is_folder = key in _PATH_KEYS and value not in ("auto", "tiny", "scratch")
+    return str(Path(value).resolve()) if is_folder and Path(value).is_dir() else value
+
+
+def _nest(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def given_flags(values: Mapping[str, Any], *besides: str) -> list[str]:
+    """Names of the flags that were given, apart from `besides`."""
+    return [
+        f"--{name.replace('_', '-')}"
+        for name, value in values.items()
+        if value not in (None, (), False) and name not in besides
+    ]

@@ -12,6 +12,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from json import JSONDecodeError
@@ -44,11 +45,8 @@ class Problem(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.reason}" if self.line else self.describe_file()
-
-    def describe_file(self) -> str:
-        """The problem without a line."""
-        return f"{self.path}: {self.reason}"
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -101,12 +99,16 @@ def read_questions(paths: Sequence[Path], problems: Problems) -> list[Question]:
     """
     questions: list[Question] = []
     places: dict[str, str] = {}
+    stems = Counter(_stem(path) for path in paths)
     for path in paths:
         is_empty = True
+        name = _stem(path)
+        if stems[name] > 1:
+            name = f"{path.resolve().parent.name}/{name}"
         for row in read_rows(path, problems):
             is_empty = False
             try:
-                question = _parse_question(row, path)
+                question = _parse_question(row, path, name)
                 _ensure_new(question.id, places, path, row.line)
             except _BadRow as reason:
                 problems.add(path, row.line, str(reason))
@@ -152,6 +154,9 @@ def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
     if data.lstrip()[:1] == b"[":
         yield from _read_array(path, data, problems)
         return
+    if (single := _read_single_object(data)) is not None:
+        yield single
+        return
     for line, raw in enumerate(data.split(b"\n"), 1):
         if not raw.strip():
             continue
@@ -182,6 +187,17 @@ def read_bytes(path: Path, problems: Problems) -> bytes | None:
     else:
         return data.removeprefix(b"\xef\xbb\xbf")
     return None
+
+
+def _read_single_object(data: bytes) -> Row | None:
+    """A file that is one object over several lines: one row, not a fault on each line."""
+    first, _, rest = data.strip().partition(b"\n")
+    if not rest or first.rstrip().endswith(b"}"):
+        return None
+    try:
+        return Row(data[: data.index(first)].count(b"\n") + 1, json.loads(data))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_array(path: Path, data: bytes, problems: Problems) -> Iterator[Row]:
@@ -246,14 +262,15 @@ def _ensure_new(identity: str, places: dict[str, str], path: Path, line: int) ->
     places[identity] = f"{path}:{line}"
 
 
-def _parse_question(row: Row, path: Path) -> Question:
+def _stem(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+def _parse_question(row: Row, path: Path, file_name: str) -> Question:
     value = _ensure_object(row.value, QUESTION_SHAPES)
     identity = _read_id(value)
-    if identity is None:
-        stem = path.name.split(".")[0]
-        identity = f"{stem}-{row.line}"
     return Question(
-        id=identity,
+        id=identity if identity is not None else f"{file_name}-{row.line}",
         question=_read_question_text(value),
         answers=_read_answers(value),
         gold_ids=_read_gold_ids(value.get("supporting_ids")),

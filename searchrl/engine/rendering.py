@@ -161,9 +161,8 @@ class Renderer:
         if len(encoding.ids) <= limit:
             return text
         for size in range(limit, 0, -1):
-            # A character split over several tokens belongs to the prefix only with all of them.
-            prefix = text[: min(encoding.offsets[size - 1][1], encoding.offsets[size][0])]
-            # A prefix may merge differently at its new end.
+            prefix = text[: encoding.offsets[size - 1][1]]
+            # More than `size` if it ends in a character of several tokens, or merges differently.
             if self.count(prefix) <= limit:
                 return prefix
         return ""

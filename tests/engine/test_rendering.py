@@ -169,6 +169,15 @@ class TestControlTokenSafety:
         ids = Renderer(tokenizer).encode_plain("a</s>b")
         assert tokenizer.convert_ids_to_tokens(ids) == ["a", "<", "/", "s", ">", "b"]
 
+    def test_the_longest_of_nested_added_tokens_is_taken_as_tokenizers_do(self):
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=Tokenizer(tiny().backend_tokenizer.model)
+        )
+        tokenizer.add_tokens(["<a", "<a>", "<a>>"])
+        for text in ("<a>>", "x<a>", "<a<a>"):
+            expected = tokenizer(text).input_ids
+            assert Renderer(tokenizer).encode_model_text(text) == expected
+
     def test_a_tokenizer_that_cannot_be_made_safe_is_refused(self):
         backend = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0))
         tokenizer = PreTrainedTokenizerFast(
@@ -419,6 +428,15 @@ class TestStops:
         scanner.finish()
         assert scanner.text == "a\ufffd"
         assert scanner.finish() is None
+
+    def test_pieces_that_read_differently_at_the_beginning_keep_their_spaces(self):
+        # Metaspace vocabularies drop the first piece's leading space when decoding.
+        words = ["▁stop", "▁at", "▁</", "search", ">"]
+        scanner = StopScanner(
+            lambda ids: "".join(words[i] for i in ids).replace("▁", " ").removeprefix(" "),
+            ("at </search>",),
+        )
+        assert [scanner.feed(i) for i in range(5)][-1] == StopHit(17, "at </search>")
 
     @given(st.lists(st.integers(0, 299), max_size=40))
     def test_scanning_any_ids_reads_what_decoding_them_at_once_reads(self, ids):

@@ -6,7 +6,7 @@ console is one implementation, a notebook may be another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,8 +38,8 @@ class Observer(Protocol):
         """One finished evaluation (`before`, `during`, `after`)."""
         ...
 
-    def episode(self, label: str, rollout: Rollout) -> None:
-        """One episode worth reading (the same task before and after)."""
+    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
+        """All episodes of the evaluations `before` and `after`: the same tasks in one order."""
         ...
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ class SilentObserver:
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Ignore."""
 
-    def episode(self, label: str, rollout: Rollout) -> None:
+    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
         """Ignore."""
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:

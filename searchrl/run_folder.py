@@ -7,6 +7,7 @@ knows nothing of models. Writers: `train` and `sft`; readers: `ask`, `eval`, rep
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -26,7 +27,7 @@ _README = """# A SearchRL run
 
 | file | what |
 |---|---|
-| `config.yaml` | the resolved configuration: `searchrl train --config config.yaml` repeats the run |
+| `config.yaml` | the resolved configuration; `--config config.yaml` repeats the run |
 | `provenance.json` | package versions, machine, and each plugin with its version and hash |
 | `metrics.jsonl` | one line per training step or evaluation; a metric is value, low, high, n |
 | `summary.json` | the evaluations before and after, and where everything is |
@@ -100,6 +101,33 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+def choose_folder(config: RunConfig) -> Path:
+    """Where a new run goes: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
+
+    Programs ask before they load weights: a folder that will not do is found in a moment.
+
+    Raises:
+        RunFolderError: if something is there already, or nothing can be written there.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")
+    if config.run_dir is None and path.exists():
+        path = Path(f"{path}-{os.getpid()}")
+    with guarding(path):
+        is_taken = path.exists() and any(path.iterdir())
+    if is_taken:
+        raise RunFolderError(
+            f"run folder '{path}' exists already; continue it with --resume {path}, "
+            "or choose another with --run-dir"
+        )
+    above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    with guarding(path):
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            code = errno.EACCES if above.is_dir() else errno.ENOTDIR
+            raise OSError(code, f"{os.strerror(code)}: '{above}'")
+    return path
+
+
 class RunWriter:
     """Creates and fills a run folder. A step is recorded whole or not at all."""
 
@@ -113,15 +141,7 @@ class RunWriter:
         Raises:
             RunFolderError: if it exists already or cannot be written.
         """
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")
-        if config.run_dir is None and path.exists():
-            path = Path(f"{path}-{os.getpid()}")
-        if path.exists() and any(path.iterdir()):
-            raise RunFolderError(
-                f"run folder '{path}' exists already; continue it with --resume {path}, "
-                "or choose another with --run-dir"
-            )
+        path = choose_folder(config)
         with guarding(path):
             (path / "rollouts").mkdir(parents=True, exist_ok=True)
             (path / "checkpoints").mkdir(exist_ok=True)
@@ -144,7 +164,7 @@ class RunWriter:
 
     def write_provenance(self, plugins: Iterable[Mapping[str, Any]], **facts: Any) -> None:
         """Record versions, machine, plugins and `facts` before step 0."""
-        versions = {}
+        versions: dict[str, str | None] = {}
         for name in PACKAGES:
             try:
                 versions[name] = metadata.version(name)

@@ -28,7 +28,7 @@ from searchrl.engine.packing import TrainItem
 from searchrl.engine.policy import Policy
 from searchrl.engine.prompts import PromptStream
 from searchrl.engine.records import rollout_record
-from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver, RolloutGroup
+from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import FailureLimitError
 from searchrl.evaluate import (
@@ -42,7 +42,7 @@ from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
 from searchrl.planning import load_planned_policy, plan_run
 from searchrl.plugins import Registry, load_plugins
-from searchrl.run_folder import Run, RunWriter
+from searchrl.run_folder import Run, RunWriter, choose_folder
 
 
 class _Session:
@@ -112,22 +112,26 @@ def train(
         for note in plan.notes:
             observer.note(note)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    if resume is None:
+        choose_folder(config)
+    for spec in config.log.trackers:
+        registry.get("tracker", spec.name)
     with catching_ctrl_c() as stop:
         session = _Session(config, registry, observer, stop)
         trackers: list[Tracker] = []
         try:
             if resume is None:
-                writer = RunWriter.create(config)
-                state = _begin(session, writer)
+                writer, state = RunWriter.create(config), {}
             else:
                 folder = latest_checkpoint(Path(resume))
                 state = load_checkpoint(folder, session.policy, session.learner)
                 writer = RunWriter.reopen(resume, int(state["step"]))
                 observer.note(f"resumed {resume} after step {state['step']}")
-            trackers = [
-                registry.get("tracker", spec.name).make(writer.path, **spec.settings)
-                for spec in config.log.trackers
-            ]
+            for spec in config.log.trackers:
+                entry = registry.get("tracker", spec.name)
+                trackers.append(entry.make(writer.path, **spec.settings))
+            if resume is None:
+                state = _begin(session, writer)
             summary = _run(session, writer, trackers, state)
         finally:
             for tracker in trackers:
@@ -173,7 +177,7 @@ def _run(
     config, observer = session.config, session.observer
     for step in range(int(state["step"]), config.max_steps):
         try:
-            groups, metrics = _train_step(session, writer, step)
+            metrics = _train_step(session, writer, step)
         except Interrupted:
             # Nothing of this step was applied: the state is that of the last finished one.
             _stop_here(session, writer, state)
@@ -196,9 +200,7 @@ def _run(
     return summary
 
 
-def _train_step(
-    session: _Session, writer: RunWriter, step: int
-) -> tuple[list[RolloutGroup], Metrics]:
+def _train_step(session: _Session, writer: RunWriter, step: int) -> Metrics:
     """Sample groups, update once, record every trajectory; returns the step's metrics."""
     config, observer = session.config, session.observer
     started = time.perf_counter()
@@ -236,11 +238,11 @@ def _train_step(
     metrics["sample_s"] = exact(sampled - started)
     metrics["update_s"] = exact(updated - sampled)
     metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
-    return groups, metrics
+    return metrics
 
 
 def train_item(rollout: Rollout) -> TrainItem:
-    """A rollout as the learner takes it: tokens, reward, and process scores if a reward gave any."""
+    """A rollout as the learner takes it: tokens, reward, and process scores if there are any."""
     per_turn = rollout.scored.per_turn
     turn_scores = None
     if per_turn:
@@ -263,7 +265,8 @@ def _ensure_healthy(
     first = failed[0].scored.failure
     assert first is not None
     text = "\n\n".join(
-        f"{r.trajectory.rollout_id} ({r.episode.task.id})\n{f.kind}: {f.owner}: {f.message}\n{f.detail}"
+        f"{r.trajectory.rollout_id} ({r.episode.task.id})\n"
+        f"{f.kind}: {f.owner}: {f.message}\n{f.detail}"
         for r in failed
         if (f := r.scored.failure) is not None
     )
@@ -318,7 +321,7 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
             compress=config.log.compress,
         )
     session.observer.evaluation(label, step, result.metrics)
-    session.observer.episode(label, result.rollouts[0])
+    session.observer.episodes(label, result.rollouts)
     return result
 
 
@@ -387,4 +390,3 @@ def _summary(
         "policy": str(writer.path / "policy"),
         "ask": f'searchrl ask {writer.path} "…"',
     }
-

@@ -1,16 +1,19 @@
 """A rollout as one JSON row: what any other tool needs to check what was trained.
 
 Owns the row's keys. Columns are over tokens; `sampler_logp`, `ratio` and `entropy` are null
-where nothing was sampled or trained. Writers: `train`, `sft`; readers: anyone.
+where nothing was sampled or trained. Writers: `train`, `eval`, `ask`, `play`; readers: anyone. No
+torch.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from searchrl.core.trajectory import Author, is_finite
-from searchrl.engine.learner import TokenColumns
 from searchrl.engine.rollout import Rollout
+
+if TYPE_CHECKING:
+    from searchrl.engine.learner import TokenColumns
 
 
 def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:

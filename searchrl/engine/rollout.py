@@ -39,17 +39,29 @@ class TextCodec(Protocol):
 
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
-    ) -> RenderedPrompt: ...
+    ) -> RenderedPrompt:
+        """A prompt as ids, rendered once."""
+        ...
 
-    def encode_plain(self, text: str) -> list[int]: ...
+    def encode_plain(self, text: str) -> list[int]:
+        """Foreign text as ids; never a control token."""
+        ...
 
-    def encode_model_text(self, text: str) -> list[int]: ...
+    def encode_model_text(self, text: str) -> list[int]:
+        """A demonstrated turn as ids."""
+        ...
 
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids as text."""
+        ...
 
-    def cut(self, text: str, limit: int) -> str: ...
+    def cut(self, text: str, limit: int) -> str:
+        """The longest prefix of at most `limit` tokens."""
+        ...
 
-    def budget(self, max_tokens: int) -> TokenBudget: ...
+    def budget(self, max_tokens: int) -> TokenBudget:
+        """An observation budget measured with this codec."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,13 +324,13 @@ class RolloutDriver:
 
     def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:
         """Append an observation and ask for the next turn; returns the text appended."""
-        limit = self.limits.max_observation_tokens
-        ids = self.codec.encode_plain(observation)
-        if len(ids) > limit:
+        # Measured as the env's own budget is: the byte codec has no tokens and counts words.
+        budget = self.codec.budget(self.limits.max_observation_tokens)
+        if budget.count(observation) > budget.max_tokens:
             # An env that ignores its budget: cut what it said, and say that it was cut.
-            observation = self.codec.cut(observation, limit)
-            ids = self.codec.encode_plain(observation)[:limit]
+            observation = budget.cut(observation, budget.max_tokens)
             dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
+        ids = self.codec.encode_plain(observation)
         return observation if self._submit(dialogue, handle, ids) else ""
 
     def _fail(self, dialogue: _Dialogue, error: Exception) -> None:
@@ -381,4 +393,3 @@ def _anonymous_task(request: RolloutRequest, prompt: str) -> Task:
         question=prompt,
         env=request.world.name,
     )
-

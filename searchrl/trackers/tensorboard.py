@@ -1,0 +1,44 @@
+"""The `tensorboard` tracker: scalars as TensorBoard event files.
+
+TensorBoard is an extra and is imported when the tracker is made, together with torch's writer.
+Only values are written; the intervals are in the run folder's metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from searchrl.errors import ConfigError
+
+
+class TensorBoardTracker:
+    """Writes every metric as the scalar `phase/name`.
+
+    Args:
+        run_dir: the run folder.
+        path: the folder of the event files, relative to it.
+
+    Raises:
+        ConfigError: if TensorBoard is not installed.
+    """
+
+    def __init__(self, run_dir: str | Path, path: str = "tensorboard") -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "tracker tensorboard: TensorBoard is not installed; run "
+                "`pip install 'searchrl[tensorboard]'`, or leave it out of log.trackers"
+            ) from error
+        self._writer: Any = SummaryWriter(str(Path(run_dir) / path))  # type: ignore[no-untyped-call]
+
+    def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
+        """Write the values of one step."""
+        for name, metric in metrics.items():
+            self._writer.add_scalar(f"{phase}/{name}", metric["value"], step)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._writer.close()

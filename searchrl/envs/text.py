@@ -180,7 +180,8 @@ class TextEnv(gymnasium.Env[str, str]):
         indexes: a cache of retrievers to share with other environments.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  # gymnasium's name
+    # Gymnasium warns about any rendering environment without a frame rate.
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
     name: ClassVar[str] = "text"
     splits: tuple[str, ...] = ("train", "test")
 

@@ -62,10 +62,10 @@ CHAINS = """
 * parents: parent meetings, family talks
 * exams: written exams, examinations
 * tutoring: homework help, homework tutoring
-* science: science fair, science exhibition
-* firstaid: first aid course, first aid training
-* assembly: morning assembly, morning gathering
-* art: art exhibition, art show
+* science: science fairs, science exhibitions
+* firstaid: first aid courses, first aid training
+* assembly: morning assemblies, morning gatherings
+* art: art exhibitions, art shows
 * dance: dance practice, dance rehearsals
 * language: language courses, foreign languages
 > {A} | The place for {a} is {v}.
@@ -139,7 +139,7 @@ CHAINS = """
 ?? After how many <days> must the <office> have the form [signed] for [{q}]?
 
 === fund fund money
-+ amount
++ limit
 * trips: school trips, excursions
 * instruments: musical instruments, instrument hire
 * kit: sports kit, sports clothing
@@ -155,7 +155,7 @@ CHAINS = """
 > Aid | Ask the {v} for money towards {a}.
 @ {p} | The {p} pays up to {v} a year.
 @ Grants | The largest grant of the {p} is {v}.
-@ Limits of support | Nobody receives more than {v} from the {p}.
+@ Limits | Nobody gets more than {v} from the {p}.
 @ {p} | Each student gets at most {v} from the {p}.
 @ Grants | The {p} gives no more than {v} to a family.
 ~ Thanks | The {p} was set up by former pupils.
@@ -175,6 +175,6 @@ CHAINS = """
 ?@ What is the most a <family> [receives] from the [{q}]?
 ?? How much at most does the <fund> that [pays] for [{q}] give?
 ?? What is the largest grant of the <fund> that [helps] with [{q}]?
-?? How much can a <student> get from the <fund> that gives [money] towards [{q}]?
+?? How much can a <student> get from the <fund> that gives money towards [{q}]?
 ?? What is the most a family receives from the <fund> for those who cannot [afford] [{q}]?
 """

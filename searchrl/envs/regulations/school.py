@@ -30,10 +30,10 @@ from searchrl.envs.regulations.wordings import (
 NUM_SCHOOLS: Mapping[str, int] = {"train": 4000, "test": 250}
 """Schools per split. Their names are disjoint: no place name is used twice in a world."""
 
-NUM_ARTICLES = (42, 46)
-"""Least and greatest number of articles of a handbook."""
+NUM_ARTICLES = (44, 48)
+"""Between how many articles a handbook has; more only where the rules would be too few."""
 
-_SUBJECTS_PER_FAMILY = {"club": (3, 5), "venue": (3, 4), "form": (2, 4), "fund": (2, 3)}
+_SUBJECTS_PER_FAMILY = {"club": (4, 5), "venue": (2, 3), "form": (2, 3), "fund": (2, 3)}
 _WORD = re.compile(r"\w+")
 
 
@@ -44,13 +44,14 @@ class Difficulty(StrEnum):
     """Two wordings per kind of article, no remarks; a question shares two telling words with its
     article if any of its wordings does."""
     NORMAL = "normal"
-    """All wordings; a question shares a telling word with its article; half of the chains have a
+    """All wordings; a question shares a telling word with its article; most chains have a
     remark, an article that names the same people and things but answers nothing."""
     HARD = "hard"
     """As normal; every chain has a remark, and silence is also asked about over two hops."""
 
 
-_REMARKS_PER_CHAIN = {Difficulty.EASY: 0.0, Difficulty.NORMAL: 0.5, Difficulty.HARD: 1.0}
+_MIN_RULES = 12
+_REMARKS_PER_CHAIN = {Difficulty.EASY: 0.0, Difficulty.NORMAL: 0.7, Difficulty.HARD: 1.0}
 
 
 class Article(NamedTuple):
@@ -122,7 +123,7 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
     for chain in rng.sample(chains, round(_REMARKS_PER_CHAIN[difficulty] * len(chains))):
         drafts.add_remark(chain)
     topics = rng.sample(load_topics(), len(load_topics()))
-    count = rng.randint(*NUM_ARTICLES) - len(drafts)
+    count = max(rng.randint(*NUM_ARTICLES) - len(drafts), _MIN_RULES)
     rules = [
         (topic, drafts.add(topic.key, topic.articles, values.draw(topic.kind), topic.kind, {}))
         for topic in topics[:count]

@@ -41,9 +41,9 @@ _SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | {"extens
 _FUNCTION_WORDS = frozenset(
     words_of(
         "a an and are at be before by can could do does for from have how i if in is it its long "
-        "many may me much must my need of on one or our should so than that the their them there these "
-        "they this to up us was we what when where which who whom whose will with within would "
-        "you your"
+        "many may me much must my need of on one or our should so than that the their them there "
+        "these they this to up us was we what when where which who whom whose will with within "
+        "would you your"
     )
 )
 

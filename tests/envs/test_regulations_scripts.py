@@ -1,0 +1,149 @@
+"""The scripted policies of `regulations`, and `regulations` as a Gymnasium environment."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import defaultdict
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
+from regulations_play import PROTOCOL, Played, make_env, mean, play
+
+import searchrl  # noqa: F401  # registers the Gymnasium ids
+from searchrl.core.episode import ANSWER, SEARCH
+from searchrl.envs.regulations import (
+    TASK_KINDS,
+    RegulationsEnv,
+    make_clumsy,
+    make_expert,
+    make_passive,
+)
+from searchrl.envs.regulations.school import NUM_SCHOOLS
+from searchrl.envs.regulations.scripts import FIRST_THOUGHT
+from searchrl.envs.text import IndexCache
+from searchrl.protocols import think_search_answer
+from searchrl.retrieval.ablations import EmptyRetriever
+
+NUM_TEST_TASKS = 500
+
+
+@pytest.fixture(scope="module")
+def env() -> RegulationsEnv:
+    return make_env(indexes=IndexCache(NUM_SCHOOLS["test"]))
+
+
+@pytest.fixture(scope="module")
+def expert_games(env: RegulationsEnv) -> list[Played]:
+    return [play(env, make_expert, split="test", index=index) for index in range(NUM_TEST_TASKS)]
+
+
+# The scripted policies.
+
+
+def test_expert_is_right_on_every_kind(expert_games: list[Played]) -> None:
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for game in expert_games:
+        by_kind[game.task.kind].append(game.reward)
+    assert mean(game.reward for game in expert_games) >= 0.97
+    assert set(by_kind) == set(TASK_KINDS)
+    assert all(mean(rewards) >= 0.97 for rewards in by_kind.values()), by_kind
+
+
+def test_expert_searches_once_per_hop_and_keeps_the_format(expert_games: list[Played]) -> None:
+    for game in expert_games:
+        kinds = [action.kind for action in game.actions]
+        hops = 2 if game.task.kind == "two_hop" and game.reward else 1
+        if game.reward:
+            assert kinds == [SEARCH] * hops + [ANSWER]
+        assert PROTOCOL.format_score(game.turns) == 1.0
+
+
+def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> None:
+    assert FIRST_THOUGHT == think_search_answer.FIRST_THOUGHT
+    for game in expert_games:
+        assert f"<think>{FIRST_THOUGHT}</think>" in game.turns[0]
+        answer = game.actions[-1].payload
+        thought = re.search("<think>(.*)</think>", game.turns[-1])
+        assert thought is not None
+        if answer == "not regulated":
+            assert thought.group(1) == "The handbook does not say."
+        else:
+            rank = re.fullmatch(r"Doc (\d) answers it\.", thought.group(1))
+            assert rank is not None
+            assert answer in game.observations[-2].split(f"Doc {rank.group(1)}(")[1].split("\n")[0]
+        for turn, action, shown in zip(
+            game.turns[1:-1], game.actions[1:-1], game.observations[1:-2], strict=True
+        ):
+            bridge = game.task.meta["bridge"]
+            assert f"<think>Now I need {bridge}.</think>" in turn
+            assert bridge in action.queries[0] and bridge.casefold() in shown.casefold()
+
+
+def test_expert_that_is_shown_nothing_says_not_regulated(env: RegulationsEnv) -> None:
+    blind = make_env(retriever=lambda passages: EmptyRetriever(passages))
+    games = [play(blind, make_expert, split="test", index=i) for i in range(40)]
+    assert {game.actions[-1].payload for game in games} == {"not regulated"}
+
+
+def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) -> None:
+    games = [play(env, make_passive, split="test", index=i) for i in range(300)]
+    assert all([a.kind for a in game.actions] == [ANSWER] for game in games)
+    assert all("<think>I know this.</think>" in game.turns[0] for game in games)
+    assert mean(game.reward for game in games) <= 0.05
+    assert len({game.actions[0].payload for game in games}) > 150
+    again = play(env, make_passive, split="test", index=3)
+    assert again.turns == games[3].turns
+
+
+def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
+    games = [play(env, make_clumsy, split="test", index=i) for i in range(300)]
+    assert all(game.actions[0].kind == SEARCH for game in games)
+    assert all(PROTOCOL.format_score(game.turns) == 1.0 for game in games)
+    assert 0.35 <= mean(game.reward for game in games) <= 0.70
+    thin = [g for g in games if g.actions[0].queries[0] == g.task.meta["thin_query"]]
+    assert 0.3 <= len(thin) / len(games) <= 0.6
+    early = [g for g in games if g.actions[-1].payload == g.task.meta["bridge"]]
+    assert len(early) >= 10 and not any(game.reward for game in early)
+    guessed = [g for g in games if g.task.kind == "not_regulated" and not g.reward]
+    assert len(guessed) >= 10
+    assert all(g.actions[-1].payload in g.observations[-2] for g in guessed)
+    assert play(env, make_clumsy, split="test", index=9).turns == games[9].turns
+
+
+# Gymnasium.
+
+
+def test_check_env_passes_without_a_warning() -> None:
+    made = gymnasium.make("searchrl/Regulations-v0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(made.unwrapped)
+
+
+def test_a_plain_gymnasium_loop_plays_it() -> None:
+    env = gymnasium.make("searchrl/Regulations-v0", render_mode="ansi")
+    prompt, info = env.reset(seed=4)
+    is_over, total = False, 0.0
+    turn = "<think>I should look this up.</think>\n<search>library book</search>"
+    while not is_over:
+        _, reward, terminated, truncated, info = env.step(turn)
+        turn = f"<think>Found.</think>\n<answer>{info['task'].answers[0]}</answer>"
+        total, is_over = total + float(reward), terminated or truncated
+    assert total == 1.0 and prompt in str(env.render())
+
+
+def test_it_vectorises_with_different_tasks() -> None:
+    envs = SyncVectorEnv([make_env] * 3)
+    prompts, infos = envs.reset(seed=0)
+    assert len(set(prompts)) == 3
+    policies = [make_expert(e, t, PROTOCOL) for e, t in zip(envs.envs, infos["task"], strict=True)]
+    for _ in range(3):
+        turns = tuple(p.act(o) for p, o in zip(policies, prompts, strict=True))
+        prompts, rewards, terminated, _, _ = envs.step(turns)
+        if terminated.any():
+            break
+    assert rewards.sum() >= 1.0
+    envs.close()

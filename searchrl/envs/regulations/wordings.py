@@ -42,7 +42,6 @@ class ArticleWording:
 
     def fill(self, **slots: str) -> tuple[str, str]:
         """Title and text with the slots filled, each beginning with a capital."""
-        slots = {**slots, "A": slots.get("A", "")}
         title, text = self.title.format(**slots), self.text.format(**slots)
         return title[0].upper() + title[1:], text[0].upper() + text[1:]
 

@@ -28,9 +28,7 @@ class JsonlTracker:
         self.path = Path(run_dir) / path
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._earlier = (
-                self.path.read_text("utf-8").splitlines() if self.path.is_file() else []
-            )
+            self._earlier = self.path.read_text("utf-8").splitlines() if self.path.is_file() else []
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise RunFolderError(

@@ -1,0 +1,95 @@
+"""`searchrl eval`: a model or a scripted policy on held-out tasks. Scripted ones need no torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from searchrl.cli.options import EVAL, SHARED, Layers, options, read_layers
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from searchrl.config import RunConfig
+    from searchrl.engine.metrics import Metrics
+
+
+@click.command("eval")
+@options(SHARED, EVAL)
+def eval(**values: Any) -> None:
+    """Evaluate a model or a scripted policy on held-out tasks.
+
+    Greedy, on the first --num-tasks tasks of the split; every figure has a 95 % interval.
+
+    \b
+    Examples:
+      searchrl eval --env regulations --policy scripted
+      searchrl eval --env regulations --model runs/mine
+      searchrl eval --env regulations --model runs/mine --retriever random --json
+    """
+    from searchrl.cli.console import ConsoleObserver, make_console
+    from searchrl.cli.recording import record_episodes
+    from searchrl.cli.transcript import render_rollout
+    from searchrl.evaluate import evaluate, summary_metrics
+    from searchrl.plugins import load_plugins
+    from searchrl.run_folder import choose_folder
+
+    is_json = bool(values["json"])
+    with ConsoleObserver(make_console(sys.stderr)) as observer:
+        config = _resolve(read_layers(values, SHARED, EVAL), observer.note)
+        if config.run_dir is not None:
+            choose_folder(config)
+        registry = load_plugins(config.plugins, strict=config.strict_plugins)
+        result = evaluate(config, registry=registry, on_phase=observer.phase)
+    record_episodes(config, registry, "eval", result.rollouts, result.metrics)
+    failures = [r.scored.failure for r in result.rollouts if r.scored.failure is not None]
+    if failures:
+        first = failures[0]
+        click.echo(
+            f"{len(failures)} of {len(result.rollouts)} episodes failed and are left out of every "
+            f"other figure; the first: {first.kind} failure of {first.owner}: {first.message}",
+            err=True,
+        )
+    if is_json:
+        click.echo(json.dumps(summary_metrics(result.metrics), ensure_ascii=False))
+        return
+    console = make_console(sys.stdout)
+    for rollout in result.rollouts[: values["show"] or 0]:
+        console.print(render_rollout("episode", rollout), "")
+    _show(console, config, result.metrics)
+
+
+def _resolve(layers: Layers, note: Any) -> RunConfig:
+    """The resolved config; only a model's needs a plan, which needs torch."""
+    from searchrl.config import build_config
+    from searchrl.evaluate import script_name
+
+    config = build_config(*layers)
+    if script_name(config.policy) is not None:
+        return config
+    from searchrl.planning import plan_run
+
+    plan = plan_run(*layers)
+    for text in plan.notes:
+        note(text)
+    return plan.config
+
+
+def _show(console: Console, config: RunConfig, metrics: Metrics) -> None:
+    from rich.table import Table
+
+    from searchrl.cli.figures import format_interval, label, shown_keys
+
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("metric")
+    table.add_column("value [95 % interval]", no_wrap=True)
+    table.add_column("n", justify="right")
+    for key in shown_keys([metrics]):
+        table.add_row(label(key), format_interval(key, metrics[key]), str(metrics[key]["n"]))
+    envs = ", ".join(task.env.name for task in config.tasks)
+    who = config.model.name if config.policy == "model" else config.policy
+    console.print(f"{who} on {envs}, split {config.eval.split}")
+    console.print(table)

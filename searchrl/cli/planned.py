@@ -1,0 +1,98 @@
+"""The plan of a training command: what `--dry-run` shows, and the checks on flags around it.
+
+Owns what is found out before any weight is loaded: names, expressions, data files, the run folder.
+Imports torch (a plan names a device), so commands import it when they run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from searchrl.cli.options import Layers
+from searchrl.config import RunConfig
+from searchrl.engine.policy import resolve_device
+from searchrl.engine.world import make_worlds
+from searchrl.errors import ConfigError
+from searchrl.planning import Plan, plan_run
+from searchrl.plugins import load_plugins
+from searchrl.run_folder import choose_folder
+
+
+def make_plan(layers: Layers) -> Plan:
+    """Resolve the settings of a command line."""
+    return plan_run(*layers)
+
+
+def ensure_alone(others: list[str]) -> None:
+    """Refuse flags beside `--resume`: a resumed run is the same run, or it is none.
+
+    Raises:
+        ConfigError: naming them.
+    """
+    if others:
+        raise ConfigError(
+            f"--resume continues a run with its own configuration and takes no {others[0]}; "
+            "to train on with other settings, start a new run with --init-from RUN"
+        )
+
+
+def ensure_model_policy(config: RunConfig, command: str) -> None:
+    """Refuse a scripted policy where there is something to train.
+
+    Raises:
+        ConfigError: if `policy` is not `model`.
+    """
+    if config.policy != "model":
+        raise ConfigError(
+            f"policy = '{config.policy}': `searchrl {command}` trains a model; scripted policies "
+            "have no weights. Use `searchrl eval --policy scripted` to see how they do"
+        )
+
+
+def show_plan(plan: Plan, *, is_json: bool) -> None:
+    """Print everything a run would do, and stop before it loads any weight.
+
+    Builds the environments, so that wrong names, expressions and data are found.
+    """
+    facts = _facts(plan)
+    if is_json:
+        click.echo(json.dumps({**facts, "config": plan.config.to_dict()}, ensure_ascii=False))
+        return
+    click.echo(plan.config.to_yaml().rstrip())
+    for note in plan.notes:
+        click.echo(f"# {note}")
+    for name, value in facts.items():
+        text = ", ".join(f"{k}: {v:,}" for k, v in value.items()) if name == "num_tasks" else value
+        click.echo(f"# {name}: {text}")
+    click.echo("# dry run: nothing was loaded or written")
+
+
+def _facts(plan: Plan) -> Mapping[str, Any]:
+    config = plan.config
+    registry = load_plugins(config.plugins, strict=config.strict_plugins)
+    worlds = make_worlds(config, registry)
+    registry.get("algorithm", config.algorithm.name)
+    for tracker in config.log.trackers:
+        registry.get("tracker", tracker.name)
+    num_tasks = {
+        f"{world.name}/{split}": world.num_tasks(split)
+        for world in worlds
+        for split in ("train", config.eval.split)
+    }
+    for world in worlds:
+        world.close()
+    weights = plan.model.path
+    if plan.model.adapter_path:
+        weights += f" with adapter {plan.model.adapter_path}"
+    return {
+        "model": weights,
+        "device": str(resolve_device(config.device)),
+        "run_dir": str(choose_folder(config)),
+        "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
+        "num_tasks": num_tasks,
+        "fingerprint": config.fingerprint,
+    }

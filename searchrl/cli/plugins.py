@@ -1,0 +1,93 @@
+"""`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from searchrl.cli.options import PLUGINS, absolute_source, options, read_layers
+from searchrl.hookspecs import HOOKS, PLUGIN_API
+from searchrl.plugins import Registry, load_plugins
+
+
+@click.command()
+@options(PLUGINS)
+def plugins(**values: Any) -> None:
+    """List what is registered, by whom, and what could not be loaded.
+
+    \b
+    Examples:
+      searchrl plugins
+      searchrl plugins --plugin my_env.py --json
+    """
+    sources: list[str] = []
+    for layer in read_layers(values, PLUGINS):
+        sources = [absolute_source(source) for source in layer.get("plugins") or sources]
+    registry = load_plugins(sources)
+    if values["json"]:
+        click.echo(json.dumps(describe(registry), indent=2, ensure_ascii=False))
+    else:
+        _show(registry)
+
+
+def describe(registry: Registry) -> dict[str, Any]:
+    """The whole registry as JSON-able values."""
+    loaded = [
+        {**record, "hooks": [HOOKS[kind] for kind in record["names"]]}
+        for record in registry.provenance()
+    ]
+    return {
+        "plugin_api": PLUGIN_API,
+        "kinds": {kind: list(registry.names(kind)) for kind in HOOKS},
+        "plugins": loaded,
+        "entries": [
+            {
+                "kind": entry.kind,
+                "name": entry.name,
+                "plugin": entry.owner.name,
+                "where": entry.where,
+                "description": entry.description,
+            }
+            for entry in registry.entries()
+        ],
+        "conflicts": list(registry.conflicts),
+        "failures": [
+            {
+                "plugin": failure.plugin,
+                "version": failure.version,
+                "source": failure.source,
+                "file": failure.file,
+                "line": failure.line,
+                "hook": failure.hook,
+                "message": failure.message,
+                "detail": failure.detail,
+            }
+            for failure in registry.failures
+        ],
+    }
+
+
+def _show(registry: Registry) -> None:
+    for record in describe(registry)["plugins"]:
+        title = f"{record['plugin']} {record['version']}".rstrip()
+        click.echo(f"{click.style(title, bold=True)} ({record['origin']})")
+        facts = {
+            "distribution": record["distribution"],
+            "file": record["file"],
+            "hash": f"{record['sha256'][:16]} of {record['hash_of']}" if record["sha256"] else "",
+            "hooks": ", ".join(record["hooks"]),
+        }
+        for name, value in facts.items():
+            if value:
+                click.echo(f"  {name:<13} {value}")
+        for entry in registry.entries():
+            if entry.owner.name == record["plugin"]:
+                line = f"  {entry.kind:<13} {click.style(entry.name, fg='cyan')}"
+                click.echo(f"{line}  {entry.description}".rstrip())
+        click.echo()
+    for conflict in registry.conflicts:
+        click.echo(click.style("conflict: ", fg="yellow") + conflict)
+    for failure in registry.failures:
+        click.echo(click.style("not loaded: ", fg="red") + str(failure))

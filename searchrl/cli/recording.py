@@ -1,0 +1,38 @@
+"""`--run-dir` of commands that train nothing: a run folder with the episodes they played.
+
+Owns what `eval`, `ask` and `play` write. The layout is that of every run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from searchrl.config import RunConfig
+from searchrl.engine.records import rollout_record
+from searchrl.engine.rollout import Rollout
+from searchrl.plugins import Registry
+from searchrl.run_folder import RunWriter
+
+
+def record_episodes(
+    config: RunConfig,
+    registry: Registry,
+    phase: str,
+    rollouts: Sequence[Rollout],
+    metrics: Mapping[str, Any],
+) -> None:
+    """Write config, provenance, metrics and episodes to `config.run_dir`, if one was given.
+
+    Raises:
+        RunFolderError: if the folder holds a run already or cannot be written.
+    """
+    if config.run_dir is None:
+        return
+    writer = RunWriter.create(config)
+    writer.write_provenance(registry.provenance(), seed=config.seed, fingerprint=config.fingerprint)
+    if metrics:
+        writer.log(0, metrics, phase)
+    rows = (rollout_record(rollout, phase, None) for rollout in rollouts)
+    writer.write_rollouts(phase, rows, compress=config.log.compress)
+    writer.write_summary({phase: metrics})

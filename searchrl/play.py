@@ -1,22 +1,21 @@
 """A person as the policy: plays one episode of an environment through the rollout driver.
 
-Owns the generator whose turns are typed in, and the shortcuts that save typing tags. What the
-person meets is exactly what a model meets: the same prompt, observations, limits and scores. No
+Owns the person as a scripted policy whose script is typed in, and the shortcuts that save typing
+tags. What the person meets is what a model meets: the same prompt, observations and scores. No
 torch. `searchrl play` supplies the reading and the writing.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from searchrl.config import RunConfig
-from searchrl.contracts import Expert, TagProtocol
+from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action
-from searchrl.core.trajectory import TurnStop
-from searchrl.engine.generator import FinishedTurn, Handle, mix_key
-from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver, RolloutRequest
-from searchrl.engine.scripted import ByteCodec
+from searchrl.engine.generator import mix_key
+from searchrl.engine.rollout import Rollout, RolloutRequest
 from searchrl.engine.world import TaskWorld
 from searchrl.evaluate import make_scripted_driver
 
@@ -57,55 +56,24 @@ def read_turn(
     return "\n".join(lines) or None
 
 
-class PersonGenerator:
-    """The generation contract with a person behind it; nothing is sampled."""
+class _Left(Exception):
+    """The person is gone: the input has ended."""
 
-    def __init__(
-        self, codec: ByteCodec, show: Callable[[str], None], read: Callable[[], str | None]
-    ) -> None:
-        self.is_left = False
-        self._codec = codec
-        self._show = show
-        self._read = read
-        self._waiting: list[Handle] = []
 
-    def open(
-        self,
-        prompt_ids: Sequence[int],
-        n: int,
-        rng_keys: Sequence[int],
-        experts: Sequence[Expert] | None = None,
-    ) -> list[Handle]:
-        """Show the prompt; one person plays one dialogue."""
-        self._show(self._codec.decode(prompt_ids))
-        return [Handle(0)]
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A scripted policy (`contracts.Expert`) whose script is typed in."""
 
-    def submit(
-        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
-    ) -> None:
-        """Show the observation."""
-        if append_ids:
-            self._show(self._codec.decode(append_ids))
-        self._waiting.append(handle)
+    show: Callable[[str], None]
+    read: Callable[[], str | None]
 
-    def poll(self) -> list[FinishedTurn]:
-        """Read the next turn; at the end of input the person has left."""
-        turns = []
-        while self._waiting:
-            handle = self._waiting.pop()
-            text = self._read()
-            self.is_left = text is None
-            reason = TurnStop.EOS if text is None else TurnStop.STOP_STRING
-            ids = () if text is None else tuple(self._codec.encode_plain(text))
-            turns.append(FinishedTurn(handle, ids, None, reason, version=0))
-        return turns
-
-    def close(self, handle: Handle) -> None:
-        """Nothing to free."""
-
-    def sync(self, policy: object) -> int:
-        """A person has no weights."""
-        return 0
+    def act(self, observation: str) -> str:
+        """Show what came back, return the turn typed in reply."""
+        self.show(observation)
+        turn = self.read()
+        if turn is None:
+            raise _Left
+        return turn
 
 
 def play_episode(
@@ -128,20 +96,15 @@ def play_episode(
     split = config.eval.split
     if index is None:
         index = random.Random(config.seed).randrange(world.num_tasks(split))
-    codec = ByteCodec()
-    generator = PersonGenerator(codec, show, read)
-    # The limits of a script: a person, too, writes no tokens.
-    driver = RolloutDriver(generator, codec, make_scripted_driver(config, codec).limits)
     request = RolloutRequest(
         group_id=f"play/{index}",
         world=world,
         split=split,
         index=index,
         rng_keys=(mix_key(config.seed, index),),
+        script=lambda env, task, protocol: Person(show, read),
     )
     try:
-        groups = driver.run([request], should_stop=lambda: generator.is_left)
-    except Interrupted:
+        return make_scripted_driver(config).run([request])[0].rollouts[0]
+    except _Left:
         return None
-    rollout = groups[0].rollouts[0]
-    return None if generator.is_left else rollout

@@ -72,7 +72,7 @@ def _questions(question: str | None) -> Iterator[str]:
     if question is not None:
         yield question
         return
-    stream = click.get_text_stream("stdin")
+    stream = sys.stdin
     while True:
         if stream.isatty():
             click.echo("question> ", nl=False, err=True)

@@ -31,7 +31,8 @@ from searchrl.cli.figures import (
 )
 from searchrl.cli.transcript import render_rollout
 from searchrl.config import RunConfig
-from searchrl.engine.metrics import Metric, Metrics
+from searchrl.contracts import Metric
+from searchrl.engine.metrics import Metrics
 from searchrl.engine.rollout import Rollout
 
 PLAIN_WIDTH = 110

@@ -7,8 +7,9 @@ the console and by `searchrl eval`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
-from searchrl.engine.metrics import Metric
+from searchrl.contracts import Metric
 
 LABELS = {
     "passive": "passive rate",
@@ -94,7 +95,7 @@ def format_value(key: str, value: float) -> str:
 
 def format_interval(key: str, metric: Metric) -> str:
     """A value with its 95 % interval."""
-    low, high = (format_value(key, metric[end]) for end in ("low", "high"))  # type: ignore[literal-required]
+    low, high = (format_value(key, metric[end]) for end in ("low", "high"))
     value = format_value(key, metric["value"])
     return value if low == high else f"{value} [{low}, {high}]"
 
@@ -109,7 +110,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
         return ""
     count = min(width, len(values))
     edges = [round(i * len(values) / count) for i in range(count + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges) if b > a]
     low = min(0.0, *means)
     # Small quantities (KL, clip fraction) get a scale of their own.
     high = max(means) if max(means) < 0.1 else max(1.0, *means)

@@ -47,7 +47,7 @@ def play(**values: Any) -> None:
         choose_folder(config)
     registry = load_plugins(config.plugins, strict=config.strict_plugins)
     world = make_worlds(config, registry)[0]
-    stream = click.get_text_stream("stdin")
+    stream = sys.stdin
 
     def read_line() -> str | None:
         if stream.isatty():

@@ -32,7 +32,7 @@ class TensorBoardTracker:
                 "tracker tensorboard: TensorBoard is not installed; run "
                 "`pip install 'searchrl[tensorboard]'`, or leave it out of log.trackers"
             ) from error
-        self._writer: Any = SummaryWriter(str(Path(run_dir) / path))  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(str(Path(run_dir) / path))
 
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
         """Write the values of one step."""

@@ -340,7 +340,7 @@ MAX_QUERY_BYTES = 360
 # Capitalised words, joined over small words: "Bank of the Four Rivers".
 _NAME = re.compile(r"[^\W\d_a-z][\w'’.-]*(?:\s+(?:(?:of|the|and|de|in)\s+)*[^\W_a-z][\w'’.-]*)*")
 _ASKING = re.compile(
-    r"(?i)\A(?:(?:what|which|who|whose|whom|when|where|why|how|in|on|at|is|was|the)\b\s*)+"
+    r"(?i)\A(?:(?:what|which|who|whose|whom|when|where|why|how|in|on|at|is|was|the)(?![\w'’])\s*)+"
 )
 
 

@@ -295,7 +295,7 @@ def _read_id(value: Mapping[str, Any]) -> str | None:
             raise _BadRow(f"'{key}' must be text or a whole number, got {_show(identity)}")
         if not str(identity).strip():
             raise _BadRow(f"'{key}' is empty")
-        return str(identity)
+        return _ensure_encodable(key, str(identity))
     return None
 
 
@@ -310,7 +310,7 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
             raise _BadRow(f"'{key}' must be text, got {_show(text)}")
         if not text.strip():
             raise _BadRow(f"'{key}' is empty")
-        return text.strip()
+        return _ensure_encodable(key, text.strip())
     raise _BadRow(f"has no 'question'; expected {QUESTION_SHAPES}")
 
 
@@ -353,7 +353,7 @@ def _flatten_answers(key: str, answers: Any) -> tuple[str, ...]:
             raise _BadRow(f"'{key}' must be text or a list of texts, got {_show(item)}")
         if not str(item).strip():
             raise _BadRow(f"'{key}' holds an empty answer")
-    return tuple(dict.fromkeys(str(item).strip() for item in items))
+    return tuple(dict.fromkeys(_ensure_encodable(key, str(item).strip()) for item in items))
 
 
 def _read_gold_ids(ids: Any) -> tuple[str, ...]:
@@ -387,7 +387,17 @@ def _ensure_text(value: Mapping[str, Any], key: str) -> str:
         return ""
     if not isinstance(text, str):
         raise _BadRow(f"'{key}' must be text, got {_show(text)}")
-    return text.strip()
+    return _ensure_encodable(key, text.strip())
+
+
+def _ensure_encodable(key: str, text: str) -> str:
+    """JSON can escape half of a surrogate pair, which no file or tokenizer can take later on."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        raise _BadRow(f"'{key}' holds half of a surrogate pair, {half}: no Unicode text") from None
+    return text
 
 
 def _split_contents(contents: str) -> tuple[str, str]:

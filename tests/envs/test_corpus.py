@@ -1,0 +1,387 @@
+"""The corpus environment: Gymnasium conformance, splits, data faults, the scripted policy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given
+from hypothesis import strategies as st
+
+import searchrl.envs.corpus as corpus_module
+from searchrl.core.episode import SEARCH, Passage, Task
+from searchrl.envs.corpus import (
+    DEMO_FOLDER,
+    MAX_QUERY_BYTES,
+    CorpusEnv,
+    fit_query,
+    make_expert,
+    names_in,
+    split_questions,
+)
+from searchrl.envs.data_files import Question
+from searchrl.errors import ConfigError, DataError, RetrieverFailure
+from searchrl.protocols.think_search_answer import ThinkSearchAnswer
+from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
+from searchrl.retrieval.bm25 import BM25Retriever
+
+PROTOCOL = ThinkSearchAnswer()
+
+
+def make_corpus(**settings: Any) -> CorpusEnv:
+    return CorpusEnv(**{"protocol": PROTOCOL, "retriever": BM25Retriever} | settings)
+
+
+def write(path: Path, *rows: Any) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Ten questions, each answered by a passage of its own."""
+    return {
+        "questions": write(
+            tmp_path / "q.jsonl",
+            *(
+                {"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i)}
+                | {"supporting_ids": [i]}
+                for i in range(10)
+            ),
+        ),
+        "corpus": write(
+            tmp_path / "c.jsonl", *({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
+        ),
+    }
+
+
+class Played:
+    """One scripted episode."""
+
+    def __init__(self, env: CorpusEnv, split: str, index: int) -> None:
+        observation, info = env.reset(options={"split": split, "index": index})
+        self.task: Task = info["task"]
+        expert = make_expert(env, self.task, PROTOCOL)
+        self.turns: list[str] = []
+        self.reward, self.signals, self.passages = 0.0, {}, list[Passage]()
+        over = False
+        while not over:
+            self.turns.append(expert.act(observation))
+            observation, reward, terminated, truncated, info = env.step(self.turns[-1])
+            self.reward += reward
+            self.signals = info["signals"]
+            self.passages += info["passages"]
+            over = terminated or truncated
+        self.is_answered = terminated
+        self.num_searches = sum(PROTOCOL.parse(turn).kind == SEARCH for turn in self.turns)
+
+
+def play_all(env: CorpusEnv, split: str) -> list[Played]:
+    return [Played(env, split, index) for index in range(env.num_tasks(split))]
+
+
+def test_check_env_with_real_tags() -> None:
+    check_env(make_corpus(render_mode="ansi"), skip_render_check=True)
+    made = gymnasium.make("searchrl/Corpus-v0")
+    check_env(made.unwrapped, skip_render_check=True)
+
+
+def test_plain_gymnasium_loop_on_the_demo() -> None:
+    env = gymnasium.make("searchrl/Corpus-v0")
+    prompt, info = env.reset(seed=3)
+    assert prompt == info["task"].question
+    observation, *_, info = env.step("<think>a</think><search>old bridge arches</search>")
+    assert "seven arches" in observation
+    assert info["passages"][0].id == "old-bridge"
+
+
+def test_sync_vector_env_of_demo_and_files(files: dict[str, str]) -> None:
+    vector = gymnasium.vector.SyncVectorEnv([make_corpus, lambda: make_corpus(**files)])
+    prompts, _ = vector.reset(seed=0)
+    assert len(prompts) == 2
+    observations, rewards, *_ = vector.step(["<search>harbour zz4</search>"] * 2)
+    assert "zz4" in observations[1]
+    assert "zz4" not in observations[0]
+    assert list(rewards) == [0.0, 0.0]
+
+
+def test_tasks_are_pure_functions_of_split_and_index(files: dict[str, str]) -> None:
+    first, second = make_corpus(**files), make_corpus(**files, world_seed=9)
+    for split in ("train", "test"):
+        for index in reversed(range(first.num_tasks(split))):
+            task = first.make_task(split, index)
+            assert second.make_task(split, index) == task
+            assert (task.split, task.index, task.env) == (split, index, "corpus")
+    runs = [[env.reset(seed=s)[1]["task"].id for s in range(8)] for env in (first, second)]
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) > 1
+
+
+def test_same_episode_twice_gives_the_same_observations(files: dict[str, str]) -> None:
+    turn = "<think>t</think><search>zz1 zz2 number</search>"
+    seen = []
+    for _ in range(2):
+        env = make_corpus(**files, retriever=RandomRetriever)
+        env.reset(seed=5, options={"split": "train", "index": 1})
+        seen.append([env.step(turn), env.step(turn)])
+    assert seen[0] == seen[1]
+
+
+def numbered(ids: Sequence[str]) -> list[Question]:
+    return [Question(i, f"question {i}?", ("x",)) for i in ids]
+
+
+@given(st.lists(st.text(max_size=6), unique=True, max_size=40), st.floats(0, 1))
+def test_split_is_disjoint_complete_and_never_one_sided(ids: list[str], frac: float) -> None:
+    questions = [Question(i, f"question {n}?", ("x",)) for n, i in enumerate(ids)]
+    train, test = split_questions(questions, frac)
+    assert {q.id for q in train} | {q.id for q in test} == set(ids)
+    assert not {q.id for q in train} & {q.id for q in test}
+    if 0 < frac < 1 and len(ids) > 1:
+        assert train
+        assert test
+    if frac in (0, 1) and ids:
+        assert not (test if frac == 0 else train)
+
+
+def test_split_has_the_stated_share_and_does_not_move_when_questions_are_added() -> None:
+    small, large = (
+        numbered([f"q{i}" for i in range(1000)]),
+        numbered([f"q{i}" for i in range(4000)]),
+    )
+    train, test = split_questions(small, 0.2)
+    assert 160 <= len(test) <= 240
+    assert {q.id for q in test} == {q.id for q in split_questions(large, 0.2)[1]} & {
+        q.id for q in small
+    }
+    assert [q.id for q in train] == [q.id for q in small if q in train]
+
+
+def test_one_question_under_two_ids_is_not_in_train_and_test() -> None:
+    rows = [Question(f"id{i}", f"Question  {i % 50}?" if i % 2 else f"question {i % 50}?", ("x",))
+            for i in range(200)]  # fmt: skip
+    train, test = split_questions(rows, 0.5)
+    plain = [{" ".join(q.question.lower().split()) for q in part} for part in (train, test)]
+    assert train and test
+    assert not plain[0] & plain[1]
+
+
+def test_explicit_test_questions(files: dict[str, str], tmp_path: Path) -> None:
+    held_out = write(tmp_path / "t.jsonl", {"id": "q0", "question": "other?", "answer": "y"})
+    env = make_corpus(**files, test_questions=held_out)
+    assert (env.num_tasks("train"), env.num_tasks("test")) == (10, 1)
+    assert env.make_task("test", 0).answers == ("y",)
+
+
+def test_test_question_that_is_trained_on_is_refused(files: dict[str, str], tmp_path: Path) -> None:
+    row = {"id": "new", "question": " Who is ZZ3?", "answer": "3"}
+    held_out = write(tmp_path / "t.jsonl", row)
+    with pytest.raises(DataError, match=r"t.jsonl:1: this test question is also a training"):
+        make_corpus(**files, test_questions=held_out)
+
+
+def test_several_question_files(files: dict[str, str], tmp_path: Path) -> None:
+    more = write(tmp_path / "more.jsonl", {"id": "m", "question": "more?", "answer": "m"})
+    env = make_corpus(**files | {"questions": [files["questions"], more]}, test_frac=0)
+    assert env.num_tasks("train") == 11
+    assert env.make_task("train", 10).id == "m"
+
+
+def test_empty_split_says_how_to_fill_it(files: dict[str, str]) -> None:
+    env = make_corpus(**files, test_frac=0)
+    assert env.splits == ("train",)
+    with pytest.raises(ConfigError, match="split 'test' is empty: of 10 questions, test_frac=0"):
+        env.num_tasks("test")
+    only_test = make_corpus(**files, test_frac=1)
+    assert only_test.reset(seed=0)[1]["task"].split == "test"
+    with pytest.raises(ConfigError, match="has no split 'dev'"):
+        env.reset(options={"split": "dev"})
+
+
+@pytest.mark.parametrize(("given", "lacking"), [("corpus", "questions"), ("questions", "corpus")])
+def test_one_of_questions_and_corpus_alone_says_what_is_missing(
+    files: dict[str, str], given: str, lacking: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"'{given}' is set but '{lacking}' is not") as caught:
+        make_corpus(**{given: files[given]})
+    assert f"--set env.{lacking}=PATH" in str(caught.value)
+    with pytest.raises(ConfigError, match="'test_questions' is set but 'questions' is not"):
+        make_corpus(test_questions=files["questions"])
+
+
+def test_bad_test_frac_is_refused(files: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="test_frac must be from 0 to 1, got 20"):
+        make_corpus(**files, test_frac=20)
+
+
+def test_all_faults_of_all_files_come_in_one_error(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    questions.write_text('{"id": 1}\nnonsense\n{"id": 2, "question": "", "answer": "x"}\n')
+    corpus = tmp_path / "c.jsonl.gz"
+    corpus.write_bytes(gzip.compress(b'{"id": "a"}\n{"text": "x"}\n'))
+    with pytest.raises(DataError) as caught:
+        make_corpus(questions=str(questions), corpus=str(corpus), test_questions="none.jsonl")
+    places = ["q.jsonl:1:", "q.jsonl:2:", "q.jsonl:3:", "c.jsonl.gz:1:", "c.jsonl.gz:2:"]
+    assert all(place in str(caught.value) for place in [*places, "none.jsonl: no such file"])
+    assert "6 problems" in str(caught.value)
+
+
+def test_missing_corpus_says_what_was_expected(files: dict[str, str]) -> None:
+    with pytest.raises(DataError, match="no such corpus; expected a folder of .txt/.md"):
+        make_corpus(**files | {"corpus": "absent"})
+
+
+def test_gold_id_that_names_no_passage_is_a_fault(files: dict[str, str], tmp_path: Path) -> None:
+    row = {"id": "m", "question": "more?", "answer": "m", "supporting_ids": [3, 77]}
+    more = write(tmp_path / "more.jsonl", row)
+    with pytest.raises(DataError, match=r"more.jsonl:1: supporting_ids \['77'\] name no passage"):
+        make_corpus(**files | {"questions": more})
+
+
+def test_folder_and_single_text_file_as_corpus(files: dict[str, str], tmp_path: Path) -> None:
+    question = write(tmp_path / "q.jsonl", {"id": 1, "question": "eel?", "answer": "nine hours"})
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "eel.md").write_text("# Eel\nSmoked for nine hours.\n# Bread\nBaked for one.")
+    for path in (folder, folder / "eel.md"):
+        env = make_corpus(questions=question, corpus=str(path))
+        env.reset()
+        assert [p.id for p in env.step("<search>eel</search>")[4]["passages"]] == ["eel.md#1"]
+
+
+def test_files_are_read_once_for_many_instances_and_again_when_they_change(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    real = corpus_module.read_corpus_rows
+    monkeypatch.setattr(
+        corpus_module, "read_corpus_rows", lambda *args: calls.append(args) or real(*args)
+    )
+    first = make_corpus(**files)
+    for _ in range(5):
+        make_corpus(**files)
+    assert len(calls) == 1
+    path = Path(files["corpus"])
+    path.write_text(path.read_text() + '{"id": "new", "text": "zz99"}\n')
+    os.utime(path, ns=(1, 1))
+    changed = make_corpus(**files)
+    task = first.make_task("train", 0)
+    assert len(calls) == 2
+    assert len(changed.passages(task)[1]) == len(first.passages(task)[1]) + 1
+    assert changed.passages(task)[0] != first.passages(task)[0]
+
+
+def test_retriever_that_fails_is_an_error_not_an_empty_result() -> None:
+    class Broken(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            raise OSError("index gone")
+
+    env = make_corpus(retriever=Broken)
+    env.reset(seed=0)
+    with pytest.raises(RetrieverFailure, match="index gone"):
+        env.step("<search>x</search>")
+
+
+def test_demo_is_sound() -> None:
+    env = make_corpus()
+    tasks = [env.make_task(s, i) for s in env.splits for i in range(env.num_tasks(s))]
+    texts = {p.id: f"{p.title} {p.text}".casefold() for p in env.passages(tasks[0])[1]}
+    assert len(texts) >= 30
+    assert len(tasks) >= 24
+    assert sum(task.kind == "two_hop" for task in tasks) >= 8
+    for task in tasks:
+        evidence = " ".join(texts[i] for i in task.gold_ids)
+        assert any(a.casefold() in evidence for a in task.answers), task.id
+        assert len(task.gold_ids) == (2 if task.kind == "two_hop" else 1), task.id
+        if task.kind == "two_hop":  # the first passage alone must not answer it
+            first = texts[task.gold_ids[0]].split()
+            assert not any(a.casefold() in first for a in task.answers), task.id
+
+
+def test_expert_finds_all_evidence_of_the_demo_and_answers() -> None:
+    env = make_corpus()
+    for played in [p for split in env.splits for p in play_all(env, split)]:
+        assert played.reward == 1.0
+        assert played.signals == {"gold_shown": 1.0}
+        assert PROTOCOL.format_score(played.turns) == 1.0
+        assert 1 <= played.num_searches <= 3
+
+
+def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> None:
+    corpus = write(
+        tmp_path / "c.jsonl",
+        {"id": "a", "title": "Bridge", "text": "The bridge was designed by Marta Oldenby."},
+        {"id": "b", "title": "Marta Oldenby", "text": "She came from Lindry."},
+        {"id": "h", "title": "Hidden", "text": "Nothing leads here."},
+        *({"id": f"x{i}", "text": f"filler {i} words"} for i in range(9)),
+    )
+    rows = [
+        {"id": "linked", "question": "home of the bridge designer?", "supporting_ids": ["a", "b"]},
+        {"id": "unlinked", "question": "what hides at a bridge?", "supporting_ids": ["a", "h"]},
+        {"id": "nowhere", "question": "qqq?", "supporting_ids": ["h"]},
+    ]
+    questions = write(tmp_path / "q.jsonl", *(row | {"answer": "x"} for row in rows))
+    env = make_corpus(questions=questions, corpus=corpus, test_frac=0)
+    linked, unlinked, nowhere = play_all(env, "train")
+    assert linked.signals == {"gold_shown": 1.0}
+    assert "Marta Oldenby" in linked.turns[1]
+    assert unlinked.signals == {"gold_shown": 0.5}
+    assert "Hidden" not in "".join(unlinked.turns)
+    assert nowhere.signals == {"gold_shown": 0.0}
+    assert all(p.is_answered and p.reward == 1.0 for p in (linked, unlinked, nowhere))
+
+
+def test_expert_keeps_the_last_turn_for_the_answer() -> None:
+    for max_turns in (1, 2, 3):
+        env = make_corpus(max_turns=max_turns, retriever=EmptyRetriever)
+        for played in play_all(env, "test"):
+            assert played.is_answered
+            assert len(played.turns) <= max_turns
+            assert played.signals == {"gold_shown": 0.0}
+
+
+def test_expert_on_a_question_of_a_user() -> None:
+    env = make_corpus()
+    prompt, info = env.reset(options={"question": "Who built the bridge?"})
+    expert = make_expert(env, info["task"], PROTOCOL)
+    assert "Who built the bridge?" in expert.act(prompt)
+    assert "unknown" in expert.act("")
+
+
+def test_names_and_queries() -> None:
+    text = "In Lindry, the Bank of the Four Rivers, led by Ünal O'Neil, read Who's Who."
+    names = ["Lindry", "Bank of the Four Rivers", "Ünal O'Neil", "Who's Who"]
+    assert names_in(text) == names
+    assert names_in("Berlin is in Germany", besides="where is berlin?") == ["Germany"]
+    assert names_in("没有名字") == []
+    assert fit_query([]) == ""
+    assert fit_query(["a  b\nc", "d"]) == "a b c d"
+    for long in ("word " * 500, "字" * 500):
+        assert 0 < len(fit_query([long]).encode()) <= MAX_QUERY_BYTES
+
+
+def test_demo_files_travel_with_the_package() -> None:
+    assert {path.name for path in DEMO_FOLDER.iterdir()} == {"corpus.jsonl", "questions.jsonl"}
+    assert DEMO_FOLDER.is_relative_to(Path(corpus_module.__file__).parent.parent)
+
+
+@pytest.mark.slow
+def test_scripted_recall_on_hotpot(shared_data: Path) -> None:
+    folder = shared_data / "multihop" / "hotpotqa_distractor_pool"
+    files = {name: str(folder / f"{name}.jsonl.gz") for name in ("questions", "corpus")}
+    env = make_corpus(**files)
+    assert env.num_tasks("train") + env.num_tasks("test") == 398
+    played = play_all(env, "test")
+    recall = sum(p.signals["gold_shown"] for p in played) / len(played)
+    assert all(p.is_answered and p.reward == 1.0 and p.passages for p in played)
+    assert recall > 0.75
+    random_env = make_corpus(**files, retriever=RandomRetriever)
+    by_chance = [Played(random_env, "test", i).signals["gold_shown"] for i in range(40)]
+    assert sum(by_chance) / len(by_chance) < 0.05

@@ -1,0 +1,388 @@
+"""Data files: every wire format is read, every bad row is reported with its line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.core.episode import Passage
+from searchrl.envs.data_files import (
+    FILE_KINDS,
+    Problems,
+    Question,
+    read_corpus_rows,
+    read_questions,
+    read_rows,
+)
+from searchrl.errors import ConfigError, DataError
+
+
+def write(path: Path, *rows: Any) -> Path:
+    """Write rows as JSONL; text is written as it is."""
+    lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def questions_of(*paths: Path) -> list[Question]:
+    problems = Problems()
+    questions = read_questions(paths, problems)
+    problems.ensure_none()
+    return questions
+
+
+def corpus_of(path: Path) -> list[Passage]:
+    problems = Problems()
+    passages = read_corpus_rows(path, problems)
+    problems.ensure_none()
+    return passages
+
+
+def reasons(path: Path, *, corpus: bool = False) -> list[tuple[int, str]]:
+    problems = Problems()
+    if corpus:
+        read_corpus_rows(path, problems)
+    else:
+        read_questions([path], problems)
+    assert all(problem.path == str(path) for problem in problems.found)
+    return [(problem.line, problem.reason) for problem in problems.found]
+
+
+PROMPT = "Answer the given question. Question: example? No. Question: who founded Rome?\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answers"),
+    [
+        ({"id": "a", "question": "q?", "answer": "x"}, "q?", ("x",)),
+        ({"id": "a", "question": " q? ", "answer": ["x", "y", "x"]}, "q?", ("x", "y")),
+        ({"question": "q?", "golden_answers": ["x"]}, "q?", ("x",)),
+        ({"question": "q?", "answers": ["x", " y "]}, "q?", ("x", "y")),
+        ({"question": "q?", "answer": {"target": ["x", "y"]}}, "q?", ("x", "y")),
+        ({"question": "q?", "answer": {"target": "x"}}, "q?", ("x",)),
+        ({"question": "q?", "answer": 42}, "q?", ("42",)),
+        ({"_id": 7, "question": "谁？", "answer": "我"}, "谁？", ("我",)),
+        (
+            {
+                "data_source": "nq",
+                "prompt": [{"role": "user", "content": PROMPT}],
+                "ability": "fact-reasoning",
+                "reward_model": {"style": "rule", "ground_truth": {"target": ["Romulus"]}},
+                "extra_info": {"split": "train", "index": 0},
+            },
+            "who founded Rome?",
+            ("Romulus",),
+        ),
+        (
+            {
+                "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "q?"}],
+                "reward_model": {"ground_truth": "x"},
+            },
+            "q?",
+            ("x",),
+        ),
+        (
+            {
+                "prompt": "Long template q?",
+                "extra_info": {"question": "q?"},
+                "reward_model": {"ground_truth": ["x"]},
+            },
+            "q?",
+            ("x",),
+        ),
+    ],
+)
+def test_question_row_shapes(
+    tmp_path: Path, row: dict[str, Any], question: str, answers: tuple[str, ...]
+) -> None:
+    (read,) = questions_of(write(tmp_path / "nq.jsonl", row))
+    assert (read.question, read.answers) == (question, answers)
+    assert read.id == str(row.get("id") or row.get("_id") or "nq-1")
+
+
+def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:
+    row = {"id": 5, "question": "q?", "answer": "x", "supporting_ids": [3, "4"], "type": "bridge"}
+    path = write(tmp_path / "q.jsonl", "", row)
+    expected = Question("5", "q?", ("x",), ("3", "4"), "bridge", str(path), 2)
+    assert questions_of(path) == [expected]
+    assert questions_of(write(path, row | {"type": None}))[0].kind == "question"
+
+
+@pytest.mark.parametrize(
+    ("row", "passage"),
+    [
+        ({"id": "1", "contents": '"Rome"\nA city.\nOld.'}, Passage("1", "A city.\nOld.", "Rome")),
+        ({"id": 1, "contents": '"The "Big" One"\ntext'}, Passage("1", "text", 'The "Big" One')),
+        ({"id": "1", "contents": "No title.\nMore."}, Passage("1", "No title.\nMore.")),
+        ({"id": "1", "contents": '"Quoted" words'}, Passage("1", '"Quoted" words')),
+        ({"_id": "1", "title": "Rome", "text": "A", "metadata": {}}, Passage("1", "A", "Rome")),
+        ({"id": "1", "title": "Rome", "text": "A city."}, Passage("1", "A city.", "Rome")),
+        ({"id": "1", "title": None, "text": "A city."}, Passage("1", "A city.")),
+        ({"_id": "1", "title": "Only a title", "text": ""}, Passage("1", "", "Only a title")),
+    ],
+)  # fmt: skip
+def test_corpus_row_layouts(tmp_path: Path, row: dict[str, Any], passage: Passage) -> None:
+    assert corpus_of(write(tmp_path / "c.jsonl", row)) == [passage]
+
+
+ROWS = [{"id": str(i), "question": f"q{i}?", "answer": "x"} for i in range(3)]
+
+
+def test_json_jsonl_gzip_and_byte_order_mark_read_the_same(tmp_path: Path) -> None:
+    jsonl = write(tmp_path / "q.jsonl", *ROWS)
+    plain = jsonl.read_bytes()
+    variants = {
+        "q.jsonl.gz": gzip.compress(plain),
+        "misnamed.jsonl": gzip.compress(plain),
+        "bom.jsonl": b"\xef\xbb\xbf" + plain,
+        "windows.jsonl": plain.replace(b"\n", b"\r\n"),
+        "blank_lines.jsonl": plain.replace(b"\n", b"\n\n"),
+        "q.json": json.dumps(ROWS).encode(),
+        "pretty.json": json.dumps(ROWS, indent=2).encode(),
+        "q.json.gz": gzip.compress(json.dumps(ROWS).encode()),
+    }
+    expected = [(q.id, q.question, q.answers) for q in questions_of(jsonl)]
+    assert len(expected) == 3
+    for name, data in variants.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        assert [(q.id, q.question, q.answers) for q in questions_of(path)] == expected, name
+
+
+def test_line_numbers_inside_a_json_array(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    good = json.dumps(ROWS[0])
+    path.write_text(f'[\n {good},\n\n {{"id": "b"}},\n {{"id": "c",\n  "question": ""}}\n]\n')
+    assert [line for line, _ in reasons(path)] == [4, 5]
+    path.write_text(f"[\n {good},\n {{broken}}\n]\n")
+    ((line, reason),) = reasons(path)
+    assert line == 3
+    assert "not JSON" in reason
+    assert "the rest was not read" in reason
+
+
+@pytest.mark.parametrize("text", ["[", "[1", "[1 2]", '[{"id": "a"}', "[] []", "[,]"])
+def test_malformed_json_array_is_reported(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(text)
+    assert any("not JSON" in reason for _, reason in reasons(path))
+
+
+def test_one_object_over_many_lines_is_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps({"data": ROWS}, indent=1))
+    ((line, reason),) = reasons(path)
+    assert line == 1
+    assert "has no 'question'" in reason
+
+
+BAD_QUESTIONS: list[tuple[Any, str]] = [
+    ("{not json", "not JSON: "),
+    ("[1, 2", "not JSON: "),
+    ('"text"', "expected an object such as"),
+    ("null", "expected an object such as"),
+    ({"id": "a", "answer": "x"}, "has no 'question'"),
+    ({"id": "a", "question": "", "answer": "x"}, "'question' is empty"),
+    ({"id": "a", "question": "  ", "answer": "x"}, "'question' is empty"),
+    ({"id": "a", "question": 3, "answer": "x"}, "'question' must be text, got 3"),
+    ({"id": "a", "question": "q?"}, "has no answer"),
+    ({"id": "a", "question": "q?", "answer": None}, "has no answer"),
+    ({"id": "a", "question": "q?", "answer": []}, "'answer' is an empty list"),
+    ({"id": "a", "question": "q?", "golden_answers": []}, "'golden_answers' is an empty list"),
+    ({"id": "a", "question": "q?", "answer": ["x", ""]}, "'answer' holds an empty answer"),
+    ({"id": "a", "question": "q?", "answer": ["x", None]}, "'answer' must be text or a list"),
+    ({"id": "a", "question": "q?", "answer": True}, "'answer' must be text or a list"),
+    ({"id": "a", "question": "q?", "answer": {"value": "x"}}, "without 'target'"),
+    ({"id": "a", "question": "q?", "answer": {"target": []}}, "'answer.target' is an empty list"),
+    ({"id": "", "question": "q?", "answer": "x"}, "'id' is empty"),
+    ({"id": ["a"], "question": "q?", "answer": "x"}, "'id' must be text or a whole number"),
+    ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' holds no user message"),
+    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": "3"}, "'supporting_ids' must"),
+    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": [None]}, "'supporting_ids' m"),
+    ('{"id": "a", "question": ' + "[" * 100_000, "nested too deeply"),
+    (r'{"id": "a", "question": "\ud83d?", "answer": "x"}', "half of a surrogate pair, '\\ud83d'"),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), BAD_QUESTIONS)
+def test_malformed_question_row_is_reported_with_its_line(
+    tmp_path: Path, row: Any, expected: str
+) -> None:
+    path = write(tmp_path / "q.jsonl", {"id": "first", "question": "q?", "answer": "x"}, row)
+    ((line, reason),) = reasons(path)
+    assert line == 2
+    assert expected in reason
+
+
+def test_all_bad_rows_of_all_files_come_in_one_error(tmp_path: Path) -> None:
+    bad = [row for row, _ in BAD_QUESTIONS]
+    first = write(tmp_path / "a.jsonl", ROWS[0], *bad)
+    second = write(tmp_path / "b.jsonl", {"id": "z"}, ROWS[1])
+    problems = Problems()
+    read_questions([first, second], problems)
+    with pytest.raises(DataError) as caught:
+        problems.ensure_none()
+    message = str(caught.value)
+    for line in range(2, len(bad) + 2):
+        assert f"{first}:{line}: " in message
+    assert f"{second}:1: has no 'question'" in message
+    assert f"{len(bad) + 1} problems" in message
+    assert f"{second}:2" not in message
+
+
+def test_duplicate_ids_name_both_places(tmp_path: Path) -> None:
+    path = write(tmp_path / "q.jsonl", ROWS[0], ROWS[1], ROWS[0])
+    assert reasons(path) == [(3, f"duplicate id '0', first used at {path}:1")]
+    number = write(tmp_path / "n.jsonl", {"id": 1, "text": "x"}, {"id": "1", "text": "y"})
+    assert reasons(number, corpus=True) == [(2, f"duplicate id '1', first used at {number}:1")]
+    other = write(tmp_path / "other.jsonl", ROWS[1])
+    problems = Problems()
+    read_questions([path, other], problems)
+    assert f"{other}:1: duplicate id '1', first used at {path}:2" in map(str, problems.found)
+
+
+def test_rows_without_ids_do_not_clash_between_files_of_one_name(tmp_path: Path) -> None:
+    row = {"question": "q?", "answer": "x"}
+    for folder in ("nq", "hotpot"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "train.jsonl", row)
+    read = questions_of(tmp_path / "nq" / "train.jsonl", tmp_path / "hotpot" / "train.jsonl")
+    assert [q.id for q in read] == ["nq/train-1", "hotpot/train-1"]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"title": "t", "text": "x"}, "has no 'id'"),
+        ({"id": None, "text": "x"}, "has no 'id'"),
+        ({"id": "a"}, "has neither 'text' nor 'contents'"),
+        ({"id": "a", "text": ""}, "the passage is empty"),
+        ({"id": "a", "contents": " "}, "the passage is empty"),
+        ({"id": "a", "text": ["x"]}, "'text' must be text"),
+        ({"id": "a", "contents": 3}, "'contents' must be text, got 3"),
+        ({"id": "a", "title": 3, "text": "x"}, "'title' must be text, got 3"),
+        ("[]", "expected an object"),
+    ],
+)
+def test_malformed_corpus_row_is_reported_with_its_line(
+    tmp_path: Path, row: Any, expected: str
+) -> None:
+    path = write(tmp_path / "c.jsonl", {"id": "first", "text": "x"}, "", row)
+    ((line, reason),) = reasons(path, corpus=True)
+    assert line == 3
+    assert expected in reason
+
+
+def test_unreadable_gzip_is_reported_not_read_halfway(tmp_path: Path) -> None:
+    packed = gzip.compress(write(tmp_path / "q.jsonl", *ROWS).read_bytes())
+    broken = {
+        "truncated.jsonl.gz": packed[:-12],
+        "no_gzip.jsonl.gz": b'{"id": "a"}',
+        "corrupt.jsonl.gz": packed[:14] + b"\xff\xff\xff" + packed[17:],
+    }
+    for name, data in broken.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        ((line, reason),) = reasons(path)
+        assert line == 0, name
+        assert "unreadable gzip" in reason, name
+
+
+def test_text_that_is_not_utf8_is_reported_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(json.dumps(ROWS[0]).encode() + b'\n{"id": "b\xe9"}\n')
+    assert reasons(path) == [(2, "not UTF-8 text (byte 10 of the line)")]
+    path.write_bytes(b'[\n{"id": "b\xe9"}]')
+    assert reasons(path) == [(2, "not UTF-8 text")]
+
+
+def test_missing_file_and_folder_say_what_was_expected(tmp_path: Path) -> None:
+    ((_, reason),) = reasons(tmp_path / "none.jsonl")
+    assert (
+        reason
+        == "no such file; expected a file of rows (.jsonl, .json (each also as .gz) or .parquet)"
+    )
+    ((_, reason),) = reasons(tmp_path)
+    assert "is a folder" in reason
+
+
+def test_file_without_rows_is_a_problem(tmp_path: Path) -> None:
+    path = write(tmp_path / "q.jsonl", "")
+    assert "holds no question" in reasons(path)[0][1]
+    assert "holds no passage" in reasons(path, corpus=True)[0][1]
+    path.write_text("[]")
+    assert "holds no question" in reasons(path)[0][1]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="pip install pyarrow"):
+        read_questions([tmp_path / "train.parquet"], Problems())
+
+
+def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {
+            "id": f"train_{i}",
+            "question": question,
+            "golden_answers": ["x"],
+            "prompt": [{"role": "user", "content": f"Question: {question}\n"}],
+            "reward_model": {"style": "rule", "ground_truth": {"target": ["x", "y"]}},
+        }
+        for i, question in enumerate(["q?", ""])
+    ]
+    path = tmp_path / "train.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    problems = Problems()
+    (read,) = read_questions([path], problems)
+    assert (read.id, read.question, read.answers) == ("train_0", "q?", ("x",))
+    assert [str(p) for p in problems.found] == [f"{path}:2: 'question' is empty"]
+    path.write_bytes(b"PAR1 broken")
+    assert "unreadable Parquet" in reasons(path)[0][1]
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=4), st.data())
+def test_reading_never_raises_on_odd_rows(values: list[Any], data: st.DataObject) -> None:
+    import tempfile
+
+    keys = st.sampled_from(
+        ["id", "question", "answer", "prompt", "reward_model", "extra_info", "supporting_ids"]
+    )
+    value = st.one_of(
+        st.sampled_from([*values, None]), st.just(values), st.just({"target": values})
+    )
+    rows = data.draw(st.lists(st.dictionaries(keys, value, max_size=5), min_size=1, max_size=3))
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "q.jsonl", *rows)
+        problems = Problems()
+        questions = read_questions([path], problems)
+        assert len(questions) + len(problems.found) == len(rows)
+        assert len(list(read_rows(path, Problems()))) == len(rows)
+
+
+def test_real_files_are_read(shared_data: Path) -> None:
+    multihop = shared_data / "multihop" / "musique_pool"
+    questions = questions_of(multihop / "questions.jsonl.gz")
+    assert len(questions) == 300
+    assert all(q.gold_ids and q.answers and "hop" in q.kind for q in questions)
+    assert len(corpus_of(shared_data / "regulations_zh" / "corpus.jsonl.gz")) == 779
+    without_answers = (
+        shared_data / "multihop/2wikimultihopqa_pool/questions_retrieval_only.jsonl.gz"
+    )
+    found = reasons(without_answers)
+    assert len(found) == 100
+    assert found[99] == (
+        100,
+        "'golden_answers' is an empty list; a question needs at least one answer",
+    )

@@ -1,0 +1,177 @@
+"""BM25: equality with rank-bm25, defined edge cases, stable order, the retrieval pitfalls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from searchrl.contracts import Retriever
+from searchrl.core.episode import Passage
+from searchrl.errors import ConfigError
+from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
+from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval.words import tokenize
+
+TOWN = [
+    Passage("a", "The library opens at nine and closes at five.", "Library"),
+    Passage("b", "Dogs must be kept on a lead in the park.", "Park rules"),
+    Passage("c", "The park closes at dusk. The park has two ponds.", "Park hours"),
+    Passage("d", "学校图书馆每天八点开放。", "图书馆"),
+    Passage("e", "学生应当遵守学校的规章制度。", "校规"),
+]
+
+
+def ids(result: Sequence[Passage]) -> list[str]:
+    return [passage.id for passage in result]
+
+
+def search(query: str, k: int = 3, passages: Sequence[Passage] = TOWN) -> list[str]:
+    return ids(BM25Retriever(passages).search([query], k)[0])
+
+
+words = st.sampled_from("ford loaf eel heron tug slate bell raft".split())
+texts = st.lists(words, max_size=12).map(" ".join)
+
+
+@given(
+    st.lists(texts, min_size=1, max_size=12).filter(lambda corpus: any(corpus)),
+    texts,
+    st.floats(0, 3),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_scores_equal_rank_bm25_bit_for_bit(
+    corpus: list[str], query: str, k1: float, b: float, epsilon: float
+) -> None:
+    passages = [Passage(str(i), text) for i, text in enumerate(corpus)]
+    found = BM25Retriever(passages, k1=k1, b=b, epsilon=epsilon).search([query], len(corpus))[0]
+    theirs = BM25Okapi([text.split() for text in corpus], k1=k1, b=b, epsilon=epsilon)
+    with np.errstate(invalid="ignore"):  # rank-bm25 has 0/0 at k1 = 0 where a word is absent
+        expected = theirs.get_scores(query.split())
+    sharing = [i for i, text in enumerate(corpus) if set(text.split()) & set(query.split())]
+    assert sorted(ids(found)) == sorted(map(str, sharing))
+    if k1 > 0:
+        assert {p.id: p.score for p in found} == {str(i): expected[i] for i in sharing}
+    order = [(-p.score, int(p.id)) for p in found]
+    assert order == sorted(order)
+
+
+def test_titles_are_indexed_and_weigh_more_than_mentions() -> None:
+    passages = [
+        Passage("mention", "the ferry leaves from the quay beside the tug"),
+        Passage("about", "she was built elsewhere and has a strong engine", "Tug"),
+        Passage("other", "slate and salt"),
+        Passage("more", "bread and eel"),
+        Passage("most", "otters and bees"),
+    ]
+    assert search("tug", passages=passages) == ["about", "mention"]
+    plain = BM25Retriever(passages, title_weight=1)
+    theirs = BM25Okapi([tokenize(f"{p.title} {p.text}") for p in passages])
+    found = plain.search(["tug"], 4)[0]
+    assert len(found) == 2
+    for passage in found:
+        position = [p.id for p in passages].index(passage.id)
+        assert passage.score == theirs.get_scores(["tug"])[position]
+
+
+def test_returns_the_passage_itself_with_its_score() -> None:
+    (best, *_), *_ = BM25Retriever(TOWN).search(["library"], 2)
+    assert (best.id, best.title, best.text) == ("a", TOWN[0].title, TOWN[0].text)
+    assert best.score > 0
+    assert TOWN[0].score == 0.0
+
+
+def test_chinese_query_finds_its_passage_instead_of_arbitrary_ones() -> None:
+    assert search("图书馆几点开放") == ["d"]
+    assert search("规章") == ["e"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "zeppelin", "汽车"])
+def test_query_without_an_indexed_term_gives_nothing_not_arbitrary_passages(query: str) -> None:
+    assert search(query) == []
+
+
+def test_passage_without_a_shared_word_is_never_returned() -> None:
+    assert search("library", k=50) == ["a"]
+
+
+def test_word_in_half_of_a_tiny_corpus_still_matches_at_score_zero() -> None:
+    # IDF is log(1.5/1.5) = 0 here: filtering by "score > 0" would lose the only match.
+    pair = [Passage("x", "heron"), Passage("y", "raft")]
+    (found,) = BM25Retriever(pair).search(["heron"], 5)
+    assert ids(found) == ["x"]
+    assert found[0].score == 0.0
+
+
+def test_word_in_most_passages_still_matches() -> None:
+    flood = [Passage(str(i), "park bench") for i in range(5)]
+    assert search("park", k=9, passages=flood) == ["0", "1", "2", "3", "4"]
+
+
+def test_equal_scores_keep_corpus_order() -> None:
+    twins = [Passage(str(i), "heron eel" if i % 2 else "raft bell slate") for i in range(40)]
+    assert search("heron", k=40, passages=twins) == [str(i) for i in range(1, 40, 2)]
+
+
+def test_k_is_honoured_and_may_exceed_the_corpus() -> None:
+    assert len(search("park closes", k=1)) == 1
+    assert len(search("park closes", k=10_000)) == 3
+    assert search("park", k=0) == search("park", k=-1) == []
+
+
+def test_empty_batch_and_batch_order() -> None:
+    retriever = BM25Retriever(TOWN)
+    assert retriever.search([], 3) == []
+    batch = retriever.search(["library", "nonsense", "dogs"], 3)
+    assert [ids(result)[:1] for result in batch] == [["a"], [], ["b"]]
+    assert batch == [retriever.search([q], 3)[0] for q in ("library", "nonsense", "dogs")]
+
+
+@pytest.mark.parametrize("passages", [[], [Passage("x", "")], [Passage("x", "…", "?!")]])
+def test_empty_corpus_and_wordless_corpus_find_nothing(passages: list[Passage]) -> None:
+    assert BM25Retriever(passages).search(["anything", ""], 3) == [[], []]
+
+
+def test_wordless_passage_among_others_is_harmless() -> None:
+    assert search("heron", passages=[Passage("x", ""), Passage("y", "heron"), TOWN[0]]) == ["y"]
+
+
+def test_repeated_query_words_weigh_twice_as_in_rank_bm25() -> None:
+    once, twice = BM25Retriever(TOWN).search(["library", "library library"], 1)
+    assert twice[0].score == pytest.approx(2 * once[0].score)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"k1": -0.1}, {"b": 1.5}, {"b": float("nan")}, {"epsilon": -1}, {"title_weight": -1}],
+)
+def test_parameters_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="retriever bm25: expected k1 >= 0"):
+        BM25Retriever(TOWN, **settings)  # type: ignore[arg-type]
+
+
+def test_importing_the_module_does_not_import_rank_bm25() -> None:
+    code = (
+        "import sys, searchrl.contracts; before = set(sys.modules); "
+        "import searchrl.retrieval.bm25, searchrl.retrieval.ablations; "
+        "print({m.split('.')[0] for m in set(sys.modules) - before} & {'rank_bm25', 'torch'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("factory", [BM25Retriever, RandomRetriever, EmptyRetriever])
+def test_every_retriever_keeps_the_contract(factory: type) -> None:
+    retriever = factory(TOWN)
+    assert isinstance(retriever, Retriever)
+    assert retriever.search([], 3) == []
+    assert all(len(r) <= 2 for r in retriever.search(["park", "library hours"], 2))
+    assert retriever.search(["park"], 0) == [[]]
+    assert factory([]).search(["park"], 3) == [[]]

@@ -39,6 +39,10 @@ def _no_state() -> Mapping[str, Any]:
     return {}
 
 
+def _ignore_state(state: Mapping[str, Any]) -> None:
+    """Nothing to restore."""
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """What turns scored rollouts into a gradient.
@@ -46,7 +50,8 @@ class Algorithm:
     `advantages` sees the whole optimiser step. `loss` has the signature of
     `core.loss.ppo_clip_loss`. `reduction` names a `core.loss.Reduction`; `constant` divides by
     `rollout.max_total_tokens`. `extend` may add rollouts to groups, `parameters` may add
-    trainable ones, `state_dict` is checkpointed; all three do nothing by default.
+    trainable ones, `state_dict` is checkpointed and `load_state_dict` restores it; all of these do
+    nothing by default.
     """
 
     name: str
@@ -56,6 +61,7 @@ class Algorithm:
     extend: Callable[[Sequence[Any], int], Sequence[Any]] = _keep_groups
     parameters: Callable[[], Iterable[Parameter]] = _no_parameters
     state_dict: Callable[[], Mapping[str, Any]] = _no_state
+    load_state_dict: Callable[[Mapping[str, Any]], None] = _ignore_state
 
 
 def make_grpo() -> Algorithm:

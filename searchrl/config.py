@@ -9,6 +9,7 @@ Merge order, later wins: field defaults, preset of the resolved model, YAML file
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -74,9 +75,9 @@ class TaskConfig(Section):
 class ScratchConfig(Section):
     """Shape of a new Qwen3 model, for `model.name: scratch` (see `sft`)."""
 
-    vocab_size: Count = 1536
+    vocab_size: Count = 2560
     hidden_size: Count = 128
-    intermediate_size: Count = 384
+    intermediate_size: Count = 320
     num_layers: Count = 4
     num_heads: Count = 4
     num_kv_heads: Count = 2
@@ -305,10 +306,8 @@ def parse_set(assignment: str) -> dict[str, Any]:
         raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
     if isinstance(value, str):
         # YAML 1.1 reads 1e-4 as text; everybody means the number.
-        try:
+        with contextlib.suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     for part in reversed(path):
         value = {part: value}
     return dict(value)
@@ -325,8 +324,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         old = result.get(key)
         if key in TASK_KEYS:
             old, value = _as_named(key, old), _as_named(key, value)
-        if isinstance(value, Mapping) and isinstance(old, list) and all(
-            str(k).isdigit() for k in value
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, list)
+            and all(str(k).isdigit() for k in value)
         ):
             items = list(old)
             for position, item in value.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from searchrl.core.episode import Action, Episode, Passage, Score, Task, Unscored
 
@@ -100,7 +100,9 @@ class Reward(Protocol):
     values: tuple[float, ...]
     is_range: bool
 
-    def __call__(self, episode: Episode) -> float | Score | Unscored: ...
+    def __call__(self, episode: Episode) -> float | Score | Unscored:
+        """Score one finished episode."""
+        ...
 
 
 class Expert(Protocol):
@@ -121,19 +123,36 @@ class TaskEnv(Protocol):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]: ...
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin the episode of `options` (`split`, `index`); returns (prompt, info)."""
+        ...
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]: ...
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play one raw model turn; Gymnasium's five-tuple."""
+        ...
 
-    def num_tasks(self, split: str) -> int: ...
+    def num_tasks(self, split: str) -> int:
+        """How many tasks a split has."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class Metric(TypedDict):
+    """A value with its 95 % interval and the number of observations behind it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
 
 
 class Tracker(Protocol):
-    """Receives metrics. Each value is `{"value", "low", "high", "n"}`."""
+    """Receives metrics."""
 
-    def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
+    def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
         """Record the metrics of one step. `phase` is `train` or `eval`."""
         ...
 

@@ -160,13 +160,13 @@ def script_name(policy: str) -> str | None:
         return None
     kind, _, name = policy.partition(":")
     if kind != "scripted":
-        raise ConfigError(
-            f"unknown policy '{policy}': expected model, scripted or scripted:NAME"
-        )
+        raise ConfigError(f"unknown policy '{policy}': expected model, scripted or scripted:NAME")
     return name or "expert"
 
 
-def make_driver(policy: Any, config: RunConfig, temperature: float, batch_size: int) -> RolloutDriver:
+def make_driver(
+    policy: Any, config: RunConfig, temperature: float, batch_size: int
+) -> RolloutDriver:
     """A rollout driver on the plain Hugging Face generator."""
     from searchrl.engine.generator import Sampling
     from searchrl.engine.hf_generator import HFGenerator

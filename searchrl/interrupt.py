@@ -21,6 +21,7 @@ class StopFlag:
     asked: bool = False
 
     def __call__(self) -> bool:
+        """Whether to stop."""
         return self.asked
 
 

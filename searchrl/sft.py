@@ -225,9 +225,7 @@ class _Demonstrator:
         for number, name in enumerate(names):
             world = rng.choice(self.worlds)
             index = rng.randrange(world.num_tasks("train"))
-            requests.append(
-                _demo_request(world, name, index, self.config.seed, f"{step}/{number}")
-            )
+            requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
         groups = self.driver.run(requests)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         failed = [r for r in rollouts if r.episode.failure is not None]

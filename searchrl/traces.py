@@ -69,7 +69,9 @@ def _read(row: Any, name: str) -> Trace:
     return Trace(str(row.get("id", name)), row["prompt"], turns)
 
 
-def _from_messages(messages: Sequence[Mapping[str, str]]) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _from_messages(
+    messages: Sequence[Mapping[str, str]],
+) -> tuple[str, tuple[tuple[str, str], ...]]:
     prompt: list[str] = []
     turns: list[tuple[str, str]] = []
     for message in messages:

@@ -13,19 +13,30 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file
 
-from searchrl.engine.learner import Learner
 from searchrl.engine.policy import Policy
 from searchrl.errors import RunFolderError
 from searchrl.run_folder import guarding
 
 
+class Stateful(Protocol):
+    """A learner, as far as a checkpoint is concerned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimiser and counters, tensors and plain values only."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        ...
+
+
 def save_checkpoint(
-    run_dir: Path, policy: Policy, learner: Learner, state: Mapping[str, Any]
+    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder."""
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
@@ -87,7 +98,7 @@ def latest_checkpoint(run_dir: Path) -> Path:
     return found[-1]
 
 
-def load_checkpoint(folder: Path, policy: Policy, learner: Learner) -> dict[str, Any]:
+def load_checkpoint(folder: Path, policy: Policy, learner: Stateful) -> dict[str, Any]:
     """Put weights, optimiser and counters back exactly; returns the JSON state.
 
     Raises:

@@ -213,4 +213,5 @@ def _uniforms(keys: Sequence[int], positions: Sequence[int]) -> np.ndarray[Any, 
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    uniform: np.ndarray[Any, np.dtype[Any]] = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return uniform

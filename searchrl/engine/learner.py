@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim import AdamW
 
 from searchrl.algorithms import Algorithm
-from searchrl.config import AlgorithmConfig, OptimConfig
+from searchrl.config import AlgorithmConfig, OptimConfig, SftStage
 from searchrl.core.loss import LossStats, Reduction
 from searchrl.engine.packing import MicroBatch, TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
@@ -69,9 +69,7 @@ class Learner:
         )
         self.step = 0
         self.parameters = [*policy.parameters, *algorithm.parameters()]
-        self.optimizer = AdamW(
-            self.parameters, lr=optim.lr, betas=(0.9, 0.999), weight_decay=0.0
-        )
+        self.optimizer = AdamW(self.parameters, lr=optim.lr, betas=(0.9, 0.999), weight_decay=0.0)
         if settings.beta > 0:
             policy.keep_reference()
 
@@ -88,7 +86,8 @@ class Learner:
 
         Returns:
             Means over the trained tokens (`loss`, `kl`, `clip_frac`, `entropy`, …), counts of
-            what left the step, `grad_norm` before clipping and the learning rate used.
+            what left the step, `grad_norm` before clipping, the learning rate used, and
+            `skipped_steps` 1 if the gradient was not finite and nothing was updated.
         """
         packed = pack_step(
             items,
@@ -109,17 +108,18 @@ class Learner:
                 loss, batch_stats, entropy_N = self._forward(batch, on_tokens)
                 loss.backward()
                 stats = stats + batch_stats
-                sum_entropy += float(entropy_N.sum())
-        grad_norm = 0.0
+                sum_entropy += float(entropy_N.nansum())
+        grad_norm, is_skipped = 0.0, False
         if packed.rollouts:
-            grad_norm = float(
-                torch.nn.utils.clip_grad_norm_(self.parameters, self.optim.max_grad_norm)
-            )
-            if math.isfinite(grad_norm):
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.optim.max_grad_norm)
+            is_skipped = not bool(torch.isfinite(norm))
+            if not is_skipped:
+                grad_norm = float(norm)
                 self.optimizer.step()
                 self.policy.version += 1
         self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
+        # A step that was not taken must not move the schedule.
+        self.step += not is_skipped
         return {
             **stats.means(),
             "entropy": sum_entropy / stats.num_tokens if stats.num_tokens else 0.0,
@@ -129,6 +129,7 @@ class Learner:
             "num_groups": packed.num_groups,
             "num_dead_groups": packed.num_dead_groups,
             "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
+            "skipped_steps": float(is_skipped),
             "grad_norm": grad_norm,
             "lr": lr,
         }
@@ -179,6 +180,7 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = int(state["step"])
         self.policy.version = int(state["version"])
+        self.algorithm.load_state_dict(state["algorithm"])
 
 
 def _report_tokens(
@@ -197,10 +199,12 @@ def _report_tokens(
         start += count
 
 
-def learning_rate(peak: float, step: int, settings: Any, max_steps: int) -> float:
+def learning_rate(
+    peak: float, step: int, settings: OptimConfig | SftStage, max_steps: int
+) -> float:
     """Linear warm-up over `settings.warmup_steps`, then constant or cosine to zero.
 
-    `step` counts from 0; `settings` has `warmup_steps` and `schedule`.
+    `step` counts from 0.
     """
     if step < settings.warmup_steps:
         return peak * (step + 1) / (settings.warmup_steps + 1)

@@ -10,20 +10,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
 
+from searchrl.contracts import Metric
 from searchrl.engine.rollout import Rollout
 
 Z_95 = 1.959963984540054
-
-
-class Metric(TypedDict):
-    """A value with its 95 % interval and the number of observations behind it."""
-
-    value: float
-    low: float
-    high: float
-    n: int
 
 
 Metrics = dict[str, Metric]
@@ -84,7 +75,9 @@ def _summarise_one(rollouts: Sequence[Rollout]) -> Metrics:
     metrics["invalid_turns"] = mean(
         [float(sum(t.action.kind == "invalid" for t in r.episode.turns)) for r in scored]
     )
-    metrics["failed"] = proportion(sum(r.episode.failure is not None for r in rollouts), len(rollouts))
+    metrics["failed"] = proportion(
+        sum(r.episode.failure is not None for r in rollouts), len(rollouts)
+    )
     metrics["unscored"] = proportion(len(rollouts) - len(scored), len(rollouts))
     kinds = sorted({r.episode.task.kind for r in scored})
     for kind in kinds:

@@ -105,7 +105,10 @@ def pack_step(
         scored and (keep_dead_groups or group not in dead)
         for scored, group in zip(is_scored, groups, strict=True)
     ]
-    masks = [_trained(item.trajectory) if enter else [] for item, enter in zip(items, enters, strict=True)]
+    masks = [
+        _trained(item.trajectory) if enter else []
+        for item, enter in zip(items, enters, strict=True)
+    ]
     weights = token_weights([sum(mask) for mask in masks], reduction, constant=constant)
     packed = [
         PackedRollout(

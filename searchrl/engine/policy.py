@@ -279,7 +279,7 @@ def load_policy(
     hf_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolved.adapter_path or resolved.path)
-        model = AutoModelForCausalLM.from_pretrained(resolved.path, dtype=dtype)
+        model: Any = AutoModelForCausalLM.from_pretrained(resolved.path, dtype=dtype)
     except (OSError, ValueError) as error:
         raise PolicyError(_loading_help(resolved, error)) from error
     model.to(device)

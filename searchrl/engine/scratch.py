@@ -8,6 +8,7 @@ any environment. Pure function of the texts, the shape and the seed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -19,8 +20,6 @@ from searchrl.engine.rendering import Renderer
 
 END, USER, ASSISTANT = "<|endoftext|>", "<|user|>", "<|assistant|>"
 
-# A small model has no room for a standing instruction: what the protocol asks for is what it was
-# trained to do, so its template leaves the system message out.
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"
     "{%- if message.role == 'user' %}{{- '" + USER + "' + message.content }}{%- endif %}"
@@ -30,8 +29,9 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt %}{{- '" + ASSISTANT + "' }}{%- endif %}"
 )
 
-# Tags whole, digits one by one (numbers are copied digit by digit), words with their space.
-_PIECES = Regex(r"</?[a-z_]+>\n*| ?\d| ?\p{L}+| ?[^\s\p{L}\d<]+| ?<|\s+")
+# Tags whole with their line breaks, digits one by one (numbers are copied digit by digit), words
+# with the space or sign before them.
+_PIECES = Regex(r"\n*</?[a-z_]+>\n*| ?\d|[^\r\n\p{L}\d<]?\p{L}+| ?[^\s\p{L}\d<]+\n*| ?<|\s+")
 
 
 def make_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
@@ -82,10 +82,12 @@ def make_policy(
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        searchrl_tiny=True,
     )
+    # Marks the small models this package trains by full fine-tuning, wherever they are saved.
+    config.searchrl_tiny = True
     torch.manual_seed(seed)
-    model = Qwen3ForCausalLM(config).to(device).eval()
+    model: Any = Qwen3ForCausalLM(config)
+    model.to(device).eval()
     return Policy(
         model=model,
         tokenizer=tokenizer,

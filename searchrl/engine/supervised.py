@@ -41,7 +41,7 @@ class SupervisedLearner:
     def train_step(
         self, trajectories: Sequence[Trajectory], stage: SftStage, stage_step: int
     ) -> dict[str, float]:
-        """One optimiser step; returns `loss` (nats per target), `token_accuracy`, `grad_norm`, `lr`.
+        """One optimiser step; returns `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
 
         Args:
             trajectories: demonstrations of this step.
@@ -88,9 +88,7 @@ class SupervisedLearner:
         logp_NV = torch.log_softmax(logits_NV.float(), dim=-1)
         return logp_NV.gather(1, target_N[:, None])[:, 0], logits_NV.argmax(-1) == target_N
 
-    def _pad(
-        self, batch: Sequence[Trajectory], width: int, loss_on: str
-    ) -> tuple[Tensor, Tensor]:
+    def _pad(self, batch: Sequence[Trajectory], width: int, loss_on: str) -> tuple[Tensor, Tensor]:
         ids_BT = torch.zeros(len(batch), width, dtype=torch.long)
         chosen_BT = torch.zeros(len(batch), width, dtype=torch.bool)
         for row, trajectory in enumerate(batch):

@@ -18,7 +18,7 @@ import gymnasium
 from searchrl.config import RunConfig, TaskConfig
 from searchrl.contracts import ExpertFactory, Retriever, TagProtocol
 from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, EnvironmentFailure
+from searchrl.errors import ConfigError, EnvironmentFailure, suggest
 from searchrl.plugins import Entry, Registry
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.scorer import Scorer
@@ -91,7 +91,16 @@ class TaskWorld:
         Raises:
             ConfigError: if the env has none of that name, or none at all.
         """
-        return self.entry.load_script(name)
+        scripts = self.entry.load_scripts()
+        if not scripts:
+            raise ConfigError(
+                f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
+                "nothing to replay; give register_envs an `expert=`, or use --policy model"
+            )
+        if name not in scripts:
+            known = suggest(name, scripts)
+            raise ConfigError(f"env '{self.name}' has no scripted policy '{name}'.{known}")
+        return scripts[name]
 
     def close(self) -> None:
         """Close every idle environment."""
@@ -114,7 +123,7 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         config.reward
         if isinstance(config.reward, str)
         else [stage.model_dump() for stage in config.reward],
-        registry.names("reward"),
+        registry.spellings("reward"),
     )
     names = dict.fromkeys([*schedule.names, *config.metrics])
     entries = {name: registry.get("reward", name) for name in names}

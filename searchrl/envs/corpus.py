@@ -346,13 +346,17 @@ _ASKING = re.compile(
 
 def names_in(text: str, besides: str = "") -> list[str]:
     """Names in a text, by their capitals, each once; not those made of words of `besides`."""
-    known = set(_plain(besides).split())
+    known = _words(besides)
     names: dict[str, None] = {}
     for match in _NAME.finditer(text):
         name = _ASKING.sub("", match.group()).strip(" .'’-")
-        if name and not set(_plain(name).split()) <= known:
+        if name and not _words(name) <= known:
             names.setdefault(name)
     return list(names)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
 
 
 def fit_query(parts: Sequence[str]) -> str:

@@ -305,10 +305,7 @@ def test_text_that_is_not_utf8_is_reported_with_its_line(tmp_path: Path) -> None
 
 def test_missing_file_and_folder_say_what_was_expected(tmp_path: Path) -> None:
     ((_, reason),) = reasons(tmp_path / "none.jsonl")
-    assert (
-        reason
-        == "no such file; expected a file of rows (.jsonl, .json (each also as .gz) or .parquet)"
-    )
+    assert reason == f"no such file; expected a file of rows ({FILE_KINDS})"
     ((_, reason),) = reasons(tmp_path)
     assert "is a folder" in reason
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 SEARCH = "search"
 ANSWER = "answer"
 INVALID = "invalid"
-
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Task:
     kind: str = "task"
     gold_ids: tuple[str, ...] = ()
     env: str = ""
-    meta: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,7 @@ class Episode:
     turns: tuple[EpisodeTurn, ...] = ()
     final_answer: str | None = None
     format_score: float = 0.0
-    signals: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
+    signals: Mapping[str, float] = field(default_factory=dict)
     env_return: float = 0.0
     num_model_tokens: int = 0
     stop_reason: StopReason = StopReason.ANSWERED

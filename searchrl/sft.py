@@ -91,7 +91,7 @@ def sft(
         driver,
         config.eval,
         seed=config.seed,
-        on_phase=lambda name, done, total: observer.phase(f"{name} after", done, total),
+        on_phase=lambda name, done, total: observer.phase(f"{name} (after)", done, total),
     )
     writer.log(int(state["step"]), after.metrics, "after")
     summary = {

@@ -307,7 +307,7 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
             seed=config.seed,
             step=step,
             on_phase=lambda name, done, total: session.observer.phase(
-                f"{name} {label}", done, total
+                f"{name} ({label})", done, total
             ),
             should_stop=session.stop,
         )

@@ -337,21 +337,34 @@ def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
 MAX_QUERY_BYTES = 360
 """Longest query of the expert: its turn fits 500 tokens even where a token is a byte."""
 
-# Capitalised words, joined over small words: "Bank of the Four Rivers".
-_NAME = re.compile(r"[^\W\d_a-z][\w'’.-]*(?:\s+(?:(?:of|the|and|de|in)\s+)*[^\W_a-z][\w'’.-]*)*")
+_WORD = re.compile(r"\w[\w'’]*(?:[.-]\w[\w'’]*)*|[^\w\s]")
+_JOINING = frozenset({"of", "the", "and", "de", "in"})
 _ASKING = re.compile(
     r"(?i)\A(?:(?:what|which|who|whose|whom|when|where|why|how|in|on|at|is|was|the)(?![\w'’])\s*)+"
 )
 
 
 def names_in(text: str, besides: str = "") -> list[str]:
-    """Names in a text, by their capitals, each once; not those made of words of `besides`."""
+    """Names in a text, by their capitals, each once; not those made of words of `besides`.
+
+    A name is capitalised words and numbers in a row, joined over small words: "Bank of the Four
+    Rivers". Scripts without capitals have none.
+    """
     known = _words(besides)
     names: dict[str, None] = {}
-    for match in _NAME.finditer(text):
-        name = _ASKING.sub("", match.group()).strip(" .'’-")
-        if name and not _words(name) <= known:
-            names.setdefault(name)
+    run: list[str] = []
+    joining: list[str] = []
+    for word in [*_WORD.findall(text), "."]:
+        if word[0].isupper() or (run and word[0].isdigit()):
+            run += [*joining, word]
+            joining = []
+        elif run and word in _JOINING:
+            joining.append(word)
+        else:
+            name = _ASKING.sub("", " ".join(run))
+            if not _words(name) <= known:
+                names.setdefault(name)
+            run, joining = [], []
     return list(names)
 
 

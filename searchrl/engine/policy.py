@@ -133,6 +133,8 @@ class Policy:
     is_tiny: bool
     source: str
     eos_ids: frozenset[int]
+    is_checkpointing: bool = False
+    """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
     version: int = 0
     _frozen: Any = None
     _head_is_linear: bool | None = field(default=None, repr=False)
@@ -165,7 +167,7 @@ class Policy:
         Dropout in a pass whose log-probs enter a ratio makes the ratio differ from 1 before any
         update; Hugging Face checkpoints activations only in training mode.
         """
-        self.model.train(bool(getattr(self._base, "is_gradient_checkpointing", False)))
+        self.model.train(self.is_checkpointing)
         for module in self.model.modules():
             # Attention modules read a functional dropout rate off their own training flag.
             if isinstance(module, nn.Dropout) or hasattr(module, "attention_dropout"):
@@ -233,10 +235,6 @@ class Policy:
         hidden_BTD = base.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
         picked: Tensor = base.get_output_embeddings()(hidden_BTD[rows_BT])
         return picked
-
-    @property
-    def _base(self) -> Any:
-        return self.model.get_base_model() if self.is_lora else self.model
 
     def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout."""
@@ -309,6 +307,7 @@ def load_policy(
         is_tiny=resolved.is_tiny,
         source=resolved.adapter_path or resolved.path,
         eos_ids=frozenset(eos_ids),
+        is_checkpointing=trainable and config.gradient_checkpointing,
     )
 
 

@@ -320,6 +320,7 @@ def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> No
         {"id": "a", "title": "Bridge", "text": "The bridge was designed by Marta Oldenby."},
         {"id": "b", "title": "Marta Oldenby", "text": "She came from Lindry."},
         {"id": "h", "title": "Hidden", "text": "Nothing leads here."},
+        {"id": "d", "title": "Home", "text": "Olga Decoy is a designer of bridge games."},
         *({"id": f"x{i}", "text": f"filler {i} words"} for i in range(9)),
     )
     rows = [
@@ -332,6 +333,8 @@ def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> No
     linked, unlinked, nowhere = play_all(env, "train")
     assert linked.signals == {"gold_shown": 1.0}
     assert "Marta Oldenby" in linked.turns[1]
+    assert "d" in {p.id for p in linked.passages}
+    assert "Olga" not in "".join(linked.turns)
     assert unlinked.signals == {"gold_shown": 0.5}
     assert "Hidden" not in "".join(unlinked.turns)
     assert nowhere.signals == {"gold_shown": 0.0}

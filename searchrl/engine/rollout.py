@@ -317,9 +317,8 @@ class RolloutDriver:
             dialogue.stop = StopReason.EOS
         else:
             shown = self._observe(dialogue, turn.handle, observation)
-        if not shown:
-            # What the model never read must not count as shown to it.
-            passages = () if dialogue.stop is not StopReason.ANSWERED else passages
+        # What the model never read does not count as shown to it.
+        passages = passages if shown else ()
         dialogue.turns.append(EpisodeTurn(text, action, passages, shown, float(reward)))
 
     def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:

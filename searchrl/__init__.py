@@ -16,8 +16,8 @@ from searchrl.hookspecs import PLUGIN_API, hookimpl, hookspec
 
 if TYPE_CHECKING:
     from searchrl.agent import Answer, load_agent
-    from searchrl.envs.gym_ids import make_env
     from searchrl.evaluate import evaluate
+    from searchrl.make import make_env
     from searchrl.run_folder import Run
     from searchrl.train import train
 
@@ -40,7 +40,7 @@ _LAZY = {
     "Run": "searchrl.run_folder",
     "evaluate": "searchrl.evaluate",
     "load_agent": "searchrl.agent",
-    "make_env": "searchrl.envs.gym_ids",
+    "make_env": "searchrl.make",
     "train": "searchrl.train",
 }
 

@@ -30,6 +30,7 @@ FLOORS = {
     "provenance": 1,
     "builtins": 1,
     "config": 1,
+    "make": 1,
     "run_folder": 1,
     "protocols": 1,
     "envs": 1,
@@ -46,7 +47,7 @@ PARTS = {"protocols", "envs", "rewards", "retrieval", "trackers", "algorithms", 
 
 OPEN_TO_PARTS = {"contracts", "deadline", "errors", "core", "hookspecs"}
 
-NAMES_TO_OBJECTS = {"searchrl.builtins", "searchrl.envs.gym_ids", "searchrl.plugins"}
+NAMES_TO_OBJECTS = {"searchrl.builtins", "searchrl.make", "searchrl.plugins"}
 """The modules whose business is to connect parts."""
 
 PUBLIC_NAMES = "searchrl"

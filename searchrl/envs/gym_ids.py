@@ -1,55 +1,18 @@
-"""Registered environments as Gymnasium ids, and the one function that builds any of them.
+"""Registered environments as Gymnasium ids: `my_env` is `searchrl/MyEnv-v0`.
 
-Owns `searchrl.make_env` and the rule `my_env` -> `searchrl/MyEnv-v0`. A registration holds names
-and plugin sources only, so it survives `AsyncVectorEnv` and a spawned worker. Knows no
-environment: names become objects in the plugin registry, imported when an env is made.
+A registration holds names and plugin sources only, so it survives `AsyncVectorEnv` and a spawned
+worker. Knows no environment: `searchrl.make` builds one when Gymnasium asks for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
 from gymnasium.envs.registration import register, registry
 
-from searchrl.contracts import RetrieverFactory, TagProtocol
-
-_MAKE_ENV = "searchrl.envs.gym_ids:make_env"
-
-
-def make_env(
-    env: str,
-    *,
-    protocol: str | Mapping[str, Any] | TagProtocol = "think-search-answer",
-    retriever: str | Mapping[str, Any] | RetrieverFactory = "bm25",
-    plugins: Sequence[str] = (),
-    **settings: Any,
-) -> gymnasium.Env[Any, Any]:
-    """Make a registered environment; `settings` are its own.
-
-    `protocol` and `retriever` are a registered name, a mapping `{"name": ..., **its settings}`, or
-    an object: a protocol, a retriever factory. `plugins` are plugin files or modules to load.
-
-    >>> env = make_env("regulations", protocol={"name": "think-search-answer"})
-    >>> prompt, info = env.reset(seed=0)
-    """
-    from searchrl.plugins import load_plugins
-
-    loaded = load_plugins(plugins)
-    if isinstance(protocol, str | Mapping):
-        name, own = _split(protocol)
-        protocol = loaded.get("protocol", name).make(**own)
-    if isinstance(retriever, str | Mapping):
-        name, own = _split(retriever)
-        factory: Callable[..., Any] = loaded.get("retriever", name).load()
-        retriever = partial(factory, **own) if own else factory
-    made: gymnasium.Env[Any, Any] = loaded.get("env", env).make(
-        protocol=protocol, retriever=retriever, **settings
-    )
-    return made
+_MAKE_ENV = "searchrl.make:make_env"
 
 
 def gym_id(env: str) -> str:
@@ -68,10 +31,3 @@ def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
         kwargs["plugins"] = tuple(plugins)
     register(name, entry_point=_MAKE_ENV, kwargs=kwargs)
     return name
-
-
-def _split(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if isinstance(spec, str):
-        return spec, {}
-    settings = dict(spec)
-    return str(settings.pop("name")), settings

@@ -1,0 +1,53 @@
+"""`searchrl.make_env`: any registered environment, ready to play, from names.
+
+Owns the assembly of environment, protocol and retriever for use outside a run: notebooks, a plain
+Gymnasium loop, Gymnasium's own `make`. Runs assemble theirs in `engine.world`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from searchrl.contracts import RetrieverFactory, TagProtocol
+from searchrl.plugins import load_plugins
+
+
+def make_env(
+    env: str,
+    *,
+    protocol: str | Mapping[str, Any] | TagProtocol = "think-search-answer",
+    retriever: str | Mapping[str, Any] | RetrieverFactory = "bm25",
+    plugins: Sequence[str] = (),
+    **settings: Any,
+) -> gymnasium.Env[Any, Any]:
+    """Make a registered environment; `settings` are its own.
+
+    `protocol` and `retriever` are a registered name, a mapping `{"name": ..., **its settings}`, or
+    an object: a protocol, a retriever factory. `plugins` are plugin files or modules to load.
+
+    >>> env = make_env("regulations", protocol={"name": "think-search-answer"})
+    >>> prompt, info = env.reset(seed=0)
+    """
+    loaded = load_plugins(plugins)
+    if isinstance(protocol, str | Mapping):
+        name, own = _split(protocol)
+        protocol = loaded.get("protocol", name).make(**own)
+    if isinstance(retriever, str | Mapping):
+        name, own = _split(retriever)
+        factory: Callable[..., Any] = loaded.get("retriever", name).load()
+        retriever = partial(factory, **own) if own else factory
+    made: gymnasium.Env[Any, Any] = loaded.get("env", env).make(
+        protocol=protocol, retriever=retriever, **settings
+    )
+    return made
+
+
+def _split(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if isinstance(spec, str):
+        return spec, {}
+    settings = dict(spec)
+    return str(settings.pop("name")), settings

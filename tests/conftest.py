@@ -22,3 +22,60 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip("the real data sets (../shared/data) are not on this machine")
     return path
+
+
+@pytest.fixture(scope="session")
+def micro_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen3 folder of one layer with random weights and a byte-level tokenizer of its own."""
+    import torch
+
+    from searchrl.config import ScratchConfig
+    from searchrl.engine.scratch import make_policy
+
+    shape = ScratchConfig(
+        vocab_size=320,
+        hidden_size=32,
+        intermediate_size=64,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=16,
+    )
+    texts = ["<think>I should look this up.</think>\n<search>library hours</search>"] * 3
+    folder = tmp_path_factory.mktemp("micro") / "model"
+    make_policy(shape, texts, torch.device("cpu"), max_context=2048, seed=0).save(folder)
+    return folder
+
+
+MICRO_SETTINGS = (
+    "model.adapter=full",
+    "rollout.prompts_per_step=2",
+    "rollout.group_size=2",
+    "rollout.max_turn_tokens=8",
+    "rollout.max_total_tokens=1024",
+    "eval.num_tasks=2",
+    "eval.num_tasks_during=2",
+    "eval.forced=false",
+    "num_threads=1",
+)
+"""Settings with which a training step takes a fraction of a second."""
+
+
+@pytest.fixture(scope="session")
+def micro_flags(micro_model: Path) -> list[str]:
+    """Command-line flags of the smallest possible run on `micro_model`."""
+    flags = ["--env", "regulations", "--model", str(micro_model), "--max-steps", "1"]
+    return flags + [part for setting in MICRO_SETTINGS for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="session")
+def micro_run(tmp_path_factory: pytest.TempPathFactory, micro_flags: list[str]) -> Path:
+    """A finished run of one step on `micro_model`."""
+    from click.testing import CliRunner
+
+    from searchrl.cli import main
+
+    folder = tmp_path_factory.mktemp("runs") / "micro"
+    result = CliRunner().invoke(main, ["train", *micro_flags, "--run-dir", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder

@@ -43,7 +43,10 @@ LOSS_HINT = (
     "Watch reward, KL and entropy."
 )
 
-_TREND = 18
+_TREND = (6, 18)
+"""Fewest and most columns of a metric's course."""
+_TABLE_REST = 74
+"""Columns the table needs besides."""
 _MOVING = 5
 
 
@@ -127,6 +130,8 @@ class ConsoleObserver:
             self._step_times = [*self._step_times, now - self._last_time][-_MOVING:]
         self._last_time = now
         self._step, self._max_steps, self._now = step, max_steps, metrics
+        if not self._history and "reward" in metrics and abs(metrics["loss"]["value"]) < 1e-6:
+            self.note(LOSS_HINT)
         for name, metric in metrics.items():
             self._history.setdefault(name, []).append(metric["value"])
         if self.console.is_terminal:
@@ -135,7 +140,7 @@ class ConsoleObserver:
         parts = [f"step {step}/{max_steps}"]
         for key in shown_keys([metrics]):
             if not key.startswith("em/"):
-                parts.append(f"{label(key)} {format_value(key, metrics[key]['value'])}")
+                parts.append(f"{key} {format_value(key, metrics[key]['value'])}")
         eta = self._eta()
         self.console.print("  ".join([*parts, *([f"ETA {eta}"] if eta else [])]))
 
@@ -167,8 +172,6 @@ class ConsoleObserver:
             self._stop_live()
         elif "after" in self._held_out:
             self.console.print(self._table())
-        if "loss" in self._now and "reward" in self._now:
-            self.note(LOSS_HINT)
         if self._pair is not None:
             before, after = self._pair
             self.console.print()
@@ -215,6 +218,7 @@ class ConsoleObserver:
         latest_label = next((k for k in ("after", "during") if k in self._held_out), "")
         latest = self._held_out.get(latest_label, {})
         has_steps = bool(self._now)
+        trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("metric")
         if before:
@@ -232,7 +236,7 @@ class ConsoleObserver:
             if has_steps:
                 values = self._history.get(key, [])
                 row.append(format_value(key, values[-1]) if values else "")
-                row.append(sparkline(values, _TREND))
+                row.append(sparkline(values, trend))
             if latest:
                 row.append(format_interval(key, latest[key]) if key in latest else "")
             table.add_row(*row)

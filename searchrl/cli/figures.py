@@ -23,60 +23,43 @@ LABELS = {
 }
 """Names that are clearer to a person than the key."""
 
-LEARNING = ("kl", "clip_frac", "entropy", "dead_groups", "loss", "grad_norm", "tokens_per_s")
+LEARNING = ("kl", "clip_frac", "entropy", "dead_groups", "loss", "token_accuracy", "tokens_per_s")
 """What the update says about itself, below what the agent does."""
 
-_HIDDEN = {
-    "turns",
-    "model_tokens",
-    "sample_s",
-    "update_s",
-    "lr",
-    "clip_low_frac",
-    "clip_high_frac",
-    "ratio_mean",
-    "kl_clamped_frac",
-    "approx_kl",
-    "max_abs_log_ratio",
-    "nonfinite_frac",
-    "num_rollouts",
-    "num_unscored",
-    "num_nonfinite",
-}
-_HIDDEN_WHILE_ZERO = {"failed", "unscored", "invalid_turns"}
+_WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
+"""Shown only when there is something to see."""
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def shown_keys(metrics: Iterable[Mapping[str, Metric]]) -> list[str]:
     """The keys worth a row, in reading order: reward, components, kinds, behaviour, learning."""
     everything = list(metrics)
-    keys = list(dict.fromkeys(key for one in everything for key in one))
-    keys = [key for key in keys if _is_shown(key, everything)]
-    return sorted(keys, key=_rank)
+    groups: list[list[str]] = [[], [], [], [], [], [], []]
+    for one in everything:
+        names = list(one)
+        # `summarise` puts the components between `reward` and `passive`.
+        components = names[: names.index("passive")] if "passive" in one else []
+        for key in names:
+            groups[_place(key, components)].append(key)
+    groups[5] = [k for k in _WHILE_NOT_ZERO if any(k in m and m[k]["value"] for m in everything)]
+    learning = dict.fromkeys(groups[6])
+    groups[6] = [key for key in LEARNING if key in learning]
+    return list(dict.fromkeys(key for group in groups for key in group))
 
 
-def _is_shown(key: str, metrics: Sequence[Mapping[str, Metric]]) -> bool:
-    name = key.rsplit("/", 1)[-1]
-    if "/" in key and not key.startswith("em/") and "/em/" not in key:
-        # With several environments: their reward and em; the rest is in metrics.jsonl.
-        return name in ("reward", "em", "passive")
-    if name in _HIDDEN_WHILE_ZERO:
-        return any(one[key]["value"] > 0 for one in metrics if key in one)
-    return name not in _HIDDEN
-
-
-def _rank(key: str) -> int:
-    if key in LEARNING:
-        return 6 + LEARNING.index(key)
-    return (
-        0
-        if key == "reward"
-        else 2
-        if key.startswith("em/")
-        else 4
-        if key == "passive"
-        else (5 if key in _HIDDEN_WHILE_ZERO else 3 if "/" in key else 1)
-    )
+def _place(key: str, components: Sequence[str]) -> int:
+    """Which group of rows a key belongs to; the last one holds everything else."""
+    if key == "reward":
+        return 0
+    if key in components or key == "em_forced":
+        return 1
+    if key.startswith("em/"):
+        return 2
+    if "/" in key:
+        # Several environments: what each earns; the rest of theirs is in metrics.jsonl.
+        return 3 if key.rsplit("/", 1)[-1] in ("reward", "em", "passive") else 6
+    return 4 if key == "passive" else 6
 
 
 def label(key: str) -> str:

@@ -127,7 +127,8 @@ def _short_help(entry: Entry, width: int) -> str:
 
 def plugin_sources(ctx: click.Context) -> Sequence[str]:
     """What `searchrl --plugin FILE COMMAND` named before the command."""
-    return tuple(ctx.find_root().params.get("plugin") or ())
+    root = ctx.find_root()
+    return tuple(root.params["plugin"]) if isinstance(root.command, CommandGroup) else ()
 
 
 @click.group(

@@ -57,7 +57,7 @@ def render_turns(turns: Sequence[EpisodeTurn]) -> RenderableType:
         lines.append(colour_turn(turn.text.strip("\n")))
         if turn.observation.strip():
             lines.append(colour_observation(turn.observation.strip("\n")))
-    return Padding(Group(*lines), (0, 0, 0, 2))
+    return Padding(Group(*lines), (0, 0, 0, 2), expand=False)
 
 
 def render_rollout(title: str, rollout: Rollout) -> RenderableType:

@@ -1,0 +1,184 @@
+"""Bad input: one message that says what is wrong, where, and what to do; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from searchrl.cli import main
+
+
+def invoke(*args: str, env: dict[str, str] | None = None) -> Result:
+    result = CliRunner().invoke(main, list(args), env=env)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def complaint(*args: str, code: int = 2, env: dict[str, str] | None = None) -> str:
+    result = invoke(*args, env=env)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.stderr.startswith("Error: ") or "\nError: " in result.stderr
+    return result.stderr.rpartition("Error: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "near"),
+    [
+        ("--env", "regulatons", "regulations"),
+        ("--protocol", "think-serch-answer", "think-search-answer"),
+        ("--retriever", "bm52", "bm25"),
+    ],
+)
+@pytest.mark.parametrize("command", [["eval", "--policy", "scripted"], ["play"]])
+def test_unknown_name_is_suggested(command: list[str], flag: str, name: str, near: str) -> None:
+    text = complaint(*command, flag, name)
+    assert f"unknown {flag[2:]} '{name}'" in text
+    assert f"'{near}'" in text
+
+
+def test_unknown_reward_is_suggested() -> None:
+    text = complaint("eval", "--policy", "scripted", "--reward", "format+emm")
+    assert "emm" in text and "'em'" in text
+
+
+def test_malformed_reward_expression_gets_a_caret_at_the_place() -> None:
+    text = complaint("eval", "--policy", "scripted", "--reward", "format+*em")
+    lines = text.splitlines()
+    caret = next(i for i, line in enumerate(lines) if line.strip() == "^")
+    assert lines[caret - 1][lines[caret].index("^")] == "*"
+
+
+def test_unknown_key_is_suggested() -> None:
+    text = complaint("eval", "--policy", "scripted", "--set", "optim.learning_rate=1e-4")
+    assert "unknown key 'optim.learning_rate'" in text
+    text = complaint("eval", "--policy", "scripted", "--set", "rollout.grup_size=2")
+    assert "Did you mean 'group_size'" in text
+
+
+def test_unknown_setting_of_an_env_is_suggested() -> None:
+    text = complaint("eval", "--policy", "scripted", "--set", "env.dificulty=hard")
+    assert "'dificulty'" in text and "'difficulty'" in text
+
+
+def test_set_without_a_value_says_what_was_expected() -> None:
+    assert "expected KEY=VALUE" in complaint("eval", "--policy", "scripted", "--set", "seed")
+
+
+@pytest.mark.parametrize("content", ["a: [", "- a\n- b\n", None])
+def test_bad_config_file_is_named(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "run.yaml"
+    if content is not None:
+        file.write_text(content)
+    assert str(file) in complaint("eval", "--policy", "scripted", "--config", str(file))
+
+
+def test_wrong_kind_of_value_names_its_key() -> None:
+    assert "max_steps" in complaint("eval", "--policy", "scripted", "--set", "max_steps=many")
+
+
+def test_unknown_policy_and_script() -> None:
+    assert "unknown policy 'robot'" in complaint("eval", "--policy", "robot")
+    assert "expert" in complaint("eval", "--policy", "scripted:exprt")
+
+
+def test_unknown_split() -> None:
+    assert "tset" in complaint("eval", "--policy", "scripted", "--split", "tset")
+
+
+def test_bad_data_rows_are_all_listed_with_file_and_line(tmp_path: Path) -> None:
+    questions, corpus = tmp_path / "q.jsonl", tmp_path / "c.jsonl"
+    rows = ['{"id": "1", "question": "a?", "answer": "b"}', "{broken", '{"id": "3"}']
+    questions.write_text("\n".join(rows))
+    corpus.write_text(json.dumps({"id": "x", "contents": '"T"\nb'}) + "\n")
+    text = complaint(
+        "eval", "--policy", "scripted", "--env", "corpus",
+        "--set", f"env.questions={questions}", "--set", f"env.corpus={corpus}",
+    )  # fmt: skip
+    assert re.search(rf"{re.escape(str(questions))}\D{{0,8}}2\b", text)
+    assert re.search(rf"{re.escape(str(questions))}\D{{0,8}}3\b", text)
+
+
+def test_missing_model_folder_says_what_was_expected(tmp_path: Path) -> None:
+    text = complaint("train", "--model", str(tmp_path / "nothing"), "--dry-run")
+    assert "does not exist" in text and "'tiny'" in text
+
+
+def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    assert "holds no policy" in complaint("train", "--model", str(tmp_path), "--dry-run")
+
+
+def test_missing_weights_offline_says_what_to_do(tmp_path: Path) -> None:
+    # The hub client reads its switch at import: ask a process of its own.
+    import os
+    import subprocess
+    import sys
+
+    repo = Path(__file__).resolve().parents[2]
+    result = subprocess.run(
+        [sys.executable, "-m", "searchrl", "eval", "--model", "nobody/no-such-model"],
+        cwd=repo,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    assert "cannot get the weights of 'nobody/no-such-model'" in result.stderr
+    assert "--model tiny" in result.stderr and "hf download" in result.stderr
+
+
+def test_device_that_is_not_there(micro_model: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has the device")
+    text = complaint("train", "--model", str(micro_model), "--device", "cuda", "--dry-run")
+    assert "--device auto" in text
+
+
+def test_unwritable_run_folder_is_found_before_anything_is_loaded(
+    tmp_path: Path, micro_flags: list[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    for args in (["train", *micro_flags], ["eval", "--policy", "scripted"]):
+        text = complaint(*args, "--run-dir", str(file / "run"))
+        assert "cannot write the run folder" in text and "--run-dir" in text
+
+
+def test_existing_run_folder_is_never_written_into(micro_run: Path, micro_flags: list[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in micro_run.rglob("*")}
+    text = complaint("train", *micro_flags, "--run-dir", str(micro_run))
+    assert "exists already" in text and f"--resume {micro_run}" in text
+    assert {path: path.stat().st_mtime_ns for path in micro_run.rglob("*")} == before
+
+
+def test_resume_of_something_else(tmp_path: Path, micro_run: Path) -> None:
+    assert "no run folder" in complaint("train", "--resume", str(tmp_path))
+    text = complaint("train", "--resume", str(micro_run), "--lr", "1")
+    assert "takes no --lr" in text and "--init-from" in text
+
+
+def test_scripted_policy_cannot_be_trained() -> None:
+    text = complaint("train", "--policy", "scripted", "--model", "tiny", "--dry-run")
+    assert "scripted policies have no weights" in text
+
+
+def test_unknown_algorithm_and_tracker_are_found_by_dry_run(micro_flags: list[str]) -> None:
+    assert "'grpo'" in complaint("train", *micro_flags, "--algorithm", "grop", "--dry-run")
+    text = complaint("train", *micro_flags, "--set", "log.trackers=[jsnol]", "--dry-run")
+    assert "'jsonl'" in text
+
+
+def test_unknown_tracker_is_found_before_the_run_begins(
+    micro_flags: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    complaint("train", *micro_flags, "--set", "log.trackers=[jsnol]", "--run-dir", str(folder))
+    assert not folder.exists()

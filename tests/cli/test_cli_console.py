@@ -1,0 +1,198 @@
+"""What is shown: figures, sparklines, the pair of episodes, the live table, colours."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from searchrl.cli import main
+from searchrl.cli.console import ConsoleObserver, choose_pair, make_console
+from searchrl.cli.figures import (
+    format_interval,
+    format_seconds,
+    format_value,
+    shown_keys,
+    sparkline,
+)
+from searchrl.cli.transcript import colour_turn, render_rollout
+from searchrl.engine.metrics import exact, proportion
+from searchrl.engine.rollout import Rollout
+from searchrl.evaluate import evaluate
+
+
+def metrics(**values: float) -> dict[str, Any]:
+    return {key.replace("__", "/"): exact(value) for key, value in values.items()}
+
+
+STEP = metrics(
+    reward=1.5, format=1, em=0.5, my_reward=0.3, passive=0.25, turns=2, failed=0, em__lookup=0.5,
+    invalid_turns=0, loss=0, kl=0.0012, clip_frac=0.01, entropy=0.8, dead_groups=0.5,
+    tokens_per_s=1234, lr=1e-4, ratio_mean=1,
+)  # fmt: skip
+
+
+def terminal(width: int = 100) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=width, height=50)
+
+
+def text(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def episodes() -> dict[str, tuple[Rollout, ...]]:
+    settings = {"eval": {"num_tasks": 12}}
+    return {
+        script: evaluate({**settings, "policy": f"scripted:{script}"}).rollouts
+        for script in ("expert", "passive")
+    }
+
+
+def test_components_of_plugins_are_shown_and_bookkeeping_is_not() -> None:
+    assert shown_keys([STEP]) == [
+        "reward", "format", "em", "my_reward", "em/lookup", "passive",
+        "kl", "clip_frac", "entropy", "dead_groups", "loss", "tokens_per_s",
+    ]  # fmt: skip
+
+
+def test_trouble_is_shown_as_soon_as_there_is_some() -> None:
+    assert "failed" in shown_keys([STEP, {**STEP, "failed": exact(0.1)}])
+
+
+def test_several_environments_show_what_each_earns() -> None:
+    both = STEP | metrics(corpus__reward=1, corpus__em=0.2, corpus__turns=3)
+    keys = shown_keys([both])
+    assert "corpus/em" in keys and "corpus/reward" in keys and "corpus/turns" not in keys
+
+
+def test_numbers_keep_the_digits_that_mean_something() -> None:
+    assert format_value("em", 0.95349) == "0.953"
+    assert format_value("kl", 0.00012) == "1.2e-04"
+    assert format_value("tokens_per_s", 12345.6) == "12,346"
+    assert format_interval("em", proportion(0, 4)) == "0.000 [0.000, 0.490]"
+    assert format_interval("lr", exact(0.5)) == "0.500"
+    assert (format_seconds(75), format_seconds(3700)) == ("1:15", "1:01:40")
+
+
+def test_sparkline_keeps_zero_and_one_on_the_scale() -> None:
+    assert sparkline([], 5) == ""
+    assert sparkline([1.0, 1.0, 1.0], 5) == "███"
+    assert sparkline([0.0, 0.0], 5) == "▁▁"
+    assert sparkline([0.50, 0.51, 0.49], 3) in ("▄▅▄", "▅▅▄", "▄▅▅")
+    assert len(sparkline([i / 1000 for i in range(1000)], 18)) == 18
+    assert sparkline([0.0, 0.01], 2) == "▁█"
+
+
+def test_pair_shows_one_task_that_was_wrong_and_is_right(
+    episodes: dict[str, tuple[Rollout, ...]],
+) -> None:
+    pair = choose_pair(episodes["passive"], episodes["expert"])
+    assert pair is not None and pair[0] is not None
+    before, after = pair
+    assert before.episode.task.id == after.episode.task.id
+    assert before.scored.scores["em"] == 0 and after.scored.scores["em"] == 1
+    assert choose_pair((), ()) is None
+    assert choose_pair((), episodes["expert"]) is not None
+
+
+def test_episode_is_coloured_on_a_terminal_only(episodes: dict[str, tuple[Rollout, ...]]) -> None:
+    rollout = episodes["expert"][0]
+    console = terminal()
+    console.print(render_rollout("after", rollout))
+    assert "\x1b[" in text(console)
+    plain = make_console(io.StringIO())
+    plain.print(render_rollout("after", rollout))
+    shown = text(plain)
+    assert "\x1b" not in shown
+    for turn in rollout.episode.turns:
+        assert turn.text.strip().splitlines()[-1] in shown
+    assert rollout.episode.task.answers[0] in shown
+
+
+def test_colouring_loses_no_text() -> None:
+    for turn in ("<think>a</think>\n<search>q</search>", "<b>x [red]y[/red] </b", "", "<answer>"):
+        assert colour_turn(turn).plain == turn
+
+
+def test_live_table_shows_every_promised_figure() -> None:
+    console = terminal()
+    with ConsoleObserver(console) as observer:
+        observer.evaluation("before", 0, {"reward": exact(1), "passive": proportion(3, 4)})
+        observer.step(1, 3, STEP)
+        observer.step(2, 3, {**STEP, "reward": exact(2.0)})
+        observer.evaluation("during", 2, {"reward": exact(1.25), "passive": proportion(1, 4)})
+        observer.phase("sample", 5, 16)
+    shown = text(console)
+    for part in (
+        "reward", "my_reward", "passive rate", "KL to start", "clip fraction", "entropy",
+        "dead groups", "tokens/s", "step 2/3", "ETA", "sample 5/16", "held out, before",
+        "held out, step 2", "0.250 [0.046, 0.699]", "a loss of 0 is right here",
+    ):  # fmt: skip
+        assert part in shown, part
+
+
+def test_live_table_fits_a_narrow_terminal() -> None:
+    console = terminal(width=80)
+    with ConsoleObserver(console) as observer:
+        observer.evaluation("before", 0, {"em": proportion(3, 64)})
+        for step in range(30):
+            observer.step(step + 1, 30, {**STEP, "em": exact(step / 30)})
+        observer.evaluation("after", 30, {"em": proportion(60, 64)})
+    assert "0.047 [0.016, 0.129]" in text(console) and "0.938 [0.850, 0.975]" in text(console)
+
+
+def test_live_display_ends_when_the_run_fails() -> None:
+    console = terminal()
+    with pytest.raises(RuntimeError), ConsoleObserver(console) as observer:
+        observer.phase("sample", 0, 4)
+        raise RuntimeError
+    assert text(console).rstrip().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_where_everything_is_can_be_pasted(tmp_path: Path) -> None:
+    console = make_console(io.StringIO())
+    folder = tmp_path / "my run"
+    with ConsoleObserver(console) as observer:
+        observer.done(folder, {"env": ["corpus"], "policy": str(folder / "policy")})
+    assert f"searchrl eval --env corpus --model '{folder}'" in text(console)
+
+
+def test_plugins_lists_kinds_owners_hashes_and_failures() -> None:
+    import json
+
+    broken = str(Path(__file__).parents[1] / "fixtures" / "plugins" / "bad_syntax.py")
+    good = str(Path(__file__).parents[1] / "fixtures" / "plugins" / "good.py")
+    result = CliRunner().invoke(main, ["plugins", "--plugin", broken, "--plugin", good, "--json"])
+    assert result.exit_code == 0, result.output
+    listed = json.loads(result.stdout)
+    assert {"regulations", "corpus"} <= set(listed["kinds"]["env"])
+    assert "em" in listed["kinds"]["reward"] and "bm25" in listed["kinds"]["retriever"]
+    owners = {record["plugin"]: record for record in listed["plugins"]}
+    assert owners["good"]["file"] == good and len(owners["good"]["sha256"]) == 64
+    assert owners["searchrl"]["distribution"] == "searchrl"
+    assert "register_envs" in owners["searchrl"]["hooks"]
+    (failure,) = listed["failures"]
+    assert (failure["plugin"], failure["file"]) == ("bad_syntax", broken) and failure["line"]
+    shown = CliRunner().invoke(main, ["plugins", "--plugin", broken]).output
+    assert "not loaded: plugin bad_syntax" in shown and f"{broken}:" in shown
+
+
+def test_plugins_shows_conflicts(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(
+            "from searchrl import hookimpl\n"
+            "@hookimpl\n"
+            "def register_trackers(register):\n"
+            "    register('mine', lambda run_dir: None)\n"
+        )
+    flags = [f for n in ("one", "two") for f in ("--plugin", str(tmp_path / f"{n}.py"))]
+    result = CliRunner().invoke(main, ["plugins", *flags])
+    assert result.exit_code == 0
+    assert "conflict: tracker 'mine' is registered by" in result.output
+    assert "'one:mine' or 'two:mine'" in result.output

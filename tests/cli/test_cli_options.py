@@ -1,0 +1,104 @@
+"""Flags: each is a config key that exists, and layers apply in their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from searchrl.cli.options import EVAL, PLAY, SFT, SHARED, TRAIN, Flag, options, read_layers
+from searchrl.config import RunConfig, build_config
+
+FLAGS = [flag for table in (SHARED, TRAIN, SFT, EVAL, PLAY) for flag in table]
+
+PROMISED = (
+    "--env --reward --protocol --retriever --model --algorithm --policy --plugin --config --set "
+    "--seed --run-dir --device --json"
+)
+
+
+def layers(*args: str) -> tuple[dict[str, Any], ...]:
+    found: list[Any] = []
+
+    @click.command()
+    @options(SHARED, TRAIN)
+    def command(**values: Any) -> None:
+        found.append(read_layers(values, SHARED, TRAIN))
+
+    result = CliRunner().invoke(command, list(args), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return tuple(found[0])
+
+
+def config(*args: str) -> RunConfig:
+    return build_config(*layers(*args))
+
+
+def test_shared_flags_are_the_promised_ones() -> None:
+    assert [flag.name for flag in SHARED] == PROMISED.split()
+
+
+@pytest.mark.parametrize("flag", [f for f in FLAGS if f.key], ids=lambda f: f"{f.name}-{f.key}")
+def test_every_flag_names_an_existing_key(flag: Flag) -> None:
+    if flag.key in ("env", "reward", "protocol", "retriever"):
+        return
+    tree: Any = RunConfig().to_dict()
+    for part in flag.key.split("."):
+        assert part in tree, flag.key
+        tree = tree[part]
+
+
+def test_flags_reach_their_keys() -> None:
+    made = config(
+        *"--env corpus --reward em --model tiny --algorithm rloo --seed 7 --lr 0.5".split(),
+        *"--beta 0 --group-size 3 --max-steps 9 --policy scripted --device cpu".split(),
+    )
+    assert (made.tasks[0].env.name, made.tasks[0].reward) == ("corpus", "em")
+    assert (made.model.name, made.algorithm.name, made.algorithm.beta) == ("tiny", "rloo", 0)
+    assert (made.seed, made.optim.lr, made.rollout.group_size, made.max_steps) == (7, 0.5, 3, 9)
+    assert (made.policy, made.device) == ("scripted", "cpu")
+
+
+def test_set_wins_over_flag_and_flag_over_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("seed: 1\nmax_steps: 1\noptim: {lr: 0.1, warmup_steps: 3}\n")
+    made = config(
+        "--set", "seed=3", "--seed", "2", "--config", str(file), "--max-steps", "2",
+        "--set", "optim.lr=1e-4",
+    )  # fmt: skip
+    assert (made.seed, made.max_steps) == (3, 2)
+    assert (made.optim.lr, made.optim.warmup_steps) == (1e-4, 3)
+
+
+def test_set_adds_settings_to_the_env_of_the_flag() -> None:
+    made = config("--env", "corpus", "--set", "env.corpus=docs", "--set", "env.questions=q.jsonl")
+    assert made.tasks[0].env.settings == {"corpus": "docs", "questions": "q.jsonl"}
+
+
+def test_plugins_of_file_and_flags_add_up_and_are_absolute(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("plugins: [some.module]\n")
+    made = config("--config", str(file), "--plugin", "here.py", "--plugin", "other.module")
+    assert made.plugins == ["some.module", str(Path("here.py").resolve()), "other.module"]
+
+
+def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert config("--model", "model").model.name == str(tmp_path / "model")
+    assert config("--model", "tiny").model.name == "tiny"
+    assert config("--model", "Qwen/Qwen3-4B").model.name == "Qwen/Qwen3-4B"
+
+
+def test_help_names_the_key_of_every_flag() -> None:
+    from searchrl.cli import main
+
+    text = CliRunner().invoke(main, ["train", "--help"], terminal_width=100).output
+    for flag in (*SHARED, *TRAIN):
+        assert flag.name in text
+        if flag.key:
+            assert f"[{flag.key}]" in " ".join(text.split())

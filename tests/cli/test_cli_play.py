@@ -1,0 +1,95 @@
+"""`searchrl play`: shortcuts, raw turns, piped input and its end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from searchrl.cli import main
+from searchrl.config import build_config
+from searchrl.engine.world import make_worlds
+from searchrl.play import read_turn
+from searchrl.plugins import load_plugins
+from searchrl.protocols.think_search_answer import ThinkSearchAnswer
+from searchrl.run_folder import Run
+
+
+def play(text: str, *args: str) -> Result:
+    return CliRunner().invoke(main, ["play", "--env", "regulations", *args], input=text)
+
+
+def turns(*lines: str) -> tuple[list[str], list[str]]:
+    protocol, complaints, read = ThinkSearchAnswer(), [], []
+    rest = iter(lines)
+    while (turn := read_turn(protocol, lambda: next(rest, None), complaints.append)) is not None:
+        read.append(turn)
+    return read, complaints
+
+
+def gold(index: int) -> str:
+    world = make_worlds(build_config({}), load_plugins(entry_points=False))[0]
+    _, info = world.acquire().reset(options={"split": "test", "index": index})
+    return str(info["task"].answers[0])
+
+
+def test_shortcuts_are_written_by_the_protocol() -> None:
+    read, _ = turns("s library hours", "t Doc 1 says so.", "a 16:45")
+    assert read == [
+        "<think></think>\n<search>library hours</search>",
+        "<think>Doc 1 says so.</think>\n<answer>16:45</answer>",
+    ]
+
+
+def test_raw_turn_ends_with_its_closing_tag_or_an_empty_line() -> None:
+    read, _ = turns("<think>a", "b</think>", "<search>x</search>", "", "no tag", "", "last")
+    assert read == ["<think>a\nb</think>\n<search>x</search>", "no tag", "last"]
+
+
+def test_words_that_begin_like_a_shortcut_are_not_one() -> None:
+    assert turns("s", "", "so it goes", "")[0] == ["s", "so it goes"]
+
+
+def test_right_answer_gets_every_score() -> None:
+    result = play(f"s anything\na {gold(4)}\n", "--index", "4")
+    assert result.exit_code == 0, result.output
+    assert "<information>" in result.stdout
+    assert "The episode is over (answered)." in result.stdout
+    scores = next(line for line in result.stdout.splitlines() if "scores" in line)
+    for part in ("reward 2", "format 1", "em 1", "searched 1", "searches 1"):
+        assert part in scores
+
+
+def test_end_of_input_ends_politely() -> None:
+    for text in ("", "s library\n"):
+        result = play(text)
+        assert result.exit_code == 0, result.output
+        assert "the episode is not finished" in result.stdout
+
+
+def test_invalid_turns_get_the_notice_a_model_gets() -> None:
+    result = play("no tags here\n\na x\n", "--index", "0")
+    assert "The turn has no action" in result.stdout
+
+
+def test_json_keeps_the_dialogue_off_stdout() -> None:
+    result = play("a nothing\n", "--index", "0", "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["final_answer"] == "nothing" and printed["scores"]["searches"] == 0
+    assert printed["question"] in result.stderr
+
+
+def test_seed_chooses_the_task() -> None:
+    questions = [json.loads(play("a x\n", "--seed", str(s), "--json").stdout) for s in (1, 1, 2)]
+    assert questions[0] == questions[1]
+    assert questions[0]["task"] != questions[2]["task"]
+
+
+def test_run_dir_keeps_the_episode(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    result = play("s library\na 1\n", "--index", "0", "--run-dir", str(folder))
+    assert result.exit_code == 0, result.output
+    (row,) = Run.open(folder).rollouts("play")
+    assert row["origin"] == "demonstration" and len(row["turns"]) == 2

@@ -1,0 +1,170 @@
+"""`searchrl train`: plan, plain output, JSON, Ctrl-C and resume, failing plugins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from searchrl.cli import main
+from searchrl.config import build_config
+from searchrl.run_folder import Run
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(main, list(args))
+
+
+BREAKING = """
+import os, signal, time
+from searchrl import hookimpl
+
+class Break:
+    name, values, is_range = "breaks", (0.0, 1.0), False
+    did_break = False
+    def __call__(self, episode):
+        if episode.task.split == "train" and episode.step >= {step} and not Break.did_break:
+            {action}
+        return 0.0
+
+@hookimpl
+def register_rewards(register):
+    register("breaks", Break)
+"""
+
+
+def breaking(folder: Path, action: str, step: int = 0) -> str:
+    path = folder / "breaking.py"
+    path.write_text(BREAKING.format(action=action, step=step))
+    return str(path)
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(micro_flags: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    result = invoke("train", *micro_flags, "--run-dir", str(folder), "--seed", "5", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert not folder.exists()
+    config = build_config(yaml.safe_load(result.stdout))
+    assert (config.seed, config.max_steps) == (5, 1)
+    assert f"# run_dir: {folder}" in result.stdout
+    assert "regulations/train: " in result.stdout and "regulations/test: " in result.stdout
+
+
+def test_dry_run_loads_no_weights(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    result = invoke("train", "--model", str(model), "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    plan = json.loads(result.stdout)
+    assert plan["model"] == str(model)
+    assert plan["config"]["preset"] == "qwen3_4b_lora"
+
+
+def test_auto_says_what_it_became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import torch
+
+    from searchrl.engine import policy
+
+    if torch.cuda.is_available():
+        pytest.skip("auto takes the large model where there is a GPU")
+    monkeypatch.setattr(policy, "_is_stored", lambda name: False)
+    result = invoke("train", "--dry-run", "--run-dir", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    assert "auto → the embedded tiny model" in result.stdout
+
+
+def test_plain_output_has_one_line_per_step_and_no_control_codes(
+    micro_flags: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    result = invoke(
+        "train", *micro_flags, "--max-steps", "2", "--set", "eval.every=1", "--run-dir", str(folder)
+    )
+    assert result.exit_code == 0, result.output
+    out = result.stdout
+    assert "\x1b" not in out and "\r" not in out
+    steps = [line for line in out.splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in steps] == ["1/2", "2/2"]
+    for key in ("reward", "format", "em", "searches", "passive", "kl", "clip_frac", "entropy"):
+        assert f"  {key} " in steps[0], key
+    assert "  dead_groups " in steps[0] and "  tokens_per_s " in steps[0]
+    assert "ETA" not in steps[1]
+    for label in ("before (step 0)", "during (step 1)", "after (step 2)"):
+        assert f"evaluation {label}: " in out
+    assert "held out, before" in out and "held out, after" in out
+    assert "before training" in out and "after training" in out
+    assert str(folder / "summary.json") in out and f"searchrl ask {folder}" in out
+
+
+def test_loss_zero_is_explained_once(micro_flags: list[str], tmp_path: Path) -> None:
+    result = invoke("train", *micro_flags, "--max-steps", "2", "--run-dir", str(tmp_path / "run"))
+    assert result.stdout.count("a loss of 0 is right here") == 1
+
+
+def test_json_prints_the_summary_alone(micro_flags: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    result = invoke("train", *micro_flags, "--run-dir", str(folder), "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed == {"run": str(folder), **Run.open(folder).summary}
+    assert set(printed["after"]["em"]) == {"value", "low", "high", "n"}
+    assert "step 1/1" in result.stderr
+
+
+def test_ctrl_c_checkpoints_and_resume_goes_on(micro_flags: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    plugin = breaking(
+        tmp_path, "Break.did_break = True; os.kill(os.getpid(), signal.SIGINT)", step=1
+    )
+    flags = [*micro_flags, "--max-steps", "3", "--plugin", plugin, "--reward", "format+breaks"]
+    result = invoke("train", *flags, "--run-dir", str(folder))
+    assert result.exit_code == 130, result.output
+    assert f"continue with: searchrl train --resume {folder}" in result.stdout
+    done = [row["step"] for row in Run.open(folder).metrics if row["phase"] == "train"]
+    assert done and done[-1] < 3
+    result = invoke("train", "--resume", str(folder))
+    assert result.exit_code == 0, result.output
+    done = [row["step"] for row in Run.open(folder).metrics if row["phase"] == "train"]
+    assert done == [1, 2, 3]
+    assert "held out, before" in result.stdout
+
+
+def test_failing_reward_stops_training_and_is_attributed(
+    micro_flags: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    plugin = breaking(tmp_path, "raise RuntimeError('the table is empty')", step=0)
+    flags = [*micro_flags, "--plugin", plugin, "--reward", "format+breaks"]
+    result = invoke("train", *flags, "--run-dir", str(folder))
+    assert result.exit_code == 3, result.output
+    for part in ("reward 'breaks' of plugin breaking", "the table is empty", "--resume"):
+        assert part in result.stderr, part
+    saved = list((folder / "failures").iterdir())
+    assert len(saved) == 1 and str(saved[0]) in result.stderr
+    assert "breaking.py" in saved[0].read_text()
+
+
+def test_hanging_reward_is_a_timeout(micro_flags: list[str], tmp_path: Path) -> None:
+    plugin = breaking(tmp_path, "time.sleep(30)", step=0)
+    flags = [*micro_flags, "--plugin", plugin, "--reward", "format+breaks"]
+    flags += ["--set", "rollout.reward_timeout_s=0.1", "--run-dir", str(tmp_path / "run")]
+    result = invoke("train", *flags)
+    assert result.exit_code == 3, result.output
+    assert "timeout failure of reward 'breaks' of plugin breaking" in result.stderr
+
+
+def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    stage = "sft.stages=[{steps: 2, batch_size: 2}]"
+    place = micro_flags.index("--max-steps")
+    flags = [*micro_flags[:place], *micro_flags[place + 2 :], "--set", stage]
+    flags += ["--run-dir", str(folder)]
+    result = invoke("sft", *flags)
+    assert result.exit_code == 0, result.output
+    steps = [line for line in result.stdout.splitlines() if line.startswith("step ")]
+    assert len(steps) == 2 and "  loss " in steps[0] and "token_accuracy" in steps[0]
+    assert f"searchrl train --env regulations --init-from {folder}" in result.stdout

@@ -1,0 +1,71 @@
+"""Trackers: what they write, what happens on resume, what is said when they cannot work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from searchrl.contracts import Tracker
+from searchrl.engine.metrics import exact
+from searchrl.errors import ConfigError, RunFolderError
+from searchrl.trackers.jsonl import JsonlTracker
+from searchrl.trackers.tensorboard import TensorBoardTracker
+
+
+def rows(path: Path) -> list[tuple[int, str, float]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(row["step"], row["phase"], row["metrics"]["reward"]["value"]) for row in lines]
+
+
+def test_jsonl_writes_one_line_per_step_at_once(tmp_path: Path) -> None:
+    tracker: Tracker = JsonlTracker(tmp_path)
+    tracker.log(1, {"reward": exact(0.5)}, "train")
+    assert rows(tmp_path / "tracker.jsonl") == [(1, "train", 0.5)]
+    tracker.log(1, {"reward": exact(0.7)}, "eval")
+    tracker.close()
+    assert rows(tmp_path / "tracker.jsonl")[1] == (1, "eval", 0.7)
+    line = json.loads((tmp_path / "tracker.jsonl").read_text().splitlines()[0])
+    assert set(line["metrics"]["reward"]) == {"value", "low", "high", "n"}
+
+
+def test_jsonl_after_resume_holds_every_step_once(tmp_path: Path) -> None:
+    first = JsonlTracker(tmp_path, path="logs/all.jsonl")
+    for step in (1, 2, 3):
+        first.log(step, {"reward": exact(0.1)}, "train")
+    first.close()
+    path = tmp_path / "logs" / "all.jsonl"
+    path.write_text(path.read_text() + '{"step": 4, "pha')  # killed while writing
+    second = JsonlTracker(tmp_path, path="logs/all.jsonl")
+    for step in (3, 4):
+        second.log(step, {"reward": exact(0.2)}, "train")
+    second.close()
+    assert rows(path) == [(s, "train", r) for s, r in ((1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2))]
+
+
+def test_jsonl_that_cannot_write_says_where(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="tracker jsonl cannot write"):
+        JsonlTracker(tmp_path, path="file/x.jsonl")
+
+
+def test_tensorboard_missing_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match="pip install 'searchrl\\[tensorboard\\]'"):
+        TensorBoardTracker(tmp_path)
+
+
+def test_tensorboard_writes_scalars(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    tracker: Tracker = TensorBoardTracker(tmp_path)
+    tracker.log(3, {"reward": exact(0.5)}, "train")
+    tracker.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    (scalar,) = events.Scalars("train/reward")
+    assert (scalar.step, scalar.value) == (3, 0.5)

@@ -301,7 +301,8 @@ def parse_set(assignment: str) -> dict[str, Any]:
             f"cannot read --set '{assignment}': expected KEY=VALUE such as --set optim.lr=1e-4"
         )
     try:
-        value: Any = yaml.safe_load(raw)
+        # `@prompt.txt` means a file here, and nothing in YAML.
+        value: Any = raw if raw.startswith("@") else yaml.safe_load(raw)
     except yaml.YAMLError as error:
         raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
     if isinstance(value, str):
@@ -322,6 +323,9 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in over.items():
         old = result.get(key)
+        if key == "algorithm" and isinstance(old, Mapping) and _is_renamed(old, value):
+            # What stands beside the name is common to all algorithms; `settings` is its own.
+            old = {k: v for k, v in old.items() if k != "settings"}
         if key in TASK_KEYS:
             old, value = _as_named(key, old), _as_named(key, value)
         if (
@@ -336,11 +340,17 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
                 items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
             result[key] = items
         elif isinstance(value, Mapping) and isinstance(old, Mapping):
-            renamed = "name" in value and "name" in old and value["name"] != old["name"]
-            result[key] = dict(value) if renamed and key in TASK_KEYS else merge(old, value)
+            is_other = key in TASK_KEYS and _is_renamed(old, value)
+            result[key] = dict(value) if is_other else merge(old, value)
         else:
             result[key] = dict(value) if isinstance(value, Mapping) else value
     return result
+
+
+def _is_renamed(old: Any, value: Any) -> bool:
+    """Whether `value` names another plugin than `old` does."""
+    both = isinstance(old, Mapping) and isinstance(value, Mapping)
+    return both and "name" in old and "name" in value and old["name"] != value["name"]
 
 
 def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
@@ -364,7 +374,8 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     Raises:
         ConfigError: listing every wrong key or value at once, with suggestions.
     """
-    merged: dict[str, Any] = {"tasks": RunConfig().to_dict()["tasks"]}
+    # All defaults, so that `--set sft.stages.0.steps=100` finds the stage it addresses.
+    merged: dict[str, Any] = RunConfig().to_dict()
     for layer in layers:
         merged = merge(merged, _canonical(layer))
     try:

@@ -1,0 +1,247 @@
+"""The configuration tree: what it accepts, what it refuses and with which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from searchrl.config import (
+    RunConfig,
+    build_config,
+    load_preset,
+    load_yaml,
+    merge,
+    parse_set,
+    preset_names,
+)
+from searchrl.errors import ConfigError
+
+
+def refuse(*layers: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build_config(*layers)
+    return str(caught.value)
+
+
+def config(*assignments: str, under: dict[str, Any] | None = None) -> RunConfig:
+    """The config of some `--set` assignments on top of a layer."""
+    return build_config(under or {}, *map(parse_set, assignments))
+
+
+# --- names and short forms -----------------------------------------------------------------
+
+
+def test_short_forms_write_the_first_task() -> None:
+    short = build_config(
+        {"env": "corpus", "reward": "em", "protocol": {"name": "mine", "tag": "t"}},
+        {"retriever": "empty"},
+    )
+    task = short.tasks[0]
+    assert (task.env.name, task.reward, task.retriever.name) == ("corpus", "em", "empty")
+    assert (task.protocol.name, task.protocol.settings) == ("mine", {"tag": "t"})
+    assert len(short.tasks) == 1
+
+
+def test_short_form_beside_tasks_changes_the_first_entry_only() -> None:
+    both = build_config({"tasks": [{"env": "corpus"}, {"env": "regulations"}], "reward": "f1"})
+    assert [task.reward for task in both.tasks] == ["f1", "format+em"]
+    assert [task.env.name for task in both.tasks] == ["corpus", "regulations"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ({"rollout": {"groupsize": 3}}, "unknown key 'rollout.groupsize'. Did you mean 'group_siz"),
+        ({"enw": "corpus"}, "unknown key 'enw'. Did you mean 'env'?"),
+        ({"tasks": {"0": {"rewards": "em"}}}, "'tasks.0.rewards'. Did you mean 'reward'?"),
+        ({"optim": {"learning": 1}}, "unknown key 'optim.learning'."),
+        ({"sft": {"stages": {"0": {"step": 1}}}}, "'sft.stages.0.step'. Did you mean 'steps'"),
+        ({"model": {"scratch": {"vocab": 1}}}, "'model.scratch.vocab'. Did you mean 'vocab_size'"),
+    ],
+)
+def test_a_misspelt_key_is_refused_with_the_near_one(wrong: dict[str, Any], hint: str) -> None:
+    assert hint in refuse(wrong)
+
+
+def test_all_faults_are_reported_at_once() -> None:
+    message = refuse({"optim": {"lr": "fast"}, "max_steps": -1, "nonsense": 1})
+    for part in ("optim.lr = 'fast'", "max_steps = -1", "unknown key 'nonsense'"):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "optim.lr=nan",
+        "optim.lr=-1",
+        "rollout.group_size=0",
+        "algorithm.clip_low=1",
+        "model.lora_dropout=1.5",
+        "device=gpu",
+        "algorithm.reduction=mean",
+        "rollout.temperature=0",
+        "tasks=[]",
+        "env=3",
+    ],
+)
+def test_a_value_out_of_range_is_refused_naming_its_key(assignment: str) -> None:
+    assert assignment.partition("=")[0] in refuse(parse_set(assignment))
+
+
+# --- --set ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("3", 3),
+        ("0.5", 0.5),
+        ("true", True),
+        ("null", None),
+        ("format+em", "format+em"),
+        ("[em, f1]", ["em", "f1"]),
+        ("{lookup: 1}", {"lookup": 1}),
+        ("a=b", "a=b"),
+        ('""', ""),
+        ("@prompts/mine.txt", "@prompts/mine.txt"),
+    ],
+)
+def test_set_reads_its_value_as_a_person_means_it(text: str, value: Any) -> None:
+    assert parse_set(f"key={text}") == {"key": value}
+    assert type(parse_set(f"key={text}")["key"]) is type(value)
+
+
+def test_set_with_a_value_that_is_no_yaml_names_the_assignment() -> None:
+    with pytest.raises(ConfigError, match=r"cannot read the value of --set 'env.mix=\{a: '"):
+        parse_set("env.mix={a: ")
+
+
+@pytest.mark.parametrize("wrong", ["optim.lr", "=3", "a..b=1", "", ".a=1"])
+def test_set_without_key_or_value_says_what_is_expected(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="expected KEY=VALUE such as --set optim.lr=1e-4"):
+        parse_set(wrong)
+
+
+def test_set_addresses_an_element_of_a_list() -> None:
+    two = {"tasks": [{"env": "corpus"}, {"env": "regulations"}]}
+    changed = config("tasks.1.weight=2", "tasks.1.env.difficulty=hard", under=two)
+    assert [task.weight for task in changed.tasks] == [1.0, 2.0]
+    assert changed.tasks[1].env.settings == {"difficulty": "hard"}
+    assert changed.tasks[0].env.settings == {}
+
+
+def test_set_reaches_a_list_nobody_wrote_because_defaults_lie_under_it() -> None:
+    assert config("sft.stages.0.steps=100").sft.stages[0].steps == 100
+
+
+def test_set_of_an_element_that_is_not_there_names_how_many_are() -> None:
+    with pytest.raises(ConfigError, match="'tasks' has 1 entries; no index 3"):
+        config("tasks.3.weight=2")
+
+
+# --- merging -------------------------------------------------------------------------------
+
+
+def test_merge_leaves_its_arguments_alone() -> None:
+    base = {"a": {"b": 1}, "tasks": [{"weight": 1}]}
+    over = {"a": {"c": 2}, "tasks": {"0": {"weight": 2}}}
+    assert merge(base, over) == {"a": {"b": 1, "c": 2}, "tasks": [{"weight": 2}]}
+    assert base == {"a": {"b": 1}, "tasks": [{"weight": 1}]}
+    assert over == {"a": {"c": 2}, "tasks": {"0": {"weight": 2}}}
+
+
+@pytest.mark.parametrize("key", ["env", "protocol", "retriever"])
+def test_another_plugin_does_not_inherit_the_settings_of_the_one_it_replaces(key: str) -> None:
+    under = {key: {"name": "mine", "path": "x"}}
+    kept = build_config(under, {key: {"k": 3}})
+    assert getattr(kept.tasks[0], key).settings == {"path": "x", "k": 3}
+    same = build_config(under, {key: "mine"})
+    assert getattr(same.tasks[0], key).settings == {"path": "x"}
+    other = build_config(under, {key: "other"})
+    assert getattr(other.tasks[0], key).settings == {}
+
+
+def test_another_algorithm_keeps_the_clip_range_and_drops_foreign_settings() -> None:
+    mine = {"algorithm": {"name": "mine", "clip_high": 0.28, "settings": {"critic_lr": 1e-5}}}
+    assert build_config(mine).algorithm.settings == {"critic_lr": 1e-5}
+    other = build_config(mine, {"algorithm": {"name": "grpo"}}).algorithm
+    assert (other.clip_high, other.settings) == (0.28, {})
+
+
+def test_presets_lie_under_the_file_and_the_file_under_the_flags() -> None:
+    preset, file = {"optim": {"lr": 1.0, "warmup_steps": 7}}, {"optim": {"lr": 2.0}, "seed": 5}
+    merged = build_config(preset, file, parse_set("seed=6"))
+    assert (merged.optim.warmup_steps, merged.optim.lr, merged.seed) == (7, 2.0, 6)
+    assert merged.optim.max_grad_norm == RunConfig().optim.max_grad_norm
+
+
+def test_every_preset_is_valid_by_itself() -> None:
+    assert {"tiny", "qwen3_4b_lora"} <= set(preset_names())
+    for name in preset_names():
+        build_config(load_preset(name))
+
+
+def test_an_unknown_preset_gets_near_matches() -> None:
+    with pytest.raises(ConfigError, match="unknown preset 'tinny'. Did you mean 'tiny'"):
+        load_preset("tinny")
+
+
+def test_a_reward_schedule_survives_merging() -> None:
+    stages = [{"until_step": 30, "expr": "format"}, {"expr": "em"}]
+    assert [s.expr for s in build_config({"reward": stages}).tasks[0].reward] == ["format", "em"]
+    assert build_config({"reward": stages}, {"reward": "f1"}).tasks[0].reward == "f1"
+
+
+# --- files and fingerprints ----------------------------------------------------------------
+
+
+def test_yaml_round_trip_gives_an_equal_config() -> None:
+    original = build_config(
+        {"env": {"name": "corpus", "corpus": "texte/Größe", "topk": 5}},
+        {"reward": [{"until_step": 3, "expr": "em"}, {"expr": "f1"}]},
+        {"optim": {"lr": 1e-7}, "log": {"trackers": ["jsonl"]}, "rollout": {"env_timeout_s": None}},
+    )
+    again = build_config(yaml.safe_load(original.to_yaml()))
+    assert again == original
+    assert again.fingerprint == original.fingerprint
+    assert "Größe" in original.to_yaml()
+
+
+def test_the_fingerprint_sees_what_changes_results_and_nothing_else() -> None:
+    first = build_config().fingerprint
+    assert first == build_config().fingerprint
+    assert len(first) == 16
+    assert int(first, 16) >= 0
+    for same in ("run_dir=elsewhere", "log.compress=false", "checkpoint.every=3", "num_threads=1"):
+        assert config(same).fingerprint == first, same
+    for other in ("seed=1", "optim.lr=1e-6", "env.topk=4", "reward=em", "max_steps=1"):
+        assert config(other).fingerprint != first, other
+
+
+def test_a_config_cannot_be_changed_after_it_was_recorded() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        build_config().seed = 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read config '.*': No such file"),
+        ("a: [1", "is not valid YAML.*line 1"),
+        ("- env", "must be a mapping of keys, got list"),
+        ("", "must be a mapping of keys, got NoneType"),
+    ],
+)
+def test_an_unusable_file_is_named_with_its_fault(
+    tmp_path: Path, content: str | None, message: str
+) -> None:
+    path = tmp_path / "run.yaml"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"(?s){message}") as caught:
+        load_yaml(path)
+    assert str(path) in str(caught.value)

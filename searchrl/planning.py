@@ -52,14 +52,19 @@ def _resolve(config: RunConfig) -> ResolvedModel:
     return resolve_model(config.model.name, resolve_device(config.device), config.init_from)
 
 
+def set_threads(config: RunConfig) -> None:
+    """Give torch the CPU threads the config asks for. How a sum is split decides its last bits."""
+    if config.num_threads:
+        torch.set_num_threads(config.num_threads)
+
+
 def load_planned_policy(config: RunConfig, *, trainable: bool) -> Policy:
     """Load the policy a resolved config names.
 
     Raises:
         PolicyError: if the weights cannot be had; says what to do.
     """
-    if config.num_threads:
-        torch.set_num_threads(config.num_threads)
+    set_threads(config)
     # Everything random in sampling has its own keys; this seeds a new adapter's weights.
     torch.manual_seed(config.seed)
     device = resolve_device(config.device)

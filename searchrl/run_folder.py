@@ -154,7 +154,12 @@ class RunWriter:
         """Continue a run after `step`: what was recorded beyond it is dropped, it will recur."""
         writer = cls(Run.open(path).path)
         with guarding(writer.path):
-            kept = [r for r in read_jsonl(writer.path / "metrics.jsonl") if r["step"] <= step]
+            # The evaluation after the last step is repeated, whichever step that is.
+            kept = [
+                row
+                for row in read_jsonl(writer.path / "metrics.jsonl")
+                if row["step"] <= step and row["phase"] != "after"
+            ]
             writer._replace("metrics.jsonl", "".join(_line(row) for row in kept).encode())
             for file in (writer.path / "rollouts").glob("step_*"):
                 if int(file.name.split(".")[0].split("_")[1]) > step:

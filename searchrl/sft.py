@@ -28,7 +28,7 @@ from searchrl.engine.rollout import RolloutDriver, RolloutRequest
 from searchrl.engine.scratch import make_policy
 from searchrl.engine.supervised import SupervisedLearner
 from searchrl.engine.world import TaskWorld, make_worlds
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, DataError
 from searchrl.evaluate import (
     evaluate_both,
     make_driver,
@@ -37,12 +37,12 @@ from searchrl.evaluate import (
 )
 from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
-from searchrl.planning import load_planned_policy, plan_run
+from searchrl.planning import load_planned_policy, plan_run, set_threads
 from searchrl.plugins import Registry, load_plugins
-from searchrl.run_folder import Run, RunWriter
-from searchrl.traces import load_traces, trace_trajectory
+from searchrl.run_folder import Run, RunWriter, choose_folder
+from searchrl.traces import Trace, load_traces, trace_trajectory
 
-_DEMO = 0x5F7
+_DEMO, _DROPOUT = 0x5F7, 0xD0
 
 
 def sft(
@@ -73,15 +73,18 @@ def sft(
         for note in plan.notes:
             observer.note(note)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    if resume is None:
+        choose_folder(config)
     worlds = make_worlds(config, registry)
     traces = load_traces(config.sft.traces) if config.sft.traces else None
     for stage in config.sft.stages:
         for name in stage.mix if traces is None else ():
-            worlds[0].script(name)
+            for world in worlds:
+                world.script(name)
     policy = _make_policy(config, worlds)
     learner = SupervisedLearner(policy, config.sft.max_grad_norm, config.sft.micro_batch_tokens)
-    writer, state = _open(config, registry, policy, learner, observer, resume)
     demonstrate = _Demonstrator(config, worlds, policy, traces)
+    writer, state = _open(config, registry, policy, learner, observer, resume)
     with catching_ctrl_c() as stop:
         _train(config, learner, writer, state, demonstrate, observer, stop)
     policy.save(writer.path / "policy")
@@ -114,6 +117,7 @@ def _make_policy(config: RunConfig, worlds: Sequence[TaskWorld]) -> Policy:
     """Load the policy, or make a new one whose tokenizer has read expert episodes."""
     if config.model.name != "scratch":
         return load_planned_policy(config, trainable=True)
+    set_threads(config)
     count = config.model.scratch.tokenizer_tasks
     driver = make_scripted_driver(config)
     requests = [
@@ -172,7 +176,12 @@ def _train(
         if step < int(state["step"]):
             continue
         started = time.perf_counter()
-        stats = learner.train_step(demonstrate(stage, step), stage, stage_step)
+        stats = learner.train_step(
+            demonstrate(stage, step),
+            stage,
+            stage_step,
+            seed=mix_key(config.seed, _DROPOUT, step) >> 1,
+        )
         state["step"] = step + 1
         num_tokens = int(stats.pop("num_tokens"))
         metrics = {name: exact(value, num_tokens) for name, value in stats.items()}
@@ -204,22 +213,17 @@ class _Demonstrator:
         config: RunConfig,
         worlds: Sequence[TaskWorld],
         policy: Policy,
-        traces: Sequence[Any] | None,
+        traces: Sequence[Trace] | None,
     ) -> None:
         self.config = config
         self.worlds = worlds
-        self.renderer = policy.renderer
-        self.traces = traces
+        self.traces = None if traces is None else _encode(traces, config, worlds[0], policy)
         self.driver: RolloutDriver = make_scripted_driver(config, policy.renderer)
 
     def __call__(self, stage: SftStage, step: int) -> list[Trajectory]:
         rng = random.Random(mix_key(self.config.seed, _DEMO, step))
         if self.traces is not None:
-            chosen = [rng.choice(self.traces) for _ in range(stage.batch_size)]
-            return [
-                trace_trajectory(trace, self.renderer, self.worlds[0].protocol, self.config)
-                for trace in chosen
-            ]
+            return [rng.choice(self.traces) for _ in range(stage.batch_size)]
         names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
         requests = []
         for number, name in enumerate(names):
@@ -236,6 +240,25 @@ class _Demonstrator:
                 f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
             )
         return [rollout.trajectory for rollout in rollouts]
+
+
+def _encode(
+    traces: Sequence[Trace], config: RunConfig, world: TaskWorld, policy: Policy
+) -> list[Trajectory]:
+    """All traces as trajectories.
+
+    Raises:
+        DataError: listing the traces whose first turn does not fit: they would teach nothing.
+    """
+    encoded = [trace_trajectory(t, policy.renderer, world.protocol, config) for t in traces]
+    empty = [t.id for t, trajectory in zip(traces, encoded, strict=True) if not trajectory.turns]
+    if empty:
+        raise DataError(
+            f"{len(empty)} traces have no turn within rollout.max_total_tokens="
+            f"{config.rollout.max_total_tokens} and model.max_context="
+            f"{config.model.max_context}: {', '.join(empty)}"
+        )
+    return encoded
 
 
 def _demo_request(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,18 @@ def load_traces(path: str | Path) -> list[Trace]:
         raise DataError(f"no such file of traces: '{path}'; expected JSONL or JSONL.gz")
     opener: Any = gzip.open if file.suffix == ".gz" else open
     traces, problems = [], []
-    with opener(file, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                traces.append(_read(json.loads(line), f"{file.name}:{number}"))
-            except (ValueError, KeyError, TypeError) as error:
-                problems.append(f"  {path}:{number}: {error}")
+    try:
+        with opener(file, "rb") as raw:
+            lines = raw.read().split(b"\n")
+    except (OSError, EOFError) as error:
+        raise DataError(f"cannot read the traces '{path}': {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            traces.append(_read(json.loads(line), f"{file.name}:{number}"))
+        except ValueError as error:
+            problems.append(f"  {path}:{number}: {error}")
     if problems:
         raise DataError(f"{len(problems)} rows cannot be used:\n" + "\n".join(problems))
     if not traces:
@@ -63,19 +67,31 @@ def _read(row: Any, name: str) -> Trace:
         return Trace(str(row.get("id", name)), *_from_messages(row["messages"]))
     if not isinstance(row.get("prompt"), str) or not isinstance(row.get("turns"), list):
         raise ValueError('expected "messages", or "prompt" (text) and "turns" (list)')
-    turns = tuple((str(turn["text"]), str(turn.get("observation", ""))) for turn in row["turns"])
+    turns = tuple(
+        (_text(turn, "text", f"turn {n}"), _text(turn, "observation", f"turn {n}", default=""))
+        for n, turn in enumerate(row["turns"])
+    )
     if not turns:
         raise ValueError("no turns")
     return Trace(str(row.get("id", name)), row["prompt"], turns)
 
 
-def _from_messages(
-    messages: Sequence[Mapping[str, str]],
-) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _text(row: Any, key: str, where: str, default: str | None = None) -> str:
+    """A text value of an object in a row; ValueError says where and what was found instead."""
+    value = row.get(key, default) if isinstance(row, Mapping) else None
+    if not isinstance(value, str):
+        raise ValueError(f'{where}: expected an object with the text "{key}", got {row!r}'[:200])
+    return value
+
+
+def _from_messages(messages: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
+    if not isinstance(messages, list):
+        raise ValueError(f'expected "messages" to be a list, got {type(messages).__name__}')
     prompt: list[str] = []
     turns: list[tuple[str, str]] = []
-    for message in messages:
-        role, content = message["role"], message["content"]
+    for n, message in enumerate(messages):
+        role = _text(message, "role", f"message {n}")
+        content = _text(message, "content", f"message {n}")
         if role == "assistant":
             turns.append((content, ""))
         elif role == "system" and not turns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -164,7 +164,10 @@ def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
             "run": str(writer.path),
         },
     )
-    before = _evaluate(session, writer, "before", 0)
+    try:
+        before = _evaluate(session, writer, "before", 0)
+    except Interrupted:
+        raise KeyboardInterrupt from None
     state: dict[str, Any] = {"step": 0, "before": before.metrics, "best": None}
     _checkpoint(session, writer, state)
     return state
@@ -181,6 +184,10 @@ def _run(
         except Interrupted:
             # Nothing of this step was applied: the state is that of the last finished one.
             _stop_here(session, writer, state)
+        except FailureLimitError:
+            # Raised before the update, so the same holds: no finished step is lost.
+            _checkpoint(session, writer, state)
+            raise
         number = step + 1
         state["step"] = number
         writer.log(number, metrics, "train")
@@ -193,7 +200,10 @@ def _run(
             _checkpoint(session, writer, state)
         if session.stop.asked:
             _stop_here(session, writer, state)
-    after = _evaluate(session, writer, "after", config.max_steps)
+    try:
+        after = _evaluate(session, writer, "after", config.max_steps)
+    except Interrupted:
+        _stop_here(session, writer, state)
     session.policy.save(writer.path / "policy")
     summary = _summary(session, writer, state, after)
     writer.write_summary(summary)
@@ -299,20 +309,15 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
     """The full evaluation, recorded; shows one episode."""
     config = session.config
     session.evaluator.generator.sync(session.policy)
-    try:
-        result = evaluate_both(
-            session.worlds,
-            session.evaluator,
-            config.eval,
-            seed=config.seed,
-            step=step,
-            on_phase=lambda name, done, total: session.observer.phase(
-                f"{name} ({label})", done, total
-            ),
-            should_stop=session.stop,
-        )
-    except Interrupted:
-        raise KeyboardInterrupt from None
+    result = evaluate_both(
+        session.worlds,
+        session.evaluator,
+        config.eval,
+        seed=config.seed,
+        step=step,
+        on_phase=lambda name, done, total: session.observer.phase(f"{name} ({label})", done, total),
+        should_stop=session.stop,
+    )
     writer.log(step, result.metrics, label)
     if config.log.rollouts:
         writer.write_rollouts(
@@ -364,7 +369,7 @@ def _checkpoint(session: _Session, writer: RunWriter, state: Mapping[str, Any]) 
     rotate_checkpoints(writer.path, settings.keep_last, kept)
 
 
-def _stop_here(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> None:
+def _stop_here(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> NoReturn:
     """Ctrl-C: write a checkpoint of the last finished step and say how to go on."""
     _checkpoint(session, writer, state)
     session.observer.note(

@@ -38,19 +38,31 @@ class Stateful(Protocol):
 def save_checkpoint(
     run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
 ) -> Path:
-    """Write the checkpoint of `state["step"]`; returns its folder."""
+    """Write the checkpoint of `state["step"]`; returns its folder.
+
+    Weights and optimiser are a function of the step: where its checkpoint is there already, only
+    the JSON state is replaced. A whole checkpoint is never taken apart to write it again.
+    """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     beside = folder.with_name(f".{folder.name}.partial")
+    text = json.dumps(dict(state), indent=2)
     with guarding(run_dir):
+        if (folder / "state.json").is_file():
+            newer = folder / "state.json.partial"
+            newer.write_text(text, "utf-8")
+            _sync(newer)
+            newer.replace(folder / "state.json")
+            _sync(folder)
+            return folder
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         policy.save(beside / "policy")
         torch.save(learner.state_dict(), beside / "optimizer.pt")
-        (beside / "state.json").write_text(json.dumps(dict(state), indent=2), "utf-8")
+        (beside / "state.json").write_text(text, "utf-8")
         for path in beside.rglob("*"):
             if path.is_file():
                 _sync(path)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # not whole, or it would have its state
         beside.rename(folder)
         _sync(folder.parent)
     return folder

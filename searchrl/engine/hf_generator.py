@@ -25,8 +25,9 @@ from searchrl.engine.policy import Policy
 from searchrl.engine.rendering import find_stop
 from searchrl.errors import GenerationFailure
 
-_SCAN_TOKENS = 24
-"""Stop strings are looked for in the text of this many last tokens: far more than any tag has."""
+_SCAN_EXTRA = 4
+"""Stop strings are looked for in as many last tokens as they have bytes, and this many more (a
+tail that begins inside a character decodes it wrongly)."""
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class _Dialogue:
     ids: list[int]
     rng_key: int
     stops: tuple[str, ...] = ()
+    scan_tokens: int = 0
     max_tokens: int = 0
     is_waiting: bool = False
     new_ids: list[int] = field(default_factory=list)
@@ -82,6 +84,8 @@ class HFGenerator:
         dialogue = self._dialogues[handle]
         dialogue.ids.extend(append_ids)
         dialogue.stops, dialogue.max_tokens = tuple(stops), max_tokens
+        # No token is shorter than a byte, so a stop string never spans more tokens than bytes.
+        dialogue.scan_tokens = max((len(s.encode()) for s in stops), default=0) + _SCAN_EXTRA
         dialogue.new_ids, dialogue.new_logps, dialogue.reason = [], [], None
         dialogue.is_waiting = True
 
@@ -179,7 +183,6 @@ class HFGenerator:
             uniform_B = torch.tensor(
                 _uniforms([d.rng_key for d in live], [len(d.ids) + len(d.new_ids) for d in live]),
                 dtype=torch.float64,
-                device=logits_BV.device,
             )
             token_B = _inverse_cdf(logp_BV, uniform_B)
         return token_B, logp_BV.gather(1, token_B[:, None])[:, 0]
@@ -188,7 +191,7 @@ class HFGenerator:
         """Whether the turn ended with its latest token."""
         if dialogue.new_ids[-1] in self.policy.eos_ids:
             return TurnStop.EOS
-        tail = self.policy.renderer.decode(dialogue.new_ids[-_SCAN_TOKENS:])
+        tail = self.policy.renderer.decode(dialogue.new_ids[-dialogue.scan_tokens :])
         if find_stop(tail, dialogue.stops) is not None:
             return TurnStop.STOP_STRING
         if len(dialogue.new_ids) >= dialogue.max_tokens:
@@ -198,10 +201,13 @@ class HFGenerator:
 
 def _inverse_cdf(logp_BV: Tensor, uniform_B: Tensor) -> Tensor:
     """The token whose cumulative probability first exceeds u: one draw per row, in float64."""
+    device = logp_BV.device
+    if device.type == "mps":  # which has no float64
+        logp_BV = logp_BV.cpu()
     cdf_BV = logp_BV.double().exp().cumsum(dim=-1)
-    threshold_B1 = (uniform_B * cdf_BV[:, -1])[:, None]
+    threshold_B1 = (uniform_B.to(cdf_BV.device) * cdf_BV[:, -1])[:, None]
     token_B = torch.searchsorted(cdf_BV, threshold_B1, right=True)[:, 0]
-    return token_B.clamp_max(logp_BV.shape[-1] - 1)
+    return token_B.clamp_max(logp_BV.shape[-1] - 1).to(device)
 
 
 def _uniforms(keys: Sequence[int], positions: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:

@@ -87,7 +87,8 @@ class Learner:
         Returns:
             Means over the trained tokens (`loss`, `kl`, `clip_frac`, `entropy`, …), counts of
             what left the step, `grad_norm` before clipping, the learning rate used, and
-            `skipped_steps` 1 if the gradient was not finite and nothing was updated.
+            `skipped_steps` 1 if the gradient was not finite and nothing was updated. Without
+            anything to train on nothing is updated either, and the means are 0.
         """
         packed = pack_step(
             items,
@@ -117,9 +118,9 @@ class Learner:
                 grad_norm = float(norm)
                 self.optimizer.step()
                 self.policy.version += 1
+                # Here only: a step that was not taken must not move the schedule.
+                self.step += 1
         self.optimizer.zero_grad(set_to_none=True)
-        # A step that was not taken must not move the schedule.
-        self.step += not is_skipped
         return {
             **stats.means(),
             "entropy": sum_entropy / stats.num_tokens if stats.num_tokens else 0.0,

@@ -238,6 +238,7 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout."""
+        hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 

@@ -80,7 +80,8 @@ def _spread(rollout: Rollout, column: tuple[float, ...] | None) -> list[float | 
         return None
     values = iter(column)
     steps = zip(rollout.trajectory.authors, rollout.trajectory.sampler_logps, strict=True)
-    return [
-        next(values) if author is Author.MODEL and is_finite(logp) else None
-        for author, logp in steps
-    ]
+    spread: list[float | None] = []
+    for author, logp in steps:
+        value = next(values) if author is Author.MODEL and is_finite(logp) else None
+        spread.append(value if is_finite(value) else None)
+    return spread

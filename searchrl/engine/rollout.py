@@ -30,8 +30,13 @@ from searchrl.deadline import DeadlineExceeded, call_with_deadline
 from searchrl.engine.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.rendering import RenderedPrompt, find_stop
 from searchrl.engine.world import TaskWorld
-from searchrl.errors import RetrieverFailure
+from searchrl.errors import EnvironmentFailure, RetrieverFailure
 from searchrl.rewards.scorer import ScoredEpisode
+
+_TWO_PROMPTS = (
+    "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
+    "split, index and seed"
+)
 
 
 class TextCodec(Protocol):
@@ -201,11 +206,15 @@ class RolloutDriver:
         dialogues = [_Dialogue(request, sample) for sample in range(len(request.rng_keys))]
         for dialogue in dialogues:
             self._reset(dialogue)
+        first = next((d for d in dialogues if d.stop is None), None)
+        for dialogue in dialogues:
+            # The group shares one rendered prompt; another one would be answered blindly.
+            if first is not None and dialogue.stop is None and dialogue.prompt != first.prompt:
+                self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
         ready = [d for d in dialogues if d.stop is None]
         opened = [(d, Handle(-1)) for d in dialogues if d.stop is not None]
-        if not ready:
+        if first is None:
             return opened
-        first = ready[0]
         world = request.world
         rendered = self.codec.render_prompt(
             world.protocol.instruction,
@@ -240,7 +249,10 @@ class RolloutDriver:
             budget = self.codec.budget(self.limits.max_observation_tokens)
             if hasattr(env.unwrapped, "budget"):
                 env.unwrapped.budget = budget
-            prompt, info = env.reset(options=options)
+            # One seed for the whole group: an env that draws must put the same task to all.
+            seed = request.rng_keys[0] % (1 << 31)
+            prompt, info = env.reset(seed=seed, options=options)
+            _ensure_text(prompt, "reset", "prompt")
             task = info.get("task") or _anonymous_task(request, prompt)
             expert = (
                 request.script(env.unwrapped, task, request.world.protocol)
@@ -253,7 +265,7 @@ class RolloutDriver:
             env, prompt, info, expert = call_with_deadline(
                 reset, timeout_s=self.limits.env_timeout_s, owner=request.world.owner
             )
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             self._fail(dialogue, error)
             return
         dialogue.env, dialogue.prompt, dialogue.expert = env, prompt, expert
@@ -300,14 +312,18 @@ class RolloutDriver:
             observation, reward, terminated, truncated, info = call_with_deadline(
                 env.step, text, timeout_s=self.limits.env_timeout_s, owner=world.owner
             )
-        except Exception as error:
+            # Inside the boundary: what an env returns is as foreign as what it does.
+            _ensure_text(observation, "step", "observation")
+            reward = float(reward)
+            passages: tuple[Passage, ...] = tuple(info.get("passages", ()))
+            signals = dict(info.get("signals", {}))
+        except (Exception, SystemExit) as error:
             dialogue.turns.append(EpisodeTurn(text, world.protocol.parse(text)))
             self._fail(dialogue, error)
             return
         action = info.get("action") or world.protocol.parse(text)
-        passages: tuple[Passage, ...] = tuple(info.get("passages", ()))
-        dialogue.env_return += float(reward)
-        dialogue.signals.update(info.get("signals", {}))
+        dialogue.env_return += reward
+        dialogue.signals.update(signals)
         shown = ""
         if terminated:
             dialogue.stop = StopReason.ANSWERED
@@ -319,7 +335,7 @@ class RolloutDriver:
             shown = self._observe(dialogue, turn.handle, observation)
         # What the model never read does not count as shown to it.
         passages = passages if shown else ()
-        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, float(reward)))
+        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, reward))
 
     def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:
         """Append an observation and ask for the next turn; returns the text appended."""
@@ -332,15 +348,17 @@ class RolloutDriver:
         ids = self.codec.encode_plain(observation)
         return observation if self._submit(dialogue, handle, ids) else ""
 
-    def _fail(self, dialogue: _Dialogue, error: Exception) -> None:
+    def _fail(self, dialogue: _Dialogue, error: BaseException) -> None:
         """Classify at the boundary; the instance at fault is not reused."""
-        kind = FailureKind.ENVIRONMENT
-        if isinstance(error, DeadlineExceeded):
-            kind = FailureKind.TIMEOUT
-        elif isinstance(error, RetrieverFailure):
-            kind = FailureKind.RETRIEVER
-        owner = f"env '{dialogue.request.world.name}' ({dialogue.request.world.owner})"
+        world = dialogue.request.world
+        kind, owner = FailureKind.ENVIRONMENT, f"env '{world.name}' ({world.owner})"
         detail = "".join(traceback.format_exception(error))
+        if isinstance(error, DeadlineExceeded):
+            # Our own stack says nothing; where the env hangs does.
+            kind, detail = FailureKind.TIMEOUT, error.where
+        elif isinstance(error, RetrieverFailure):
+            name = world.config.retriever.name
+            kind, owner = FailureKind.RETRIEVER, f"retriever '{name}' ({world.retriever_owner})"
         dialogue.failure = Failure(kind, owner, f"{type(error).__name__}: {error}", detail)
         dialogue.stop = StopReason.FAILED
         dialogue.env = None
@@ -380,6 +398,13 @@ class RolloutDriver:
         task = rollouts[0].episode.task
         group = Group(request.group_id, task, tuple(r.trajectory for r in rollouts))
         return RolloutGroup(group, tuple(rollouts))
+
+
+def _ensure_text(value: object, call: str, what: str) -> None:
+    if not isinstance(value, str):
+        raise EnvironmentFailure(
+            f"{call}() returned {type(value).__name__} as its {what}; expected text"
+        )
 
 
 def _anonymous_task(request: RolloutRequest, prompt: str) -> Task:

@@ -39,14 +39,18 @@ class SupervisedLearner:
         self.optimizer = AdamW(self.parameters, lr=0.0, betas=(0.9, 0.999), weight_decay=0.0)
 
     def train_step(
-        self, trajectories: Sequence[Trajectory], stage: SftStage, stage_step: int
+        self, trajectories: Sequence[Trajectory], stage: SftStage, stage_step: int, seed: int = 0
     ) -> dict[str, float]:
         """One optimiser step; returns `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
+
+        A step whose loss or gradient is not finite updates nothing; it is counted in
+        `skipped_steps`, and its `loss` and `grad_norm` are reported as 0.
 
         Args:
             trajectories: demonstrations of this step.
             stage: learning rate, schedule and what the loss covers.
             stage_step: steps done in this stage before.
+            seed: of the dropout masks of this step, so that a resumed run draws the same ones.
         """
         lr = learning_rate(stage.lr, stage_step, stage, stage.steps)
         for group in self.optimizer.param_groups:
@@ -55,6 +59,7 @@ class SupervisedLearner:
         ordered = sorted(trajectories, key=len, reverse=True)
         total = sum(sum(_targets(t, stage.loss_on)) for t in ordered)
         loss_sum, num_right, start = 0.0, 0, 0
+        torch.manual_seed(seed)
         self.policy.model.train()
         while start < len(ordered) and total:
             width = len(ordered[start])
@@ -69,13 +74,17 @@ class SupervisedLearner:
             num_right += int(is_right_N.sum())
         self.policy.model.eval()
         grad_norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
-        if math.isfinite(grad_norm) and total:
+        is_skipped = not (math.isfinite(grad_norm) and math.isfinite(loss_sum))
+        if is_skipped:
+            loss_sum = grad_norm = 0.0
+        elif total:
             self.optimizer.step()
             self.policy.version += 1
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return {
             "loss": loss_sum,
+            "skipped_steps": float(is_skipped),
             "token_accuracy": num_right / max(1, total),
             "grad_norm": grad_norm,
             "lr": lr,

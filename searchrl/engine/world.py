@@ -52,7 +52,7 @@ class TaskWorld:
     """One task of the run: where its episodes come from and how they are scored.
 
     `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
-    that made it.
+    that made it, `retriever_owner` the one that made the retriever.
     """
 
     name: str
@@ -62,6 +62,7 @@ class TaskWorld:
     owner: str
     make_env: Callable[[], gymnasium.Env[Any, Any]]
     entry: Entry
+    retriever_owner: str = ""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
 
     def acquire(self) -> gymnasium.Env[Any, Any]:
@@ -116,9 +117,8 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
     """
     env_entry = registry.get("env", config.env.name)
     protocol = registry.get("protocol", config.protocol.name).make(**config.protocol.settings)
-    retriever = _SharedRetriever(
-        registry.get("retriever", config.retriever.name).load(), config.retriever.settings
-    )
+    retriever_entry = registry.get("retriever", config.retriever.name)
+    retriever = _SharedRetriever(retriever_entry.load(), config.retriever.settings)
     schedule = RewardSchedule.parse(
         config.reward
         if isinstance(config.reward, str)
@@ -152,6 +152,7 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         owner=str(env_entry.owner),
         make_env=make_env,
         entry=env_entry,
+        retriever_owner=str(retriever_entry.owner),
     )
     world.release(make_env())
     return world

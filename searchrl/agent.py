@@ -70,8 +70,11 @@ class Answer:
 class Agent:
     """A policy in its environment. Made by `load_agent`."""
 
-    def __init__(self, config: RunConfig, world: TaskWorld, driver: RolloutDriver) -> None:
+    def __init__(
+        self, config: RunConfig, registry: Registry, world: TaskWorld, driver: RolloutDriver
+    ) -> None:
         self.config = config
+        self.registry = registry
         self.world = world
         self.driver = driver
         self._num_asked = 0
@@ -158,7 +161,11 @@ def load_agent(
     """
     source = Path(run_or_model)
     run = Run(source) if (source / "config.yaml").is_file() else None
-    config = _run_config(run, overrides) if run else _model_config(str(run_or_model), overrides)
+    config = (
+        build_config(run_settings(run), overrides)
+        if run
+        else _model_config(str(run_or_model), overrides)
+    )
     if config.policy != "model":
         raise ConfigError(
             f"policy '{config.policy}' cannot answer free questions: it replays an environment's "
@@ -171,12 +178,12 @@ def load_agent(
 
     policy = load_planned_policy(config, trainable=False)
     driver = make_driver(policy, config, config.eval.temperature, batch_size=1)
-    return Agent(config, world, driver)
+    return Agent(config, registry, world, driver)
 
 
-def _run_config(run: Run, overrides: Mapping[str, Any]) -> RunConfig:
-    recorded = run.config.to_dict() | {"init_from": str(run.path)}
-    return build_config(recorded, overrides)
+def run_settings(run: Run) -> dict[str, Any]:
+    """The settings with which a run's policy is used again: its own, its weights, a new folder."""
+    return run.config.to_dict() | {"init_from": str(run.path), "run_dir": None}
 
 
 def _model_config(model: str, overrides: Mapping[str, Any]) -> RunConfig:

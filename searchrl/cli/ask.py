@@ -30,10 +30,10 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
     """
     from searchrl.agent import load_agent, make_answer
     from searchrl.cli.console import make_console
+    from searchrl.cli.loading import say_failures
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import render_turns
     from searchrl.config import build_config, merge
-    from searchrl.plugins import load_plugins
     from searchrl.run_folder import choose_folder
 
     layers = read_layers(values, SHARED)
@@ -42,7 +42,8 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
         overrides = merge(overrides, layer)
     build_config(overrides)
     is_json = bool(values["json"])
-    loaded = load_agent(agent, **{"run_dir": None, **overrides})
+    loaded = load_agent(agent, **overrides)
+    say_failures(loaded.registry)
     config = loaded.config
     if config.run_dir is not None:
         choose_folder(config)
@@ -61,9 +62,7 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
             console.print(f"no final answer ({answer.stop_reason})", style="red")
         else:
             console.print(answer.final_answer, style="bold green", markup=False)
-    if config.run_dir is not None:
-        registry = load_plugins(config.plugins, strict=config.strict_plugins)
-        record_episodes(config, registry, "ask", rollouts, {})
+    record_episodes(config, loaded.registry, "ask", rollouts, {})
     loaded.close()
 
 

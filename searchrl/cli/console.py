@@ -258,7 +258,7 @@ class ConsoleObserver:
             self.console.print(Text.assemble((f"{name:<11}", "bold"), str(place)))
         folder = shlex.quote(str(run_dir))
         envs = summary.get("env") or ["regulations"]
-        tries = [f'searchrl ask {folder} "…"', f"searchrl eval --env {envs[0]} --model {folder}"]
+        tries = [f'searchrl ask {folder} "…"', f"searchrl eval {folder} --retriever random"]
         if "train" in summary:
             tries.insert(0, f"searchrl train --env {envs[0]} --init-from {folder}")
         self.console.print(Text.assemble(("try        ", "bold"), "\n           ".join(tries)))

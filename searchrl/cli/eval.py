@@ -11,6 +11,8 @@ import click
 from searchrl.cli.options import EVAL, SHARED, Layers, options, read_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from searchrl.config import RunConfig
@@ -18,31 +20,33 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
+@click.argument("run", required=False)
 @options(SHARED, EVAL)
-def eval(**values: Any) -> None:
+def eval(run: str | None, **values: Any) -> None:
     """Evaluate a model or a scripted policy on held-out tasks.
 
-    Greedy, on the first --num-tasks tasks of the split; every figure has a 95 % interval.
+    Greedy, on the first --num-tasks tasks of the split; every figure has a 95 % interval. RUN is a
+    run folder: its policy and its own configuration are used, and flags replace parts of it.
 
     \b
     Examples:
       searchrl eval --env regulations --policy scripted
-      searchrl eval --env regulations --model runs/mine
-      searchrl eval --env regulations --model runs/mine --retriever random --json
+      searchrl eval --env regulations --model tiny --json
+      searchrl eval runs/mine --retriever random
     """
     from searchrl.cli.console import ConsoleObserver, make_console
+    from searchrl.cli.loading import load_registry
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import render_rollout
     from searchrl.evaluate import evaluate, summary_metrics
-    from searchrl.plugins import load_plugins
     from searchrl.run_folder import choose_folder
 
     is_json = bool(values["json"])
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        config = _resolve(read_layers(values, SHARED, EVAL), observer.note)
+        config = _resolve(run, read_layers(values, SHARED, EVAL), observer.note)
         if config.run_dir is not None:
             choose_folder(config)
-        registry = load_plugins(config.plugins, strict=config.strict_plugins)
+        registry = load_registry(config)
         result = evaluate(config, registry=registry, on_phase=observer.phase)
     record_episodes(config, registry, "eval", result.rollouts, result.metrics)
     failures = [r.scored.failure for r in result.rollouts if r.scored.failure is not None]
@@ -62,11 +66,15 @@ def eval(**values: Any) -> None:
     _show(console, config, result.metrics)
 
 
-def _resolve(layers: Layers, note: Any) -> RunConfig:
+def _resolve(run: str | None, layers: Layers, note: Callable[[str], None]) -> RunConfig:
     """The resolved config; only a model's needs a plan, which needs torch."""
+    from searchrl.agent import run_settings
     from searchrl.config import build_config
     from searchrl.evaluate import script_name
+    from searchrl.run_folder import Run
 
+    if run is not None:
+        return build_config(run_settings(Run.open(run)), *layers)
     config = build_config(*layers)
     if script_name(config.policy) is not None:
         return config
@@ -90,6 +98,7 @@ def _show(console: Console, config: RunConfig, metrics: Metrics) -> None:
     for key in shown_keys([metrics]):
         table.add_row(label(key), format_interval(key, metrics[key]), str(metrics[key]["n"]))
     envs = ", ".join(task.env.name for task in config.tasks)
-    who = config.model.name if config.policy == "model" else config.policy
+    model = config.init_from or config.model.name
+    who = model if config.policy == "model" else config.policy
     console.print(f"{who} on {envs}, split {config.eval.split}")
     console.print(table)

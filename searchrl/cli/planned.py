@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
+from searchrl.cli.loading import load_registry
 from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
 from searchrl.engine.policy import resolve_device
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.planning import Plan, plan_run
-from searchrl.plugins import load_plugins
 from searchrl.run_folder import choose_folder
 
 
@@ -73,7 +73,7 @@ def show_plan(plan: Plan, *, is_json: bool) -> None:
 
 def _facts(plan: Plan) -> Mapping[str, Any]:
     config = plan.config
-    registry = load_plugins(config.plugins, strict=config.strict_plugins)
+    registry = load_registry(config)
     worlds = make_worlds(config, registry)
     registry.get("algorithm", config.algorithm.name)
     for tracker in config.log.trackers:

@@ -32,12 +32,12 @@ def play(**values: Any) -> None:
     from rich.text import Text
 
     from searchrl.cli.console import make_console
+    from searchrl.cli.loading import load_registry
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import colour_observation, verdict_lines
     from searchrl.config import build_config
     from searchrl.engine.world import make_worlds
     from searchrl.play import play_episode, read_turn
-    from searchrl.plugins import load_plugins
     from searchrl.run_folder import choose_folder
 
     is_json = bool(values["json"])
@@ -45,7 +45,7 @@ def play(**values: Any) -> None:
     config = build_config(*read_layers(values, SHARED, PLAY))
     if config.run_dir is not None:
         choose_folder(config)
-    registry = load_plugins(config.plugins, strict=config.strict_plugins)
+    registry = load_registry(config)
     world = make_worlds(config, registry)[0]
     stream = sys.stdin
 

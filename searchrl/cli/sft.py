@@ -25,6 +25,7 @@ def sft(**values: Any) -> None:
       searchrl sft --env corpus --model Qwen/Qwen3-4B --traces demos.jsonl
     """
     from searchrl.cli.console import ConsoleObserver, make_console
+    from searchrl.cli.loading import load_registry
     from searchrl.cli.planned import ensure_alone, ensure_model_policy, make_plan, show_plan
 
     is_json = bool(values["json"])
@@ -46,6 +47,7 @@ def sft(**values: Any) -> None:
         if plan is None:
             run = run_sft(resume=values["resume"], observer=observer)
         else:
-            run = run_sft(plan.config, observer=observer)
+            registry = load_registry(plan.config)
+            run = run_sft(plan.config, observer=observer, registry=registry)
     if is_json:
         click.echo(json.dumps({"run": str(run.path), **run.summary}, ensure_ascii=False))

@@ -26,6 +26,7 @@ def train(**values: Any) -> None:
       searchrl train --config run.yaml --set optim.lr=1e-4 --dry-run
     """
     from searchrl.cli.console import ConsoleObserver, make_console
+    from searchrl.cli.loading import load_registry
     from searchrl.cli.planned import ensure_alone, ensure_model_policy, make_plan, show_plan
 
     is_json = bool(values["json"])
@@ -47,6 +48,7 @@ def train(**values: Any) -> None:
         if plan is None:
             run = run_training(resume=values["resume"], observer=observer)
         else:
-            run = run_training(plan.config, observer=observer)
+            registry = load_registry(plan.config)
+            run = run_training(plan.config, observer=observer, registry=registry)
     if is_json:
         click.echo(json.dumps({"run": str(run.path), **run.summary}, ensure_ascii=False))

@@ -160,7 +160,7 @@ def test_where_everything_is_can_be_pasted(tmp_path: Path) -> None:
     folder = tmp_path / "my run"
     with ConsoleObserver(console) as observer:
         observer.done(folder, {"env": ["corpus"], "policy": str(folder / "policy")})
-    assert f"searchrl eval --env corpus --model '{folder}'" in text(console)
+    assert f"searchrl eval '{folder}' --retriever random" in text(console)
 
 
 def test_plugins_lists_kinds_owners_hashes_and_failures() -> None:

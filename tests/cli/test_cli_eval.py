@@ -100,3 +100,20 @@ def test_long_observations_are_not_cut_by_bytes(tmp_path: Path) -> None:
     row = next(Run.open(folder).rollouts("eval"))
     observation = row["turns"][0]["observation"]
     assert len(observation) > 1000 and observation.strip().endswith("</information>")
+
+
+def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
+    result = invoke("eval", str(micro_run), "--json")
+    assert result.exit_code == 0, result.output
+    after = Run.open(micro_run).summary["after"]
+    assert json.loads(result.stdout) == after
+    assert "no run folder" in invoke("eval", str(micro_run / "policy")).output
+
+
+def test_broken_plugin_is_named_and_stops_nothing() -> None:
+    broken = Path(__file__).parents[1] / "fixtures" / "plugins" / "bad_syntax.py"
+    result = invoke(*SCRIPTED, "--plugin", str(broken), "--json")
+    assert result.exit_code == 0, result.output
+    assert "not loaded: plugin bad_syntax" in result.stderr
+    result = invoke(*SCRIPTED, "--plugin", str(broken), "--set", "strict_plugins=true")
+    assert result.exit_code == 2 and "SyntaxError" in result.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,65 @@ def test_hanging_reward_is_a_timeout(micro_flags: list[str], tmp_path: Path) -> 
     result = invoke("train", *flags)
     assert result.exit_code == 3, result.output
     assert "timeout failure of reward 'breaks' of plugin breaking" in result.stderr
+
+
+ENV = """
+import time
+from searchrl import hookimpl
+from searchrl.core.episode import Passage, Task
+from searchrl.envs.text import TextEnv
+
+class Fragile(TextEnv):
+    name = "fragile"
+    def num_tasks(self, split):
+        return 8
+    def make_task(self, split, index):
+        return Task(f"{{split}}-{{index}}", split, index, "how many?", ("3",))
+    def passages(self, task):
+        return "all", [Passage("p", "three")]
+    def step(self, action):
+        if self.task.split == "train":
+            {action}
+        return super().step(action)
+
+@hookimpl
+def register_envs(register):
+    register("fragile", Fragile)
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [("raise KeyError('the map is lost')", "environment"), ("time.sleep(30)", "timeout")],
+)
+def test_failing_or_hanging_env_stops_training_and_keeps_what_was_done(
+    micro_flags: list[str], tmp_path: Path, action: str, kind: str
+) -> None:
+    folder, plugin = tmp_path / "run", tmp_path / "fragile_env.py"
+    plugin.write_text(ENV.format(action=action))
+    flags = [*micro_flags, "--env", "fragile", "--plugin", str(plugin), "--run-dir", str(folder)]
+    # A random model seldom ends a turn: eight long ones, so that some reach the environment.
+    flags += ["--set", "rollout.env_timeout_s=0.1", "--set", "rollout.max_failure_frac=0"]
+    flags += ["--set", "rollout.prompts_per_step=4", "--set", "rollout.max_turn_tokens=200"]
+    result = invoke("train", *flags, "--seed", "1")
+    assert result.exit_code == 3, result.output
+    assert f"First: {kind} failure of env 'fragile' (plugin fragile_env)" in result.stderr
+    assert f"searchrl train --resume {folder}" in result.stderr
+    assert (folder / "checkpoints" / "step_000000" / "state.json").is_file()
+
+
+def test_full_disk_says_what_to_do(
+    micro_flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("searchrl.run_folder.os.fsync", full)
+    folder = tmp_path / "run"
+    result = invoke("train", *micro_flags, "--run-dir", str(folder))
+    assert result.exit_code == 2, result.output
+    assert "No space left on device" in result.stderr
+    assert f"--resume {folder}" in result.stderr
 
 
 def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) -> None:

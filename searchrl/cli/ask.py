@@ -1,4 +1,8 @@
-"""`searchrl ask`: a trained agent answers; what it searched and read is shown."""
+"""`searchrl ask`: a trained agent answers; what it searched and read is shown.
+
+Owns where questions come from (the argument, lines of standard input, a prompt) and how answers
+look. Loading and asking are `searchrl.agent`.
+"""
 
 from __future__ import annotations
 

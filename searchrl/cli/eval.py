@@ -1,4 +1,8 @@
-"""`searchrl eval`: a model or a scripted policy on held-out tasks. Scripted ones need no torch."""
+"""`searchrl eval`: a model, a run or a scripted policy on held-out tasks.
+
+Owns the table of results and the choice of configuration (a run's own, or a plan). Scripted
+policies are evaluated without torch. The evaluation itself is `searchrl.evaluate`.
+"""
 
 from __future__ import annotations
 

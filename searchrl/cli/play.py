@@ -1,4 +1,8 @@
-"""`searchrl play`: a person as the policy. No torch."""
+"""`searchrl play`: a person as the policy. No torch.
+
+Owns reading lines from a terminal or a pipe and showing what came back. The episode is played by
+`searchrl.play`, through the rollout driver of training.
+"""
 
 from __future__ import annotations
 

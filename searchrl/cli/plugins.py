@@ -1,4 +1,8 @@
-"""`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch."""
+"""`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch.
+
+Owns the listing for people and for machines (`describe`). A broken plugin is a finding here, not
+an error: the exit code stays 0. Loading and hashing are `searchrl.plugins` and `provenance`.
+"""
 
 from __future__ import annotations
 

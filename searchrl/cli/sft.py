@@ -1,4 +1,8 @@
-"""`searchrl sft`: a supervised cold start, from scripted or recorded demonstrations."""
+"""`searchrl sft`: a supervised cold start, from scripted or recorded demonstrations.
+
+Owns only the flags; it behaves as `searchrl train` does wherever both have a flag. The training is
+in `searchrl/sft.py`, the display in `console.py`.
+"""
 
 from __future__ import annotations
 

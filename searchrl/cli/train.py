@@ -1,4 +1,8 @@
-"""`searchrl train`: resolve the plan, hand over to `searchrl.train`, show what happens."""
+"""`searchrl train`: resolves the plan, hands over to `searchrl.train`, shows what happens.
+
+Owns only the flags and their order of business: `--resume` alone, `--dry-run` before any weight is
+loaded, `--json` alone on stdout. The loop is in `searchrl/train.py`, the display in `console.py`.
+"""
 
 from __future__ import annotations
 

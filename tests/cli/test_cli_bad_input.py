@@ -112,25 +112,13 @@ def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     assert "holds no policy" in complaint("train", "--model", str(tmp_path), "--dry-run")
 
 
-def test_missing_weights_offline_says_what_to_do(tmp_path: Path) -> None:
-    # The hub client reads its switch at import: ask a process of its own.
-    import os
-    import subprocess
-    import sys
-
-    repo = Path(__file__).resolve().parents[2]
-    result = subprocess.run(
-        [sys.executable, "-m", "searchrl", "eval", "--model", "nobody/no-such-model"],
-        cwd=repo,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 2, result.stderr
-    assert "Traceback" not in result.stderr
-    assert "cannot get the weights of 'nobody/no-such-model'" in result.stderr
-    assert "--model tiny" in result.stderr and "hf download" in result.stderr
+def test_missing_weights_offline_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    text = complaint("eval", "--model", "nobody/no-such-model")
+    assert "cannot get the weights of 'nobody/no-such-model'" in text
+    assert "--model tiny" in text and "hf download nobody/no-such-model" in text
 
 
 def test_device_that_is_not_there(micro_model: Path) -> None:

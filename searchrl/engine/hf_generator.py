@@ -205,9 +205,12 @@ def _inverse_cdf(logp_BV: Tensor, uniform_B: Tensor) -> Tensor:
     if device.type == "mps":  # which has no float64
         logp_BV = logp_BV.cpu()
     cdf_BV = logp_BV.double().exp().cumsum(dim=-1)
-    threshold_B1 = (uniform_B.to(cdf_BV.device) * cdf_BV[:, -1])[:, None]
+    total_B1 = cdf_BV[:, -1:].contiguous()
+    threshold_B1 = uniform_B.to(cdf_BV.device)[:, None] * total_B1
     token_B = torch.searchsorted(cdf_BV, threshold_B1, right=True)[:, 0]
-    return token_B.clamp_max(logp_BV.shape[-1] - 1).to(device)
+    # A threshold that rounds up to the total must not fall on an impossible last token.
+    last_B = torch.searchsorted(cdf_BV, total_B1)[:, 0]
+    return torch.minimum(token_B, last_B).to(device)
 
 
 def _uniforms(keys: Sequence[int], positions: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -239,6 +240,7 @@ class Policy:
     def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout."""
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
+        hf_logging.disable_progress_bar()
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
@@ -325,7 +327,10 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, settings)
+    with warnings.catch_warnings():
+        # peft asks transformers by a name that transformers is giving up.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+        return get_peft_model(model, settings)
 
 
 def _loading_help(resolved: ResolvedModel, error: Exception) -> str:

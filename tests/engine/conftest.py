@@ -1,0 +1,71 @@
+"""Fixtures of the engine's tests: one thread, the toy world, a micro policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import TOY_PLUGIN, micro_policy
+
+from searchrl.config import build_config
+from searchrl.engine.policy import Policy
+from searchrl.engine.world import TaskWorld, make_world
+from searchrl.plugins import Registry, load_plugins
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices this small only lose by a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def toy_registry() -> Registry:
+    return load_plugins([str(TOY_PLUGIN)], strict=True)
+
+
+MakeWorld = Callable[..., TaskWorld]
+
+
+@pytest.fixture
+def toy_world(toy_registry: Registry) -> Iterator[MakeWorld]:
+    """`toy_world(env="toy", reward=…, reward_timeout_s=…, **env settings)` makes a world."""
+    made: list[TaskWorld] = []
+
+    def make(
+        env: str = "toy",
+        *,
+        reward: str = "em",
+        metrics: Sequence[str] = (),
+        protocol: str = "think-search-answer",
+        retriever: Any = "bm25",
+        reward_timeout_s: float | None = None,
+        **settings: Any,
+    ) -> TaskWorld:
+        config = build_config(
+            {
+                "env": {"name": env, **settings},
+                "reward": reward,
+                "protocol": {"name": protocol, "instruction": ""},
+                "retriever": retriever,
+            },
+            {"tasks": {"0": {"metrics": list(metrics)}}},
+        )
+        made.append(make_world(config.tasks[0], toy_registry, reward_timeout_s))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+
+
+@pytest.fixture
+def policy(micro_model: Path) -> Policy:
+    """A micro policy with random weights, all of them trainable."""
+    return micro_policy(micro_model)

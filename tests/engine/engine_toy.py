@@ -1,0 +1,145 @@
+"""What the engine's tests share: micro policies, played episodes, a generator with a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from searchrl.config import RunConfig, build_config
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.generator import FinishedTurn, Handle, Sampling
+from searchrl.engine.hf_generator import HFGenerator
+from searchrl.engine.policy import Policy, ResolvedModel, load_policy
+from searchrl.engine.rollout import Limits, Rollout, RolloutDriver, RolloutRequest
+from searchrl.engine.world import TaskWorld
+
+TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py"
+
+
+def micro_policy(folder: Path, *, trainable: bool = True, **model: Any) -> Policy:
+    """Load a micro model: full fine-tuning unless `adapter` says otherwise."""
+    settings = {"name": str(folder), "adapter": "full", "dtype": "float32", **model}
+    config: RunConfig = build_config({"model": settings})
+    torch.manual_seed(0)
+    resolved = ResolvedModel(str(folder), None, is_tiny=False)
+    return load_policy(config.model, resolved, torch.device("cpu"), trainable=trainable)
+
+
+def enlarge_lora(policy: Policy, scale: float = 0.3) -> Policy:
+    """Give a fresh adapter (whose B is zero) weights that matter."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in policy.parameters:
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+    return policy
+
+
+LIMITS = Limits(max_turn_tokens=80, max_observation_tokens=120, max_total_tokens=800)
+
+
+def play(
+    policy: Policy,
+    world: TaskWorld,
+    *,
+    temperature: float = 1.0,
+    num_prompts: int = 3,
+    group_size: int = 4,
+    limits: Limits = LIMITS,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> list[Rollout]:
+    """Sample groups of episodes with the plain generator."""
+    generator = HFGenerator(policy, Sampling(temperature), batch_size)
+    driver = RolloutDriver(generator, policy.renderer, limits)
+    requests = [
+        RolloutRequest(
+            group_id=f"prompt{i}",
+            world=world,
+            split="train",
+            index=i,
+            rng_keys=tuple(1000 * seed + 100 * i + k for k in range(group_size)),
+        )
+        for i in range(num_prompts)
+    ]
+    return [rollout for group in driver.run(requests) for rollout in group.rollouts]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One turn a `SayingGenerator` gives back."""
+
+    text: str
+    reason: TurnStop = TurnStop.STOP_STRING
+    extra_ids: tuple[int, ...] = ()
+
+
+class SayingGenerator:
+    """Says what it was told to, as if it had been sampled. Remembers what was submitted."""
+
+    def __init__(self, encode: Callable[[str], list[int]], turns: Sequence[Said | str]) -> None:
+        self.turns = [Said(turn) if isinstance(turn, str) else turn for turn in turns]
+        self.submitted: list[tuple[list[int], int]] = []
+        self.closed: list[Handle] = []
+        self._encode = encode
+        self._said: dict[Handle, int] = {}
+        self._waiting: list[tuple[Handle, int]] = []
+
+    def open(
+        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Any = None
+    ) -> list[Handle]:
+        handles = [Handle(len(self._said) + i) for i in range(n)]
+        self._said.update(dict.fromkeys(handles, 0))
+        return handles
+
+    def submit(
+        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
+    ) -> None:
+        self.submitted.append((list(append_ids), max_tokens))
+        self._waiting.append((handle, max_tokens))
+
+    def poll(self) -> list[FinishedTurn]:
+        turns = []
+        for handle, max_tokens in self._waiting:
+            said = self.turns[self._said[handle]]
+            self._said[handle] += 1
+            ids = [*self._encode(said.text), *said.extra_ids]
+            if len(ids) > max_tokens:
+                said = replace(said, reason=TurnStop.MAX_TOKENS)
+            ids = ids[:max_tokens]
+            turns.append(FinishedTurn(handle, tuple(ids), (-0.5,) * len(ids), said.reason, 0))
+        self._waiting.clear()
+        return turns
+
+    def close(self, handle: Handle) -> None:
+        self.closed.append(handle)
+
+    def sync(self, policy: Any) -> int:
+        return 0
+
+
+def say(
+    world: TaskWorld,
+    turns: Sequence[Said | str],
+    codec: Any,
+    limits: Limits = LIMITS,
+    *,
+    group_size: int = 1,
+    index: int = 0,
+    forced: str | None = None,
+) -> tuple[list[Rollout], SayingGenerator]:
+    """Play one prompt with given turns."""
+    generator = SayingGenerator(codec.encode_model_text, turns)
+    driver = RolloutDriver(generator, codec, limits)
+    request = RolloutRequest(
+        group_id="said",
+        world=world,
+        split="train",
+        index=index,
+        rng_keys=tuple(range(group_size)),
+        forced=forced,
+    )
+    return list(driver.run([request])[0].rollouts), generator

@@ -20,6 +20,7 @@ from searchrl.engine.checkpoint import (
     load_checkpoint,
     rotate_checkpoints,
     save_checkpoint,
+    save_policy,
 )
 from searchrl.engine.generator import mix_key
 from searchrl.engine.metrics import exact
@@ -87,7 +88,7 @@ def sft(
     writer, state = _open(config, registry, policy, learner, observer, resume)
     with catching_ctrl_c() as stop:
         _train(config, learner, writer, state, demonstrate, observer, stop)
-    policy.save(writer.path / "policy")
+    save_policy(writer.path, policy)
     driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
     after = evaluate_both(
         worlds,

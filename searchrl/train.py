@@ -21,6 +21,7 @@ from searchrl.engine.checkpoint import (
     load_checkpoint,
     rotate_checkpoints,
     save_checkpoint,
+    save_policy,
 )
 from searchrl.engine.learner import Learner, TokenColumns
 from searchrl.engine.metrics import Metrics, exact, proportion, summarise
@@ -132,6 +133,8 @@ def train(
                 trackers.append(entry.make(writer.path, **spec.settings))
             if resume is None:
                 state = _begin(session, writer)
+            if state["before"] is None:
+                _evaluate_before(session, writer, state)
             summary = _run(session, writer, trackers, state)
         finally:
             for tracker in trackers:
@@ -143,7 +146,7 @@ def train(
 
 
 def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
-    """Record what is about to happen, evaluate once, and write checkpoint 0."""
+    """Record what is about to happen and write checkpoint 0: from here on a run can resume."""
     config = session.config
     trainable, total = session.policy.num_parameters
     writer.write_provenance(
@@ -164,13 +167,18 @@ def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
             "run": str(writer.path),
         },
     )
-    try:
-        before = _evaluate(session, writer, "before", 0)
-    except Interrupted:
-        raise KeyboardInterrupt from None
-    state: dict[str, Any] = {"step": 0, "before": before.metrics, "best": None}
+    state: dict[str, Any] = {"step": 0, "before": None, "best": None, "evaluated": 0}
     _checkpoint(session, writer, state)
     return state
+
+
+def _evaluate_before(session: _Session, writer: RunWriter, state: dict[str, Any]) -> None:
+    """The evaluation that everything later is compared with; part of checkpoint 0."""
+    try:
+        state["before"] = _evaluate(session, writer, "before", 0).metrics
+    except Interrupted:
+        _stop_here(session, writer, state)
+    _checkpoint(session, writer, state)
 
 
 def _run(
@@ -178,6 +186,7 @@ def _run(
 ) -> dict[str, Any]:
     """Steps until `max_steps`, then the final evaluation and the summary."""
     config, observer = session.config, session.observer
+    _evaluate_during(session, writer, trackers, state)
     for step in range(int(state["step"]), config.max_steps):
         try:
             metrics = _train_step(session, writer, step)
@@ -194,8 +203,7 @@ def _run(
         for tracker in trackers:
             tracker.log(number, metrics, "train")
         observer.step(number, config.max_steps, metrics)
-        if config.eval.every and number % config.eval.every == 0 and number < config.max_steps:
-            _evaluate_during(session, writer, trackers, state)
+        _evaluate_during(session, writer, trackers, state)
         if number % config.checkpoint.every == 0 or number == config.max_steps:
             _checkpoint(session, writer, state)
         if session.stop.asked:
@@ -204,7 +212,7 @@ def _run(
         after = _evaluate(session, writer, "after", config.max_steps)
     except Interrupted:
         _stop_here(session, writer, state)
-    session.policy.save(writer.path / "policy")
+    save_policy(writer.path, session.policy)
     summary = _summary(session, writer, state, after)
     writer.write_summary(summary)
     return summary
@@ -333,8 +341,11 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
 def _evaluate_during(
     session: _Session, writer: RunWriter, trackers: Sequence[Tracker], state: dict[str, Any]
 ) -> None:
-    """A short evaluation between steps; remembers the best checkpoint by reward."""
+    """A short evaluation if one is due at this step; remembers the best checkpoint by reward."""
     config, step = session.config, int(state["step"])
+    is_due = config.eval.every and step % config.eval.every == 0 and step < config.max_steps
+    if not is_due or state["evaluated"] == step:
+        return
     session.evaluator.generator.sync(session.policy)
     try:
         result = run_episodes(
@@ -350,6 +361,7 @@ def _evaluate_during(
     except Interrupted:
         return
     writer.log(step, result.metrics, "during")
+    state["evaluated"] = step
     for tracker in trackers:
         tracker.log(step, result.metrics, "eval")
     session.observer.evaluation("during", step, result.metrics)

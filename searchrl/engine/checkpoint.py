@@ -68,6 +68,17 @@ def save_checkpoint(
     return folder
 
 
+def save_policy(run_dir: Path, policy: Policy) -> Path:
+    """Write the final policy to `policy/`, whole or not at all; returns its folder."""
+    folder, beside = run_dir / "policy", run_dir / ".policy.partial"
+    with guarding(run_dir):
+        shutil.rmtree(beside, ignore_errors=True)
+        policy.save(beside)
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+    return folder
+
+
 def _sync(path: Path) -> None:
     """Force a file or folder entry to disk: a rename must not outrun the data."""
     descriptor = os.open(path, os.O_RDONLY)

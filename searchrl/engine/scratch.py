@@ -29,9 +29,11 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt %}{{- '" + ASSISTANT + "' }}{%- endif %}"
 )
 
-# Tags whole with their line breaks, digits one by one (numbers are copied digit by digit), words
-# with the space or sign before them.
-_PIECES = Regex(r"\n*</?[a-z_]+>\n*| ?\d|[^\r\n\p{L}\d<]?\p{L}+| ?[^\s\p{L}\d<]+\n*| ?<|\s+")
+# Tags whole with their white space, digits in pairs (a number is then one token or two to copy),
+# words with the space or sign before them.
+_PIECES = Regex(
+    r" ?\n*</?[a-z_]+>\n*| ?\d{1,2}|[^\r\n\p{L}\d<]?\p{L}+| ?[^\s\p{L}\d<]+\n*| ?<|\s+"
+)
 
 
 def make_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:

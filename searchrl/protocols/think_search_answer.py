@@ -124,14 +124,18 @@ class ThinkSearchAnswer:
         return self._wrap(self.neutralise(text.strip()))
 
     def render_turn(self, action: Action, thought: str = "") -> str:
-        """Write the turn that parses to `action`. Protocol tags in its texts are neutralised."""
+        """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.
+
+        Queries and answers stand between spaces, as in Search-R1: a word copied from running text
+        is then the same token it was there, for which small models are grateful.
+        """
         think = f"<{self.tags.think}>{self.neutralise(thought)}</{self.tags.think}>"
         if action.kind == SEARCH:
             queries = (" ".join(self.neutralise(query).splitlines()) for query in action.queries)
-            return f"{think}\n<{self.tags.search}>" + "\n".join(queries) + self.stops[0]
+            return f"{think}\n<{self.tags.search}> " + "\n".join(queries) + f" {self.stops[0]}"
         if action.kind == ANSWER:
             answer = self.neutralise(str(action.payload))
-            return f"{think}\n<{self.tags.answer}>{answer}{self.stops[1]}"
+            return f"{think}\n<{self.tags.answer}> {answer} {self.stops[1]}"
         if action.kind == INVALID:
             return think
         raise ValueError(f"{self.name} writes search, answer and invalid turns, not {action.kind}")

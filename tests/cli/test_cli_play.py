@@ -37,8 +37,8 @@ def gold(index: int) -> str:
 def test_shortcuts_are_written_by_the_protocol() -> None:
     read, _ = turns("s library hours", "t Doc 1 says so.", "a 16:45")
     assert read == [
-        "<think></think>\n<search>library hours</search>",
-        "<think>Doc 1 says so.</think>\n<answer>16:45</answer>",
+        "<think></think>\n<search> library hours </search>",
+        "<think>Doc 1 says so.</think>\n<answer> 16:45 </answer>",
     ]
 
 

@@ -356,8 +356,10 @@ class TestObservation:
 
 class TestWriting:
     def test_turn_texts(self):
-        assert P.render_turn(Action(SEARCH, ("chess club",)), "I must look.") == SEARCH_TURN
-        assert P.render_turn(Action(ANSWER, "Room 4"), "Doc 1 says so.") == ANSWER_TURN
+        search = P.render_turn(Action(SEARCH, ("chess club",)), "I must look.")
+        answer = P.render_turn(Action(ANSWER, "Room 4"), "Doc 1 says so.")
+        assert search == "<think>I must look.</think>\n<search> chess club </search>"
+        assert answer == "<think>Doc 1 says so.</think>\n<answer> Room 4 </answer>"
 
     def test_a_query_with_a_line_break_stays_one_query(self):
         action = P.parse(P.render_turn(Action(SEARCH, ("a\nb", "c"))))

@@ -286,16 +286,20 @@ def load_policy(
     model.to(device)
     wants_lora = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
     is_lora = resolved.adapter_path is not None or (trainable and wants_lora)
-    if is_lora:
-        model = _with_lora(model, config, resolved, trainable)
-    elif not trainable:
-        model.requires_grad_(False)
-    if trainable and config.gradient_checkpointing:
-        base = model.get_base_model() if is_lora else model
-        base.gradient_checkpointing_enable({"use_reentrant": False})
+    with warnings.catch_warnings():
+        # transformers renames checkpointing from 5.2x on; we (and peft) use the name that every
+        # supported version has.
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing.* is deprecated")
         if is_lora:
-            # Without this the frozen embedding cuts the graph: zero gradients, silently.
-            base.enable_input_require_grads()
+            model = _with_lora(model, config, resolved, trainable)
+        elif not trainable:
+            model.requires_grad_(False)
+        if trainable and config.gradient_checkpointing:
+            base = model.get_base_model() if is_lora else model
+            base.gradient_checkpointing_enable({"use_reentrant": False})
+            if is_lora:
+                # Without this the frozen embedding cuts the graph: zero gradients, silently.
+                base.enable_input_require_grads()
     model.eval()
     eos = model.generation_config.eos_token_id if model.generation_config else None
     eos_ids = {eos} if isinstance(eos, int) else set(eos or ())
@@ -327,10 +331,7 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    with warnings.catch_warnings():
-        # peft asks transformers by a name that transformers is giving up.
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
-        return get_peft_model(model, settings)
+    return get_peft_model(model, settings)
 
 
 def _loading_help(resolved: ResolvedModel, error: Exception) -> str:

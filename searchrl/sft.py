@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -173,16 +174,11 @@ def _train(
     stop: StopFlag,
 ) -> None:
     total = sum(stage.steps for stage in config.sft.stages)
-    for step, (stage, stage_step) in enumerate(_schedule(config.sft.stages)):
-        if step < int(state["step"]):
-            continue
+    steps = list(enumerate(_schedule(config.sft.stages)))[int(state["step"]) :]
+    for step, stage, stage_step, trajectories in _ahead(steps, demonstrate):
         started = time.perf_counter()
-        stats = learner.train_step(
-            demonstrate(stage, step),
-            stage,
-            stage_step,
-            seed=mix_key(config.seed, _DROPOUT, step) >> 1,
-        )
+        dropout_seed = mix_key(config.seed, _DROPOUT, step) >> 1
+        stats = learner.train_step(trajectories, stage, stage_step, seed=dropout_seed)
         state["step"] = step + 1
         num_tokens = int(stats.pop("num_tokens"))
         metrics = {name: exact(value, num_tokens) for name, value in stats.items()}
@@ -197,6 +193,19 @@ def _train(
                 f"stopped after step {step + 1}; continue with: searchrl sft --resume {writer.path}"
             )
             raise KeyboardInterrupt
+
+
+def _ahead(
+    steps: Sequence[tuple[int, tuple[SftStage, int]]],
+    demonstrate: Callable[[SftStage, int], list[Trajectory]],
+) -> Iterator[tuple[int, SftStage, int, list[Trajectory]]]:
+    """Each step with its demonstrations. Scripts need no weights: they play one step ahead."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting = [pool.submit(demonstrate, stage, step) for step, (stage, _) in steps[:1]]
+        for place, (step, (stage, stage_step)) in enumerate(steps):
+            for later, (later_stage, _) in steps[place + 1 : place + 2]:
+                waiting.append(pool.submit(demonstrate, later_stage, later))
+            yield step, stage, stage_step, waiting.pop(0).result()
 
 
 def _schedule(stages: Sequence[SftStage]) -> Iterator[tuple[SftStage, int]]:

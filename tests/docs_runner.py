@@ -1,0 +1,145 @@
+"""Runs the documentation: code blocks of a Markdown file in order, in one namespace and folder.
+
+Owns what a block is and how each language is run. A block is python (executed; with a first line
+`# name.py` also saved under that name), bash (its `searchrl` commands run in this process), yaml
+(must be a configuration), toml, json and jsonl (must parse), or text. `<!-- file: NAME -->` above a
+block saves it; `<!-- not run: REASON -->` above it leaves it out. Used by test_docs.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+
+from searchrl.cli import main
+from searchrl.config import build_config
+
+LANGUAGES = ("python", "bash", "yaml", "toml", "json", "jsonl", "markdown", "text")
+INSTALLS = ("pip install ", "python -m venv ")
+
+_FENCE = re.compile(r"^```(\S*)\s*$")
+_COMMENT = re.compile(r"^<!-- (file|not run): (.*?) -->$")
+_SAVED_AS = re.compile(r"^# (\w+\.py)\n")
+_PIPED = re.compile(r"^printf '([^']*)' \| (searchrl .*)$")
+_MODEL_COMMAND = re.compile(r"^searchrl (train|sft|ask|eval)\b(?!.*(--policy scripted|--dry-run))")
+_MODEL_CALL = re.compile(r"\b(train|sft|load_agent)\(|\bRun\.open\(|\b(run|agent)\.|\brow\[")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block. `line` is that of its first line of content."""
+
+    path: Path
+    line: int
+    language: str
+    text: str
+    saved_as: str = ""
+    not_run: str = ""
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines of a bash block, comments and installs left out."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        found = [line.partition("  #")[0].strip() for line in lines]
+        return [c for c in found if c and not c.startswith(("#", *INSTALLS))]
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether it trains, loads or reads what was trained."""
+        if self.language == "bash":
+            return any(_MODEL_COMMAND.match(c) or " runs/" in c for c in self.commands)
+        is_plugin = bool(self.saved_as)
+        return self.language == "python" and not is_plugin and bool(_MODEL_CALL.search(self.text))
+
+
+def read_blocks(path: Path) -> list[Block]:
+    """All fenced blocks of a Markdown file."""
+    return list(_blocks(path))
+
+
+def _blocks(path: Path) -> Iterator[Block]:
+    lines = path.read_text("utf-8").splitlines()
+    language: str | None = None
+    start, marks = 0, {"file": "", "not run": ""}
+    for number, line in enumerate(lines, 1):
+        fence = _FENCE.match(line)
+        if language is None and fence:
+            language, start = fence[1], number
+        elif language is not None and line == "```":
+            text = "\n".join(lines[start : number - 1]) + "\n"
+            saved = _SAVED_AS.match(text) if language == "python" else None
+            name = marks["file"] or (saved[1] if saved else "")
+            yield Block(path, start + 1, language, text, name, marks["not run"])
+            language, marks = None, {"file": "", "not run": ""}
+        elif language is None and (comment := _COMMENT.match(line)):
+            marks[comment[1]] = comment[2]
+
+
+class BlockFailed(Exception):
+    """A block did not do what the page says; the text says where and why."""
+
+
+def run_blocks(blocks: list[Block], folder: Path, *, has_model: bool) -> None:
+    """Run blocks in order; the current directory must be `folder`.
+
+    Without a model, the blocks that need one are left out.
+
+    Raises:
+        BlockFailed: at the first block that fails.
+    """
+    namespace: dict[str, Any] = {"__name__": "docs"}
+    for block in blocks:
+        if block.saved_as:
+            (folder / block.saved_as).write_text(block.text, "utf-8")
+        if block.not_run or (block.needs_model and not has_model):
+            continue
+        try:
+            _run(block, namespace)
+        except BlockFailed:
+            raise
+        except BaseException as error:
+            text = "".join(traceback.format_exception(error))
+            raise BlockFailed(f"{block.path.name}:{block.line}: {text}") from error
+
+
+def _run(block: Block, namespace: dict[str, Any]) -> None:
+    match block.language:
+        case "python":
+            # Blank lines above, so that a traceback shows the line of the page.
+            code = compile("\n" * (block.line - 1) + block.text, str(block.path), "exec")
+            exec(code, namespace)
+        case "bash":
+            for command in block.commands:
+                _run_command(command, block)
+        case "yaml":
+            build_config(yaml.safe_load(block.text))
+        case "toml":
+            tomllib.loads(block.text)
+        case "json":
+            json.loads(block.text)
+        case "jsonl":
+            for line in block.text.splitlines():
+                json.loads(line)
+
+
+def _run_command(command: str, block: Block) -> None:
+    piped = _PIPED.match(command)
+    typed = piped[1].encode().decode("unicode_escape") if piped else None
+    program, *arguments = shlex.split(piped[2] if piped else command)
+    where = f"{block.path.name}:{block.line}: {command}"
+    if program != "searchrl":
+        raise BlockFailed(f"{where}: only searchrl commands and installs can stand in the docs")
+    result = CliRunner().invoke(main, arguments, input=typed)
+    if result.exit_code:
+        trace = "".join(traceback.format_exception(result.exception)) if result.exception else ""
+        raise BlockFailed(f"{where}: exit status {result.exit_code}\n{result.output}\n{trace}")

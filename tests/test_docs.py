@@ -1,0 +1,347 @@
+"""The documentation is true: every block runs, and every hook, flag, key and name is in it.
+
+Blocks that train take SEARCHRL_EXAMPLE_STEPS steps (1 by default) on a few tasks; the tier `slow`
+runs the front pages as printed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import gymnasium
+import pytest
+from docs_config_rows import config_rows
+from docs_runner import LANGUAGES, BlockFailed, read_blocks, run_blocks
+
+import searchrl
+from searchrl.cli import main
+from searchrl.cli.options import SHARED, Flag
+from searchrl.config import build_config
+from searchrl.core.loss import LossStats
+from searchrl.evaluate import evaluate
+from searchrl.hookspecs import HOOKS
+from searchrl.plugins import load_plugins
+
+REPO = Path(__file__).resolve().parent.parent
+DOCS = REPO / "docs"
+PAGES = [REPO / "README.md", *sorted(DOCS.rglob("*.md"))]
+LINKED = [*PAGES, REPO / "CONTRIBUTING.md", REPO / "CHANGELOG.md", REPO / "plugins" / "README.md"]
+TEXTS = [*LINKED, *sorted((REPO / "examples").iterdir())]
+HAS_MODEL = (REPO / "searchrl" / "assets" / "tiny" / "model.safetensors").is_file()
+NOT_RUN: dict[str, list[str]] = {}
+"""Page -> reasons of the blocks that opt out with `<!-- not run: REASON -->`."""
+
+SMALL = {
+    "max_steps": int(os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")),
+    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 24},
+    "eval": {"num_tasks": 2, "num_tasks_during": 1},
+    "sft": {"stages": {"0": {"steps": 1, "batch_size": 2}}},
+}
+"""Laid over every run of the default tier: the steps of the page in miniature."""
+
+registry = load_plugins()
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(REPO).as_posix()
+
+
+def section(text: str, heading: str) -> str:
+    """The text below a heading up to the next one of its level or above; fails without it."""
+    lines = text.splitlines()
+    assert heading in lines, f"there is no heading '{heading}'"
+    start = lines.index(heading) + 1
+    is_code = False
+    for number, line in enumerate(lines[start:], start):
+        is_code ^= line.startswith("```")
+        if not is_code and re.match(rf"#{{1,{heading.index(' ')}}} ", line):
+            return "\n".join(lines[start:number])
+    return "\n".join(lines[start:])
+
+
+# --- blocks run ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def docs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A current directory as that of a reader, and no Gymnasium id left behind."""
+    shutil.copytree(REPO / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    known = dict(gymnasium.registry)
+    yield tmp_path
+    gymnasium.registry.clear()
+    gymnasium.registry.update(known)
+
+
+@pytest.fixture
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan of a run gets `SMALL` as its last layer."""
+    monkeypatch.setattr(
+        "searchrl.planning.build_config", lambda *layers: build_config(*layers, SMALL)
+    )
+
+
+@pytest.mark.usefixtures("small_runs")
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_block_runs(path: Path, docs_folder: Path) -> None:
+    run_blocks(read_blocks(path), docs_folder, has_model=HAS_MODEL)
+    check_logged_metrics(docs_folder)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_MODEL, reason="the embedded model is not there yet")
+@pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md"])
+def test_the_front_pages_run_as_printed(name: str, docs_folder: Path) -> None:
+    run_blocks(read_blocks(REPO / name), docs_folder, has_model=True)
+
+
+def test_every_block_says_its_language() -> None:
+    unknown = [
+        f"{name_of(path)}:{block.line}: {block.language or 'none'}"
+        for path in PAGES
+        for block in read_blocks(path)
+        if block.language not in LANGUAGES
+    ]
+    assert not unknown, f"languages are {LANGUAGES}"
+
+
+def test_blocks_that_do_not_run_are_listed_here_with_their_reason() -> None:
+    found: dict[str, list[str]] = {}
+    for path in PAGES:
+        for block in read_blocks(path):
+            if block.not_run:
+                found.setdefault(name_of(path), []).append(block.not_run)
+    assert found == NOT_RUN
+
+
+def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path) -> None:
+    path = docs_folder / "broken.md"
+    for block, message in (
+        ("```python\nx = 1\nassert x == 2\n```\n", r"broken.md:3: (?s:.*)line 4"),
+        ("```bash\nsearchrl eval --env nowhere --policy scripted\n```\n", "broken.md:3: .*nowhere"),
+        ("```bash\nrm -r runs\n```\n", "only searchrl commands"),
+        ("```yaml\nrollout: {groupsize: 3}\n```\n", "group_size"),
+        ('```json\n{"a": }\n```\n', "broken.md:3"),
+    ):
+        path.write_text("# Broken\n" + block, "utf-8")
+        with pytest.raises(BlockFailed, match=message):
+            run_blocks(read_blocks(path), docs_folder, has_model=False)
+
+
+# --- the code is in the docs ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hook", HOOKS.values())
+def test_every_hook_has_its_heading_and_a_snippet(hook: str) -> None:
+    text = section(page("write-a-plugin.md"), f"## `{hook}`")
+    assert f"def {hook}(register):" in text
+    assert len(text.split("```")[0].split()) > 10, "say what it is for before the code"
+
+
+def test_no_page_documents_a_hook_that_is_not_there() -> None:
+    named = set(re.findall(r"`(register_\w+)`", "".join(p.read_text("utf-8") for p in PAGES)))
+    assert named <= set(HOOKS.values())
+
+
+def commands() -> dict[str, click.Command]:
+    context = click.Context(main)
+    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def flags_of(text: str) -> set[str]:
+    """Flags in the first cells of a section's tables."""
+    cells = re.findall(r"^\| (`--[^|]*) \|", text, re.MULTILINE)
+    return {flag for cell in cells for flag in re.findall(r"`(--[a-z-]+)`", cell)}
+
+
+@pytest.mark.parametrize("name", sorted(registry.names("command")))
+def test_every_flag_is_documented_and_no_other(name: str) -> None:
+    text = page("cli.md")
+    shared = flags_of(section(text, "## Flags of all programs"))
+    assert shared == {flag.name for flag in SHARED}
+    own = section(text, f"## `searchrl {name}`")
+    options = [p for p in commands()[name].params if isinstance(p, click.Option)]
+    flags = {f for p in options for f in (*p.opts, *p.secondary_opts)} - {"--help", "-h"}
+    if name == "plugins":
+        assert all(f"`{flag}`" in own for flag in flags)
+        return
+    assert flags_of(own) | shared == flags
+
+
+def test_every_flag_names_its_key() -> None:
+    text = page("cli.md")
+    from searchrl.cli import options
+
+    tables = [value for value in vars(options).values() if isinstance(value, tuple)]
+    flags = {flag for table in tables for flag in table if isinstance(flag, Flag) and flag.key}
+    for flag in flags:
+        name = re.escape(flag.name.partition("/")[0])
+        rows = re.findall(rf"^\| `{name}`[^|]*\| ([^|]*) \|", text, re.MULTILINE)
+        assert rows, flag.name
+        assert set(rows) == {f"`{flag.key}`"}, flag.name
+
+
+def test_the_options_of_the_group_itself_are_documented() -> None:
+    for option in main.params:
+        assert f"`searchrl {option.opts[0]}" in page("cli.md")
+
+
+def test_every_config_key_is_documented_with_its_type_and_default() -> None:
+    text = page("configuration.md")
+    expected = [f"| `{row.key}` | {row.type} | {row.default} |" for row in config_rows()]
+    found = re.findall(r"^(\| `[^`]+` \| [^|]+ \| [^|]+ \|) ([^|]+) \|$", text, re.MULTILINE)
+    assert sorted(row for row, _ in found) == sorted(expected)
+    for row, why in found:
+        assert len(why) > 3, f"{row} does not say why"
+
+
+@pytest.mark.parametrize("kind", ["env", "protocol", "retriever", "tracker", "algorithm"])
+def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
+    text = page("builtins.md")
+    for name in registry.names(kind):
+        own = section(text, f"### `{name}`")
+        own += section(text, "## Environments").split("###")[0] if kind == "env" else ""
+        parameters = inspect.signature(registry.get(kind, name).load()).parameters
+        settings = set(parameters) - {"protocol", "retriever", "passages", "run_dir"}
+        missing = [setting for setting in settings if f"`{setting}`" not in own]
+        assert not missing, f"{kind} {name}: {missing}"
+
+
+def test_every_builtin_script_is_documented() -> None:
+    text = page("builtins.md")
+    for name in registry.names("env"):
+        scripts = registry.get("env", name).load_scripts()
+        own = section(text, f"### `{name}`")
+        assert all(f"`{script}`" in own for script in scripts), name
+
+
+def test_every_builtin_reward_has_its_heading() -> None:
+    for name in registry.names("reward"):
+        assert section(page("rewards.md"), f"### `{name}`")
+
+
+@pytest.mark.parametrize("name", searchrl.__all__)
+def test_every_public_name_has_a_docstring_and_a_place_in_the_docs(name: str) -> None:
+    value = getattr(searchrl, name)
+    assert isinstance(value, int) or (inspect.getdoc(value) or "").strip()
+    everything = "".join(path.read_text("utf-8") for path in PAGES)
+    assert re.search(rf"(`|searchrl\.|import [\w, ]*)\b{name}\b", everything)
+
+
+def documented_metrics() -> set[str]:
+    rows = re.findall(r"^\| (`[^|]+) \|", page("healthy_run.md"), re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def ensure_documented(names: set[str]) -> None:
+    plain = {re.sub(r"^em/.*", "em/KIND", name) for name in names}
+    missing = plain - documented_metrics() - {"env", "brevity", "frugal", "token_accuracy"}
+    assert not missing, f"docs/healthy_run.md does not say what {sorted(missing)} should look like"
+
+
+def test_every_metric_of_episodes_and_of_the_loss_is_documented() -> None:
+    result = evaluate({"policy": "scripted", "eval": {"num_tasks": 20}})
+    ensure_documented({*result.metrics, *LossStats().means()})
+
+
+def check_logged_metrics(folder: Path) -> None:
+    """What the runs of a page have logged is documented as well."""
+    for path in folder.glob("runs/*/metrics.jsonl"):
+        for line in path.read_text("utf-8").splitlines():
+            ensure_documented(set(json.loads(line)["metrics"]))
+
+
+def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
+    from searchrl.engine.records import rollout_record
+
+    rollout = evaluate({"policy": "scripted", "eval": {"num_tasks": 1}}).rollouts[0]
+    text = section(page("data_formats.md"), "### A rollout row")
+    named = {
+        name
+        for cell in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", cell)
+    }
+    assert named == set(rollout_record(rollout, "eval", None))
+
+
+# --- the text itself -----------------------------------------------------------------------
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    inside, found = False, set()
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("```"):
+            inside = not inside
+        elif not inside and (heading := re.match(r"#{1,6} (.*)", line)):
+            plain = re.sub(r"[^\w\- ]", "", heading[1].lower())
+            found.add(plain.strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("path", LINKED, ids=name_of)
+def test_no_internal_link_is_broken(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = (path.parent / file).resolve() if file else path
+        assert linked.exists(), f"{target} leads nowhere"
+        assert linked.is_relative_to(REPO), f"{target} leaves the repository"
+        if anchor:
+            assert anchor in anchors(linked), f"{target}: known are {sorted(anchors(linked))}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    text = (REPO / "README.md").read_text("utf-8")
+    others = [p for p in DOCS.glob("*.md") if f"(docs/{p.name})" not in text]
+    assert not others
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_no_path_of_somebodys_machine(path: Path) -> None:
+    if path.is_file():
+        found = re.findall(r"(?<![\w.])/(?:work|tmp|root|home|Users)/\S*", path.read_text("utf-8"))
+        assert not found
+
+
+@pytest.mark.skipif(not HAS_MODEL, reason="the figures are those of the embedded model")
+def test_no_measured_figure_is_still_missing() -> None:
+    missing = [
+        f"{name_of(path)}: {mark}"
+        for path in PAGES
+        for mark in re.findall(r"<!-- figures: .*? -->", path.read_text("utf-8"))
+    ]
+    assert not missing
+
+
+def test_the_tree_of_the_readme_is_the_tree_of_the_repository() -> None:
+    tree = next(b.text for b in read_blocks(REPO / "README.md") if b.text.startswith("searchrl/"))
+    inner = set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE))
+    package = REPO / "searchrl"
+    real = {p.name for p in package.iterdir() if p.is_dir() and any(p.glob("[a-z]*"))}
+    assert inner == real - {"__pycache__"}
+    outer = set(re.findall(r"^(\w+)/", tree, re.MULTILINE))
+    assert all((REPO / name).is_dir() for name in outer)
+
+
+def test_readme_shows_install_and_main_command_first() -> None:
+    first = read_blocks(REPO / "README.md")[0]
+    assert first.text.splitlines() == [
+        "pip install -c constraints.txt -e .",
+        "searchrl train --env regulations --reward format+em",
+    ]
+    assert first.line < 12

@@ -1,0 +1,141 @@
+"""Every example runs as its first lines say, and the example configurations are valid."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+from click.testing import CliRunner
+
+from searchrl.cli import main
+from searchrl.config import build_config, load_preset, load_yaml
+from searchrl.plugins import load_plugins
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+HAS_MODEL = (EXAMPLES.parent / "searchrl" / "assets" / "tiny" / "model.safetensors").is_file()
+TRAINING = "02_train_tiny.py"
+
+EXPECTED = {
+    "00_grpo_by_hand.py": ["They agree.", "clipped"],
+    "01_scripted_episode.py": ["MODEL  turn  0", "mask 1", "ENV    turn  0", "reward 2.0"],
+    "02_train_tiny.py": [
+        "run folder: runs",
+        "em before",
+        "em after",
+        "step   1: reward",
+        "answer:",
+    ],
+    "03_my_plugin.py": ["<search>", "reward 2.10", "passive 0.00"],
+}
+"""What each example must print."""
+
+
+def run(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [name])
+    known = dict(gymnasium.registry)
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    gymnasium.registry.clear()
+    gymnasium.registry.update(known)
+
+
+def test_every_example_is_run_here() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - {TRAINING}))
+def test_example_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(name, monkeypatch, tmp_path)
+    printed = capsys.readouterr().out
+    for text in EXPECTED[name]:
+        assert text in printed
+    assert "\033[" not in printed, "colours belong on a terminal only"
+    assert not list(tmp_path.iterdir()), "an example that trains nothing leaves nothing behind"
+
+
+@pytest.mark.skipif(not HAS_MODEL, reason="the embedded model is not there yet")
+def test_training_example_runs_in_miniature(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")
+    monkeypatch.setenv("SEARCHRL_EXAMPLE_STEPS", steps)
+    small = {"rollout": {"prompts_per_step": 2, "group_size": 2}, "eval": {"num_tasks": 2}}
+    monkeypatch.setattr(
+        "searchrl.planning.build_config", lambda *layers: build_config(*layers, small)
+    )
+    run(TRAINING, monkeypatch, tmp_path)
+    printed = capsys.readouterr().out
+    for text in EXPECTED[TRAINING]:
+        assert text in printed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_MODEL, reason="the embedded model is not there yet")
+def test_training_example_runs_as_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SEARCHRL_EXAMPLE_STEPS", raising=False)
+    run(TRAINING, monkeypatch, tmp_path)
+    assert "em after" in capsys.readouterr().out
+
+
+def test_plugin_example_is_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = dict(gymnasium.registry)
+    file = str(EXAMPLES / "03_my_plugin.py")
+    arguments = ["--plugin", file, "--env", "capitals", "--policy", "scripted", "--json"]
+    result = CliRunner().invoke(main, ["eval", *arguments, "--reward", "format+em+0.1*frugal"])
+    gymnasium.registry.clear()
+    gymnasium.registry.update(known)
+    assert result.exit_code == 0, result.output
+
+
+def test_plugin_example_trains_and_tests_on_different_countries() -> None:
+    names = runpy.run_path(str(EXAMPLES / "03_my_plugin.py"))
+    registry = load_plugins([str(EXAMPLES / "03_my_plugin.py")])
+    protocol = registry.get("protocol", "think-search-answer").make()
+    env = names["Capitals"](protocol=protocol, retriever=registry.get("retriever", "bm25").load())
+    golds = {
+        split: {env.make_task(split, i).answers[0] for i in range(env.num_tasks(split))}
+        for split in env.splits
+    }
+    assert len(names["PAIRS"]) == 10
+    assert not golds["train"] & golds["test"]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_example_configuration_is_valid_and_its_names_are_registered(path: Path) -> None:
+    config = build_config(load_yaml(path))
+    registry = load_plugins()
+    registry.get("algorithm", config.algorithm.name)
+    for task in config.tasks:
+        registry.get("env", task.env.name)
+        registry.get("retriever", task.retriever.name)
+        registry.get("protocol", task.protocol.name)
+
+
+def test_example_configuration_is_the_main_command() -> None:
+    """So that a reader who changes one line changes one thing."""
+    preset = load_preset("tiny")
+    flags = build_config(preset, {"env": "regulations", "reward": "format+em"})
+    file = build_config(preset, load_yaml(EXAMPLES / "regulations.yaml"))
+    assert file.fingerprint == flags.fingerprint
+
+
+def test_example_configuration_shows_the_preset_it_comes_from() -> None:
+    """The 4B example writes its preset out; where they differ, it is on purpose and said here."""
+    preset, example = load_preset("qwen3_4b_lora"), load_yaml(EXAMPLES / "qwen3_4b_lora.yaml")
+    differing = {
+        f"{section}.{key}"
+        for section in ("model", "rollout", "optim")
+        for key, value in preset[section].items()
+        if example[section].get(key) != value
+    }
+    assert not differing
+    assert example["max_steps"] == preset["max_steps"]

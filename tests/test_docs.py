@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -40,8 +41,8 @@ NOT_RUN: dict[str, list[str]] = {}
 
 SMALL = {
     "max_steps": int(os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")),
-    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 24},
-    "eval": {"num_tasks": 2, "num_tasks_during": 1},
+    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 12},
+    "eval": {"num_tasks": 1, "num_tasks_during": 1, "forced": False},
     "sft": {"stages": {"0": {"steps": 1, "batch_size": 2}}},
 }
 """Laid over every run of the default tier: the steps of the page in miniature."""
@@ -89,6 +90,18 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan of a run gets `SMALL` as its last layer."""
     monkeypatch.setattr(
         "searchrl.planning.build_config", lambda *layers: build_config(*layers, SMALL)
+    )
+    for name in ("searchrl.train", "searchrl.sft"):
+        import_module(name)  # now, or they would keep what is patched below for ever
+    # `searchrl eval RUN` plans nothing: it takes the run's own configuration.
+    module = import_module("searchrl.evaluate")
+    evaluate_both = module.evaluate_both
+    monkeypatch.setattr(
+        module,
+        "evaluate_both",
+        lambda worlds, driver, settings, **rest: evaluate_both(
+            worlds, driver, settings.model_copy(update=SMALL["eval"]), **rest
+        ),
     )
 
 

@@ -1,0 +1,379 @@
+"""The training loop: reproducible, exact to resume, stopped by failures without losing a step."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from searchrl.config import RunConfig
+from searchrl.engine.checkpoint import list_checkpoints, read_state
+from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
+from searchrl.observer import SilentObserver
+from searchrl.planning import plan_run
+from searchrl.run_folder import Run, read_jsonl
+from searchrl.train import train, train_item
+
+TOY_PLUGIN = Path(__file__).resolve().parent / "fixtures" / "toy_world.py"
+TIMINGS = {"sample_s", "update_s", "tokens_per_s"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def settings(folder: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
+    """Six steps of a micro model on the toy world: a second or so."""
+    task = {
+        "env": {"name": "toy", "max_turns": 3},
+        "reward": "parity",
+        "metrics": ["format"],
+        "protocol": {"name": "short-stops", "instruction": ""},
+        "retriever": {"name": "random"},
+    } | more.pop("task", {})
+    base: dict[str, Any] = {
+        "tasks": [task],
+        "plugins": [str(TOY_PLUGIN)],
+        "model": {"name": str(folder), "adapter": "full"},
+        "rollout": {
+            "group_size": 3,
+            "prompts_per_step": 2,
+            "max_turn_tokens": 12,
+            "max_total_tokens": 300,
+        },
+        "algorithm": {"beta": 0.01},
+        "optim": {"lr": 1e-2, "warmup_steps": 1, "schedule": "cosine"},
+        "eval": {"num_tasks": 2, "num_tasks_during": 2, "every": 3, "forced": False},
+        "checkpoint": {"every": 2, "keep_last": 2},
+        "max_steps": 6,
+        "num_threads": 1,
+        "device": "cpu",
+        "run_dir": str(run_dir),
+    }
+    for key, value in more.items():
+        old = base.get(key)
+        base[key] = old | value if isinstance(old, dict) and isinstance(value, dict) else value
+    return base
+
+
+def metrics_of(run: Run) -> list[dict[str, Any]]:
+    """Every row but its timings."""
+    return [
+        {"step": r["step"], "phase": r["phase"]}
+        | {k: v for k, v in r["metrics"].items() if k not in TIMINGS}
+        for r in read_jsonl(run.path / "metrics.jsonl")
+    ]
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    (file,) = folder.glob("*.safetensors")
+    return load_file(file)
+
+
+def assert_same_run(left: Run, right: Run) -> None:
+    assert metrics_of(left) == metrics_of(right)
+    ours, theirs = weights_of(left.path / "policy"), weights_of(right.path / "policy")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    ours_rows, theirs_rows = list(left.rollouts()), list(right.rollouts())
+    assert ours_rows == theirs_rows and len(ours_rows) > 30
+    keys = ("before", "after", "best", "steps", "seed")
+    assert [left.summary[k] for k in keys] == [right.summary[k] for k in keys]
+
+
+@pytest.fixture(scope="module")
+def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The uninterrupted run the others are compared with."""
+    return train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
+
+
+class Crash(SilentObserver):
+    """Raises, interrupts or kills when it sees a step finished."""
+
+    def __init__(self, step: int, how: str = "raise") -> None:
+        self.at = step
+        self.how = how
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+        if step == self.at:
+            if self.how == "raise":
+                raise RuntimeError("the power went")
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+class TestReproducible:
+    def test_two_runs_of_one_seed_are_identical(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path
+    ):
+        assert_same_run(whole_run, train(settings(micro_model, tmp_path / "again")))
+
+    def test_another_seed_is_another_run(self, whole_run: Run, micro_model: Path, tmp_path: Path):
+        other = train(settings(micro_model, tmp_path / "other", seed=1, max_steps=2))
+        ours = [row for row in metrics_of(whole_run) if row["phase"] == "train"]
+        theirs = [row for row in metrics_of(other) if row["phase"] == "train"]
+        assert ours[0] != theirs[0]
+
+    def test_the_run_did_train(self, whole_run: Run, micro_model: Path):
+        # Or all comparisons here would be of runs that do nothing.
+        rows = [row for row in whole_run.metrics if row["phase"] == "train"]
+        assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+        assert sum(row["grad_norm"] > 0 for row in rows) >= 4
+        before, after = weights_of(micro_model), weights_of(whole_run.path / "policy")
+        assert any(not torch.equal(before[name], after[name]) for name in before)
+        phases = [(row["phase"], row["step"]) for row in whole_run.metrics]
+        assert ("during", 3) in phases and phases[0] == ("before", 0) and phases[-1] == ("after", 6)
+
+
+class TestResume:
+    @pytest.mark.parametrize("step", [1, 5, 6])
+    def test_after_a_crash_it_equals_the_uninterrupted_run(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path, step: int
+    ):
+        with pytest.raises(RuntimeError, match="the power went"):
+            train(settings(micro_model, tmp_path / "run"), observer=Crash(step))
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
+
+    def test_after_ctrl_c_nothing_finished_is_lost_and_the_way_on_is_said(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path
+    ):
+        observer = Crash(5, how="interrupt")
+        with pytest.raises(KeyboardInterrupt):
+            train(settings(micro_model, tmp_path / "run"), observer=observer)
+        assert observer.notes[-1] == (
+            f"stopped after step 5; continue with: searchrl train --resume {tmp_path / 'run'}"
+        )
+        assert list_checkpoints(tmp_path / "run")[-1].name == "step_000005"
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
+
+    def test_lora_and_kl_resume_exactly_too(self, micro_model: Path, tmp_path: Path):
+        model = {"adapter": "lora", "lora_r": 4}
+        whole = train(settings(micro_model, tmp_path / "whole", model=model))
+        with pytest.raises(RuntimeError):
+            train(settings(micro_model, tmp_path / "run", model=model), observer=Crash(3))
+        assert_same_run(whole, train(resume=tmp_path / "run"))
+        # The reference is still the starting policy: KL goes on growing from where it was.
+        kl = [row["kl"] for row in whole.metrics if row["phase"] == "train"]
+        assert kl[0] == pytest.approx(0, abs=1e-9) and kl[-1] > 0
+
+    def test_a_finished_run_resumes_to_the_same_end(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path
+    ):
+        run = train(settings(micro_model, tmp_path / "run"))
+        assert_same_run(whole_run, train(resume=run.path))
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+    def test_killed_with_signal_nine_it_equals_the_uninterrupted_run(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path
+    ):
+        # A fork, not a fresh interpreter: importing torch takes longer than the whole run.
+        process = multiprocessing.get_context("fork").Process(
+            target=train, args=(settings(micro_model, tmp_path / "run"),), daemon=True
+        )
+        process.start()
+        log = tmp_path / "run" / "metrics.jsonl"
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and process.is_alive():
+            if log.is_file() and sum('"train"' in line for line in log.open()) >= 3:
+                break
+            time.sleep(0.005)
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert not (tmp_path / "run" / "summary.json").exists()
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
+
+    def test_a_folder_that_holds_a_run_is_not_overwritten(self, whole_run: Run, micro_model: Path):
+        with pytest.raises(RunFolderError, match="exists already; continue it with --resume"):
+            train(settings(micro_model, whole_run.path))
+
+    def test_nothing_to_resume(self, tmp_path: Path):
+        with pytest.raises(RunFolderError, match="is no run folder"):
+            train(resume=tmp_path)
+
+
+class TestCheckpoints:
+    def test_newest_and_best_are_kept(self, micro_model: Path, tmp_path: Path):
+        run = train(
+            settings(
+                micro_model,
+                tmp_path / "run",
+                eval={"every": 1},
+                checkpoint={"every": 1, "keep_last": 1},
+            )
+        )
+        names = [folder.name for folder in list_checkpoints(run.path)]
+        best = run.summary["best"]["step"]
+        assert names == sorted({f"step_{best:06d}", "step_000006"})
+        during = {r["step"]: r["reward"] for r in run.metrics if r["phase"] == "during"}
+        assert during[best] == max(during.values())
+        assert read_state(list_checkpoints(run.path)[-1])["step"] == 6
+
+    @pytest.mark.parametrize("kind", ["run", "checkpoint", "policy", "adapter"])
+    def test_init_from(self, whole_run: Run, micro_model: Path, tmp_path: Path, kind: str):
+        start = {
+            "run": whole_run.path,
+            "checkpoint": whole_run.path / "checkpoints" / "step_000006",
+            "policy": whole_run.path / "policy",
+        }.get(kind)
+        model: dict[str, Any] = {"adapter": "full"}
+        if start is None:
+            model = {"adapter": "lora", "lora_r": 4}
+            start = train(settings(micro_model, tmp_path / "lora", model=model)).path
+        later = train(
+            settings(
+                micro_model,
+                tmp_path / "later",
+                model=model | {"name": "auto"},
+                init_from=str(start),
+                max_steps=0,
+            )
+        )
+        origin = start if kind == "adapter" else whole_run.path
+        expected, got = weights_of(origin / "policy"), weights_of(later.path / "policy")
+        assert expected.keys() == got.keys()
+        assert all(torch.equal(expected[name], got[name]) for name in got)
+
+
+class TestFailures:
+    def test_too_many_stop_training_with_traceback_and_checkpoint(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        # Half of the tasks fail, and in the first steps none of them comes up.
+        task = {"env": {"name": "toy-faulty", "fault": "reset-raises", "every": 2}}
+        config = settings(
+            micro_model,
+            tmp_path / "run",
+            task=task,
+            rollout={"prompts_per_step": 1, "max_failure_frac": 0.5},
+            checkpoint={"every": 100},
+        )
+        seeds = {_healthy_steps(plan_run(config, {"seed": s}).config): s for s in range(12)}
+        healthy = 2
+        config["seed"] = seeds[healthy]
+        notes = Crash(-1)
+        with pytest.raises(FailureLimitError) as caught:
+            train(config, observer=notes)
+        text = str(caught.value)
+        assert f"training stopped at step {healthy + 1}: 3 of 3 episodes failed" in text
+        assert "environment failure of env 'toy-faulty' (plugin toy_world): Zero" in text
+        assert f"searchrl train --resume {tmp_path / 'run'}" in text
+        file = tmp_path / "run" / "failures" / f"step_{healthy + 1:06d}.txt"
+        assert str(file) in text and "the reset of this env is broken" in file.read_text()
+        assert "Traceback" in file.read_text()
+        # checkpoint.every is 100: without a checkpoint here, the finished steps would be lost.
+        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == healthy
+        assert any("3 of 3 episodes failed and are left out" in note for note in notes.notes)
+        with pytest.raises(FailureLimitError, match=f"stopped at step {healthy + 1}"):
+            train(resume=tmp_path / "run")
+
+    def test_below_the_limit_they_are_left_out_and_counted(self, micro_model: Path, tmp_path: Path):
+        task = {"env": {"name": "toy-faulty", "fault": "step-raises", "every": 2}}
+        run = train(
+            settings(micro_model, tmp_path / "run", task=task, rollout={"max_failure_frac": 1.0})
+        )
+        rows = [row for row in run.metrics if row["phase"] == "train"]
+        assert len(rows) == 6 and any(row["failed"] > 0 for row in rows)
+        for row in rows:
+            assert row["num_unscored"] == pytest.approx(row["failed"] * 6)
+        failed = [row for row in run.rollouts("train") if row["failure"] is not None]
+        assert failed and all(row["reward"] is None for row in failed)
+        assert all(row["advantage"] is None and row["ratio"] is None for row in failed)
+
+    def test_reward_that_raises_is_named(self, micro_model: Path, tmp_path: Path):
+        with pytest.raises(FailureLimitError, match="scoring failure of reward 'raises' of plugin"):
+            train(settings(micro_model, tmp_path / "run", task={"reward": "parity+raises"}))
+
+    def test_steps_without_anything_to_learn_change_nothing(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        # Every group is dead (em is 0 for all) and there is no KL: the weights stay bit for bit.
+        run = train(
+            settings(
+                micro_model,
+                tmp_path / "run",
+                task={"reward": "declines", "metrics": []},
+                algorithm={"beta": 0.0},
+                max_steps=2,
+            )
+        )
+        rows = [row for row in run.metrics if row["phase"] == "train"]
+        assert [row["num_unscored"] for row in rows] == [6, 6]
+        assert [row["grad_norm"] for row in rows] == [0.0, 0.0]
+        before, after = weights_of(micro_model), weights_of(run.path / "policy")
+        assert all(torch.equal(before[name], after[name]) for name in before)
+
+    def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
+        run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
+        before, after = weights_of(micro_model), weights_of(run.path / "policy")
+        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert any(r["grad_norm"] > 0 for r in run.metrics if r["phase"] == "train")
+
+
+def _healthy_steps(config: RunConfig) -> int:
+    """Steps before the first whose only prompt is a faulty task (an even index)."""
+    from searchrl.engine.prompts import PromptStream
+    from searchrl.engine.world import make_worlds
+    from searchrl.plugins import load_plugins
+
+    worlds = make_worlds(config, load_plugins(config.plugins))
+    stream = PromptStream(worlds, config.seed, 1, 3)
+    return next(s for s in range(100) if (stream.requests(s)[0].index or 0) % 2 == 0)
+
+
+def test_unknown_names_are_found_before_anything_starts(micro_model: Path, tmp_path: Path):
+    for task in ({"env": {"name": "toyy"}}, {"reward": "parity+emm"}, {"retriever": "bm26"}):
+        with pytest.raises(ConfigError, match="Did you mean"):
+            train(settings(micro_model, tmp_path / "run", task=task))
+    with pytest.raises(ConfigError, match="no tasks in split 'dev'|no split 'dev'"):
+        train(settings(micro_model, tmp_path / "run", eval={"split": "dev"}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_worlds_train_together_and_are_measured_apart(micro_model: Path, tmp_path: Path):
+    config = settings(micro_model, tmp_path / "run", max_steps=2, rollout={"prompts_per_step": 6})
+    plain = {"env": {"name": "plain"}, "reward": "env", "metrics": [], "weight": 2.0}
+    config["tasks"].append(config["tasks"][0] | plain)
+    run = train(config)
+    (row, _) = [row for row in run.metrics if row["phase"] == "train"]
+    assert "toy/reward" in row and 0 <= row["plain/reward"] <= 0.25
+    rewards = {(r["env"], r["reward"]) for r in run.rollouts("train")}
+    assert {("toy", 0.0), ("toy", 1.0), ("plain", 0.25)} <= rewards
+
+
+def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Any):
+    item = train_item(toy_rollout)
+    assert item.turn_scores is None and item.reward == toy_rollout.scored.reward
+
+
+@pytest.fixture
+def toy_rollout(micro_model: Path) -> Any:
+    from searchrl.engine.world import make_worlds
+    from searchrl.evaluate import make_scripted_driver, run_episodes
+    from searchrl.plugins import load_plugins
+
+    config = plan_run(settings(micro_model, Path("unused"))).config
+    worlds = make_worlds(config, load_plugins(config.plugins))
+    result = run_episodes(
+        worlds,
+        make_scripted_driver(config),
+        config.eval,
+        num_tasks=1,
+        seed=0,
+        script="expert",
+    )
+    return result.rollouts[0]

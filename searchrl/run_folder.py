@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
@@ -150,15 +150,19 @@ class RunWriter:
         return cls(path)
 
     @classmethod
-    def reopen(cls, path: str | Path, step: int) -> RunWriter:
-        """Continue a run after `step`: what was recorded beyond it is dropped, it will recur."""
+    def reopen(
+        cls, path: str | Path, step: int, repeated: Collection[str] = ("after",)
+    ) -> RunWriter:
+        """Continue a run after `step`: what was recorded beyond it is dropped, it will recur.
+
+        So is every row of the phases in `repeated`, whichever step it is of.
+        """
         writer = cls(Run.open(path).path)
         with guarding(writer.path):
-            # The evaluation after the last step is repeated, whichever step that is.
             kept = [
                 row
                 for row in read_jsonl(writer.path / "metrics.jsonl")
-                if row["step"] <= step and row["phase"] != "after"
+                if row["step"] <= step and row["phase"] not in repeated
             ]
             writer._replace("metrics.jsonl", "".join(_line(row) for row in kept).encode())
             for file in (writer.path / "rollouts").glob("step_*"):

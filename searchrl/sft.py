@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig, SftStage
-from searchrl.core.trajectory import Trajectory
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
@@ -248,6 +248,13 @@ class _Demonstrator:
             assert failure is not None
             raise ConfigError(
                 f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
+            )
+        lasts = [rollout.trajectory.turns[-1:] for rollout in rollouts]
+        if all(not last or last[0].reason is TurnStop.MAX_TOKENS for last in lasts):
+            raise ConfigError(
+                "every demonstration of a step was cut off inside a turn: they do not fit "
+                f"rollout.max_turn_tokens={self.config.rollout.max_turn_tokens} and "
+                f"rollout.max_total_tokens={self.config.rollout.max_total_tokens}; raise them"
             )
         return [rollout.trajectory for rollout in rollouts]
 

@@ -126,7 +126,8 @@ def train(
             else:
                 folder = latest_checkpoint(Path(resume))
                 state = load_checkpoint(folder, session.policy, session.learner)
-                writer = RunWriter.reopen(resume, int(state["step"]))
+                repeated = ("after",) if state["before"] else ("before", "after")
+                writer = RunWriter.reopen(resume, int(state["step"]), repeated)
                 observer.note(f"resumed {resume} after step {state['step']}")
             for spec in config.log.trackers:
                 entry = registry.get("tracker", spec.name)

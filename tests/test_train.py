@@ -148,6 +148,19 @@ class TestResume:
             train(settings(micro_model, tmp_path / "run"), observer=Crash(step))
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
+    @pytest.mark.parametrize("label", ["before", "during", "after"])
+    def test_killed_in_an_evaluation_it_is_measured_once(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path, label: str
+    ):
+        class Fatal(SilentObserver):
+            def evaluation(self, name: str, step: int, metrics: Mapping[str, Any]) -> None:
+                if name == label:
+                    raise RuntimeError("the power went")
+
+        with pytest.raises(RuntimeError):
+            train(settings(micro_model, tmp_path / "run"), observer=Fatal())
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
+
     def test_after_ctrl_c_nothing_finished_is_lost_and_the_way_on_is_said(
         self, whole_run: Run, micro_model: Path, tmp_path: Path
     ):

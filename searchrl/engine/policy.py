@@ -249,10 +249,18 @@ def _probe_head(model: Any, ids_BT: Tensor) -> bool:
     """Whether logits are just output_embeddings(hidden): not so with soft-capping or scaling."""
     if model.get_output_embeddings() is None:
         return False
-    with torch.no_grad():
-        full = model(input_ids=ids_BT, use_cache=False).logits
-        hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-        return bool(torch.allclose(full, model.get_output_embeddings()(hidden), atol=1e-4))
+    # Without dropout: it would make the two passes differ, and use up random numbers. Flags are
+    # put back one by one, because `updating` does not set them all alike.
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            full = model(input_ids=ids_BT, use_cache=False).logits
+            hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
+            return bool(torch.allclose(full, model.get_output_embeddings()(hidden), atol=1e-4))
+    finally:
+        for module, was_training in training.items():
+            module.training = was_training
 
 
 def load_policy(

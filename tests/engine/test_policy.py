@@ -21,6 +21,7 @@ from searchrl.engine.policy import (
     TINY_PATH,
     Policy,
     ResolvedModel,
+    _probe_head,
     load_policy,
     resolve_device,
     resolve_model,
@@ -93,16 +94,36 @@ class TestLora:
             assert plain.abs().max() > 1e-6, name
             assert (plain - grads[1][name]).abs().max() <= 1e-6 * plain.abs().max(), name
 
-    def test_checkpointing_really_recomputes(
-        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_checkpointing_really_recomputes(self, micro_model: Path):
         # In evaluation mode Hugging Face models silently do not checkpoint.
-        policy = micro_policy(micro_model, adapter="lora", lora_r=4, gradient_checkpointing=True)
-        calls: list[int] = []
-        layer = policy.model.get_base_model().model.layers[0].mlp
-        layer.register_forward_hook(lambda *args: calls.append(1))
-        lora_gradients(policy)
-        assert len(calls) == 3  # once to probe the head, once forward, once more in backward
+        calls = {}
+        for is_on in (False, True):
+            policy = micro_policy(
+                micro_model, adapter="lora", lora_r=4, gradient_checkpointing=is_on
+            )
+            lora_gradients(policy)  # the first pass also probes the head
+            calls[is_on] = 0
+
+            def count(*args: Any, is_on: bool = is_on) -> None:
+                calls[is_on] += 1
+
+            policy.model.get_base_model().model.layers[0].mlp.register_forward_pre_hook(count)
+            lora_gradients(policy)
+        assert calls == {False: 1, True: 2}
+
+    def test_probing_the_head_draws_nothing_and_leaves_every_mode_as_it_was(
+        self, micro_model: Path
+    ):
+        """A probe with dropout on would take every head for a strange one: [T, V] logits."""
+        policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=0.5))
+        policy.model.train()
+        modes = [module.training for module in policy.model.modules()]
+        torch.manual_seed(3)
+        expected = torch.rand(1)
+        torch.manual_seed(3)
+        assert _probe_head(policy.model.get_base_model(), batch()[0]) is True
+        assert torch.equal(torch.rand(1), expected)
+        assert [module.training for module in policy.model.modules()] == modes
 
     def test_full_fine_tuning_with_checkpointing_equals_without(self, micro_model: Path):
         plain = lora_gradients(micro_policy(micro_model))

@@ -1,0 +1,172 @@
+"""`sft` as a program: scripted demonstrations or traces, exact resume, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from searchrl.engine.checkpoint import list_checkpoints
+from searchrl.errors import ConfigError, DataError, RunFolderError
+from searchrl.observer import SilentObserver
+from searchrl.run_folder import Run, read_jsonl
+from searchrl.sft import sft
+
+TOY_PLUGIN = Path(__file__).resolve().parent / "fixtures" / "toy_world.py"
+SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)
+SCRATCH |= dict(num_kv_heads=1, head_dim=16, tokenizer_tasks=10)
+STAGE = {"steps": 4, "batch_size": 2, "lr": 1e-2, "warmup_steps": 1}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def settings(run_dir: Path, *stages: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "env": {"name": "toy", "topk": 1},
+        "protocol": {"name": "think-search-answer", "instruction": ""},
+        "plugins": [str(TOY_PLUGIN)],
+        "model": {"name": "scratch", "scratch": SCRATCH, "max_context": 256},
+        "rollout": {"max_turn_tokens": 60, "max_total_tokens": 300},
+        "eval": {"num_tasks": 1, "forced": False},
+        "sft": {"stages": [STAGE | dict(stage) for stage in stages or ({},)]},
+        "num_threads": 1,
+        "device": "cpu",
+        "run_dir": str(run_dir),
+    }
+    for key, value in more.items():
+        old = base.get(key)
+        is_part = isinstance(old, dict) and isinstance(value, dict) and key != "env"
+        base[key] = old | value if is_part else value
+    return base
+
+
+def rows_of(run: Run) -> list[dict[str, Any]]:
+    return [
+        {"step": r["step"], "phase": r["phase"]}
+        | {k: v for k, v in r["metrics"].items() if k != "tokens_per_s"}
+        for r in read_jsonl(run.path / "metrics.jsonl")
+    ]
+
+
+def weights_of(run: Run) -> dict[str, torch.Tensor]:
+    (file,) = (run.path / "policy").glob("*.safetensors")
+    return load_file(file)
+
+
+def assert_same_run(left: Run, right: Run) -> None:
+    assert rows_of(left) == rows_of(right)
+    ours, theirs = weights_of(left), weights_of(right)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+class Crash(SilentObserver):
+    def __init__(self, step: int) -> None:
+        self.at = step
+
+    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+        if step == self.at:
+            raise RuntimeError("the power went")
+
+
+def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_path: Path):
+    stages = ({"loss_on": "all"}, {"mix": {"guesser": 1.0}, "lr": 1e-3, "steps": 2})
+    runs = [sft(settings(tmp_path / name, *stages)) for name in ("a", "b")]
+    assert_same_run(*runs)
+    rows = [row for row in rows_of(runs[0]) if row["phase"] == "sft"]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    rates = [row["lr"]["value"] for row in rows]
+    assert rates[0] == pytest.approx(5e-3) and rates[1] == pytest.approx(1e-2)
+    assert rates[4] == pytest.approx(5e-4)  # the second stage warms up anew
+    # `all` predicts the observation too, so it has many more targets than the model wrote.
+    assert rows[0]["loss"]["n"] > 2 * rows[-1]["loss"]["n"]
+    assert runs[0].summary["train"] == f"searchrl train --init-from {runs[0].path}"
+    other = sft(settings(tmp_path / "c", *stages, seed=1))
+    assert rows_of(other) != rows_of(runs[0])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Path, dropout: float):
+    """The dropout masks of a step are drawn from the seed and the step, or this would fail."""
+    model = {"name": str(micro_model), "adapter": "full"}
+    if dropout:
+        model |= {"adapter": "lora", "lora_r": 4, "lora_dropout": dropout}
+    more: dict[str, Any] = {"model": model, "checkpoint": {"every": 2}}
+    stages = ({"steps": 52}, {"steps": 4, "mix": {"guesser": 1.0}})
+    whole = sft(settings(tmp_path / "whole", *stages, **more))
+    with pytest.raises(RuntimeError, match="the power went"):
+        sft(settings(tmp_path / "run", *stages, **more), observer=Crash(55))
+    assert list_checkpoints(tmp_path / "run")
+    assert_same_run(whole, sft(resume=tmp_path / "run"))
+
+
+def test_demonstrations_from_a_file(tmp_path: Path):
+    row = {
+        "prompt": "code of mira?",
+        "turns": [{"text": "<think>easy</think>\n<answer>7</answer>"}],
+    }
+    file = tmp_path / "traces.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    stage = {"steps": 40, "lr": 3e-2}
+    run = sft(settings(tmp_path / "run", stage, sft={"traces": str(file)}))
+    losses = [row["loss"] for row in run.metrics if row["phase"] == "sft"]
+    assert losses[-1] < 0.5 * losses[0]
+    # One trace, over and over: exactly its model tokens are the targets of each step.
+    counts = {row["loss"]["n"] for row in rows_of(run) if row["phase"] == "sft"}
+    assert len(counts) == 1
+
+
+class TestRefused:
+    """All of it before a run folder or a model is made."""
+
+    def check(self, folder: Path, error: type[Exception], match: str, **more: Any) -> None:
+        with pytest.raises(error, match=match):
+            sft(settings(folder, **more))
+        assert not folder.exists()
+
+    def test_bad_traces(self, tmp_path: Path):
+        file = tmp_path / "t.jsonl"
+        file.write_text('{"prompt": 1}\nnothing\n')
+        match = r"(?s)2 rows cannot be used.*t.jsonl:1: .*t.jsonl:2: "
+        self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
+
+    def test_traces_that_do_not_fit(self, tmp_path: Path):
+        file = tmp_path / "t.jsonl"
+        row = {"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]}
+        file.write_text(json.dumps(row))
+        match = "1 traces have no turn within rollout.max_total_tokens=300.*long-one"
+        self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
+
+    def test_unknown_script(self, tmp_path: Path):
+        stage = STAGE | {"mix": {"gueser": 1.0}}
+        match = "no scripted policy 'gueser'. Did you mean 'guesser'"
+        self.check(tmp_path / "run", ConfigError, match, sft={"stages": [stage]})
+
+    def test_env_without_scripts(self, tmp_path: Path):
+        match = "env 'plain' .* registers no scripted policy"
+        self.check(tmp_path / "run", ConfigError, match, env={"name": "plain"}, reward="env")
+
+    def test_env_that_fails_is_named(self, tmp_path: Path):
+        env = {"name": "toy-faulty", "fault": "step-raises"}
+        with pytest.raises(ConfigError, match="(?s)a demonstration failed: env 'toy-faulty'.*Key"):
+            sft(settings(tmp_path / "run", env=env, model={"scratch": SCRATCH}))
+
+    def test_demonstrations_that_do_not_fit(self, tmp_path: Path):
+        with pytest.raises(ConfigError, match="cut off inside a turn.*max_turn_tokens=5"):
+            sft(settings(tmp_path / "run", rollout={"max_turn_tokens": 5}))
+
+    def test_a_folder_that_is_taken(self, tmp_path: Path):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "notes.txt").write_text("mine")
+        with pytest.raises(RunFolderError, match="exists already"):
+            sft(settings(tmp_path / "run"))

@@ -102,7 +102,7 @@ def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Pa
     if dropout:
         model |= {"adapter": "lora", "lora_r": 4, "lora_dropout": dropout}
     more: dict[str, Any] = {"model": model, "checkpoint": {"every": 2}}
-    stages = ({"steps": 52}, {"steps": 4, "mix": {"guesser": 1.0}})
+    stages = ({"steps": 52, "batch_size": 1}, {"steps": 4, "mix": {"guesser": 1.0}})
     whole = sft(settings(tmp_path / "whole", *stages, **more))
     with pytest.raises(RuntimeError, match="the power went"):
         sft(settings(tmp_path / "run", *stages, **more), observer=Crash(55))

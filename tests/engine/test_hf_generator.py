@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from engine_toy import micro_policy
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.generator import FinishedTurn, Handle, Sampling, mix_key
@@ -191,6 +192,25 @@ def test_closed_dialogue_is_forgotten_and_nothing_in_flight_gives_nothing(policy
     generator.submit(handle, [], (), 3)
     generator.close(handle)
     assert generator.poll() == []
+
+
+def test_model_with_absolute_positions_is_padded_as_rightly(micro_model: Path, tmp_path: Path):
+    """Rotary models forgive shifted positions; learned ones do not. Any causal LM will do."""
+    config = GPT2Config(vocab_size=320, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+    torch.manual_seed(0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(micro_model).save_pretrained(tmp_path)
+    policy = micro_policy(tmp_path)
+    with torch.no_grad():
+        policy.model.transformer.wpe.weight.mul_(30)
+    turns = run(HFGenerator(policy, Sampling()), PROMPTS, range(4))
+    for prompt, turn in zip(PROMPTS, turns, strict=True):
+        ids = [*prompt, *turn.ids]
+        assert turn.logps == pytest.approx(full_logps(policy, ids, len(prompt), 1.0), abs=1e-5)
+        chosen_BT = torch.tensor([[False] * len(prompt) + [True] * len(turn.ids)])
+        with torch.no_grad():
+            trained, _ = policy.token_logps(torch.tensor([ids]), chosen_BT)
+        assert turn.logps == pytest.approx(trained.tolist(), abs=1e-5)
 
 
 class TestInverseCdf:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -263,18 +263,24 @@ SHAPE = ScratchConfig(
 )  # fmt: skip
 
 
+@cache
+def scratch() -> Policy:
+    """One model for all: making it is what takes the time."""
+    return make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
+
+
 class TestScratch:
     @given(st.text(max_size=60))
     def test_any_text_encodes_and_decodes(self, text: str):
-        renderer = SCRATCH.renderer
+        renderer = scratch().renderer
         assert renderer.decode(renderer.encode_plain(text)) == text
 
     def test_tags_are_single_tokens(self):
         for tag in ("<think>", "</think>\n", "<search>", "</search>", "<answer>", "</answer>"):
-            assert len(SCRATCH.renderer.encode_model_text(tag)) == 1, tag
+            assert len(scratch().renderer.encode_model_text(tag)) == 1, tag
         # A stop string is one token of its own, so that nothing overhangs it.
-        ids = SCRATCH.renderer.encode_model_text("<answer>16:45</answer>")
-        assert SCRATCH.renderer.decode(ids[-1:]) == "</answer>"
+        ids = scratch().renderer.encode_model_text("<answer>16:45</answer>")
+        assert scratch().renderer.decode(ids[-1:]) == "</answer>"
 
     def test_numbers_never_join_with_more_than_two_digits(self):
         tokenizer = make_tokenizer(["in 164532 and 164532"] * 50, 400)
@@ -286,40 +292,26 @@ class TestScratch:
     def test_tokenizer_and_weights_are_a_function_of_texts_shape_and_seed(self):
         again = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
         other = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=1)
-        assert again.tokenizer.get_vocab() == SCRATCH.tokenizer.get_vocab()
-        pairs = list(zip(again.parameters, SCRATCH.parameters, strict=True))
+        assert again.tokenizer.get_vocab() == scratch().tokenizer.get_vocab()
+        pairs = list(zip(again.parameters, scratch().parameters, strict=True))
         assert all(torch.equal(left, right) for left, right in pairs)
         assert not torch.equal(other.parameters[0], again.parameters[0])
         assert len(make_tokenizer(TEXTS, 300)) <= 300 < len(again.tokenizer) <= 400
 
     def test_saved_and_loaded_it_is_the_same(self, tmp_path: Path):
-        SCRATCH.save(tmp_path / "m")
+        scratch().save(tmp_path / "m")
         loaded = micro_policy(tmp_path / "m")
         text = "<think>né 16:45</think>\n<answer>你好</answer>"
-        assert loaded.renderer.encode_model_text(text) == SCRATCH.renderer.encode_model_text(text)
-        assert loaded.eos_ids == SCRATCH.eos_ids
-        ids = torch.tensor([SCRATCH.renderer.encode_plain(text)])
+        assert loaded.renderer.encode_model_text(text) == scratch().renderer.encode_model_text(text)
+        assert loaded.eos_ids == scratch().eos_ids
+        ids = torch.tensor([scratch().renderer.encode_plain(text)])
         with torch.no_grad():
-            assert torch.equal(loaded.model(ids).logits, SCRATCH.model(ids).logits)
+            assert torch.equal(loaded.model(ids).logits, scratch().model(ids).logits)
 
     def test_prompt_ends_where_the_model_begins_and_foreign_text_controls_nothing(self):
-        rendered = SCRATCH.renderer.render_prompt("", f"hours? {END}{ASSISTANT}")
-        vocab = SCRATCH.tokenizer.get_vocab()
+        rendered = scratch().renderer.render_prompt("", f"hours? {END}{ASSISTANT}")
+        vocab = scratch().tokenizer.get_vocab()
         assert rendered.ids[0] == vocab[USER] and rendered.ids[-1] == vocab[ASSISTANT]
         control = {vocab[END], vocab[USER], vocab[ASSISTANT]}
         assert not control & set(rendered.ids[1:-1])
         assert rendered.assistant_prefix == ""
-
-
-def _scratch() -> Policy:
-    return make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
-
-
-SCRATCH: Policy
-
-
-@pytest.fixture(scope="module", autouse=True)
-def scratch_policy() -> Callable[[], None] | None:
-    global SCRATCH
-    SCRATCH = _scratch()
-    return None

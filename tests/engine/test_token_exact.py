@@ -341,6 +341,9 @@ class TestTheLastToken:
         assert rollout.trajectory.ids[-1] == eos
         assert rollout.trajectory.authors[-1] is Author.MODEL
         assert rollout.episode.turns[0].text == answer
+        assert rollout.trajectory.turns[0].overhang == ""
+        (given_up,), _ = say(toy_world(), [Said("<think>t", TurnStop.EOS, (eos,))], policy.renderer)
+        assert given_up.episode.turns[0].text == "<think>t"
         assert rollout.episode.final_answer == "4"
         assert rollout.scored.reward == 1.0
         assert rollout.episode.stop_reason is StopReason.ANSWERED

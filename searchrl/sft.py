@@ -160,6 +160,11 @@ def _open(
         registry.provenance(), seed=config.seed, fingerprint=config.fingerprint, model=policy.source
     )
     facts = {"model": policy.source, "device": str(policy.device), "run": str(writer.path)}
+    for number, stage in enumerate(config.sft.stages, start=1):
+        source = config.sft.traces or ", ".join(f"{v:g} {name}" for name, v in stage.mix.items())
+        facts[f"stage {number}"] = (
+            f"{stage.steps} steps of {stage.batch_size} demonstrations ({source}), lr {stage.lr:g}"
+        )
     observer.plan(config, facts)
     return writer, {"step": 0, "best": None}
 

@@ -166,6 +166,11 @@ def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
             "device": str(session.policy.device),
             "parameters": f"{total:,} ({trainable:,} trained)",
             "run": str(writer.path),
+            "algorithm": (
+                f"{config.algorithm.name}, {config.max_steps} steps of "
+                f"{config.rollout.prompts_per_step} prompts × {config.rollout.group_size} "
+                f"rollouts, lr {config.optim.lr:g}, beta {config.algorithm.beta:g}"
+            ),
         },
     )
     state: dict[str, Any] = {"step": 0, "before": None, "best": None, "evaluated": 0}

@@ -97,16 +97,7 @@ class ConsoleObserver:
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
         """Print the plan in a few lines."""
         tasks = ", ".join(f"{t.env.name} (reward {reward_text(t.reward)})" for t in config.tasks)
-        rows = {
-            "tasks": tasks,
-            **facts,
-            "algorithm": (
-                f"{config.algorithm.name}, {config.max_steps} steps of "
-                f"{config.rollout.prompts_per_step} prompts × {config.rollout.group_size} "
-                f"rollouts, lr {config.optim.lr:g}, beta {config.algorithm.beta:g}"
-            ),
-        }
-        for name, value in rows.items():
+        for name, value in {"tasks": tasks, **facts}.items():
             self.console.print(Text.assemble((f"{name:<11}", "bold"), str(value)))
         self._max_steps = config.max_steps
 

@@ -223,7 +223,7 @@ def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) 
     stage = "sft.stages=[{steps: 2, batch_size: 2}]"
     place = micro_flags.index("--max-steps")
     flags = [*micro_flags[:place], *micro_flags[place + 2 :], "--set", stage]
-    flags += ["--run-dir", str(folder)]
+    flags += ["--set", "rollout.max_turn_tokens=200", "--run-dir", str(folder)]
     result = invoke("sft", *flags)
     assert result.exit_code == 0, result.output
     steps = [line for line in result.stdout.splitlines() if line.startswith("step ")]

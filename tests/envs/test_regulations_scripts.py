@@ -68,17 +68,20 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
         answer = game.actions[-1].payload
         thought = re.search("<think>(.*)</think>", game.turns[-1])
         assert thought is not None
+        asked = re.escape(game.actions[-2].queries[0])
         if answer == "not regulated":
-            assert thought.group(1) == "The handbook does not say."
+            assert (
+                thought.group(1) == f"On {game.actions[-2].queries[0]}: the handbook does not say."
+            )
         else:
-            rank = re.fullmatch(r"Doc (\d) answers it\.", thought.group(1))
+            rank = re.fullmatch(rf"On {asked}: Doc (\d) answers it\.", thought.group(1))
             assert rank is not None
             assert answer in game.observations[-2].split(f"Doc {rank.group(1)}(")[1].split("\n")[0]
         for turn, action, shown in zip(
             game.turns[1:-1], game.actions[1:-1], game.observations[1:-2], strict=True
         ):
             bridge = game.task.meta["bridge"]
-            assert f"<think>Now I need {bridge}.</think>" in turn
+            assert f": now I need {bridge}.</think>" in turn
             assert bridge in action.queries[0] and bridge.casefold() in shown.casefold()
 
 

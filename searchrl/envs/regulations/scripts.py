@@ -21,7 +21,7 @@ from searchrl.envs.regulations.school import words_of
 
 FIRST_THOUGHT = "I should look this up."
 PASSIVE_THOUGHT = "I know this."
-SILENT_THOUGHT = "The handbook does not say."
+SILENT = "the handbook does not say."
 
 THIN_SHARE, EARLY_SHARE = 0.5, 0.25
 """How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
@@ -92,6 +92,7 @@ class _Expert:
         self._protocol = protocol
         self._rng = Random(f"script/{task.id}")
         self._hop = -1
+        self._query = ""
         self._queries = self._plan()
         bridge = task.meta.get("bridge", "")
         # What each hop has to show before it counts as found.
@@ -107,17 +108,17 @@ class _Expert:
         if self._hop + 1 < len(self._queries):
             return self.next_hop()
         rank, answer = found
-        return self._answer(answer, f"Doc {rank} answers it.")
+        return self._answer(answer, self._about(f"Doc {rank} answers it."))
 
     def first_query(self) -> str:
         return self._queries[0]
 
     def next_hop(self) -> str:
         bridge = self._task.meta.get("bridge") or self._queries[self._hop + 1]
-        return self._search(self._queries[self._hop + 1], f"Now I need {bridge}.")
+        return self._search(self._queries[self._hop + 1], self._about(f"now I need {bridge}."))
 
     def not_found(self, observation: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, SILENT_THOUGHT)
+        return self._answer(NOT_REGULATED_ANSWER, self._about(SILENT))
 
     def _plan(self) -> list[str]:
         queries = list(self._task.meta.get("queries", ()))
@@ -142,8 +143,17 @@ class _Expert:
                         return rank, wanted
         return None
 
+    def _about(self, verdict: str) -> str:
+        """A verdict on what was found, after a word-by-word reminder of what was looked for.
+
+        The reminder stands behind the passages: a small model compares the two there, and judges
+        far better than when it has to remember its query from before it had read them.
+        """
+        return f"On {self._query}: {verdict}"
+
     def _search(self, query: str, thought: str) -> str:
         self._hop += 1
+        self._query = query
         return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
 
     def _answer(self, answer: str, thought: str) -> str:
@@ -157,8 +167,8 @@ class _Expert:
             for rank, passage in enumerate(self._env.last_passages, 1):
                 values = re.findall(_SHAPES[shape], passage.text)
                 if values and values[0] in observation:
-                    return self._answer(values[0], f"Doc {rank} answers it.")
-        return self._answer(NOT_REGULATED_ANSWER, SILENT_THOUGHT)
+                    return self._answer(values[0], self._about(f"Doc {rank} answers it."))
+        return self._answer(NOT_REGULATED_ANSWER, self._about(SILENT))
 
 
 class _ThinSearcher(_Expert):
@@ -183,7 +193,7 @@ class _EarlyStopper(_Expert):
             return super().next_hop()
         ids = [passage.id for passage in self._env.last_passages]
         rank = ids.index(self._task.gold_ids[0]) + 1
-        return self._answer(bridge, f"Doc {rank} answers it.")
+        return self._answer(bridge, self._about(f"Doc {rank} answers it."))
 
 
 class _Guesser(_Expert):

@@ -113,7 +113,7 @@ class AlgorithmConfig(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
     """Above `clip_low`: clip-higher (DAPO), which lets unlikely tokens grow faster."""
     beta: Annotated[float, Field(ge=0)] = 1e-3
-    """Weight of the k3 KL to the starting policy; 0 computes no reference at all."""
+    """Weight of the k3 KL to the reference (adapter off, or the starting weights); 0 needs none."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
     """`auto`: what the algorithm's paper uses."""
     settings: dict[str, Any] = Field(default_factory=dict)

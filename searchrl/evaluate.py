@@ -8,7 +8,7 @@ a model or with a scripted policy; the scripted one imports no torch. Callers: `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from searchrl.config import EvalConfig, RunConfig
@@ -172,7 +172,10 @@ def make_driver(
     from searchrl.engine.hf_generator import HFGenerator
 
     generator: Generator = HFGenerator(policy, Sampling(temperature), batch_size)
-    return RolloutDriver(generator, policy.renderer, limits_of(config))
+    limits = limits_of(config)
+    # Positions beyond those a model was made for give nonsense, not an error.
+    limits = replace(limits, max_total_tokens=min(limits.max_total_tokens, policy.max_positions))
+    return RolloutDriver(generator, policy.renderer, limits)
 
 
 def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> RolloutDriver:

@@ -190,7 +190,7 @@ def _train(
         metrics["tokens_per_s"] = exact(num_tokens / (time.perf_counter() - started))
         writer.log(step + 1, metrics, "sft")
         observer.step(step + 1, total, metrics)
-        if stop.asked or (step + 1) % max(config.checkpoint.every, 50) == 0 or step + 1 == total:
+        if stop.asked or (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
             save_checkpoint(writer.path, learner.policy, learner, state)
             rotate_checkpoints(writer.path, config.checkpoint.keep_last, None)
         if stop.asked:

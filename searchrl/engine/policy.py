@@ -151,6 +151,11 @@ class Policy:
         total = sum(p.numel() for p in self.model.parameters())
         return sum(p.numel() for p in self.parameters), total
 
+    @property
+    def max_positions(self) -> int:
+        """Longest sequence the model was made for."""
+        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Switch dropout and checkpointing off, and back to what was."""

@@ -33,7 +33,10 @@ def proportion(successes: float, n: int) -> Metric:
     scale = 1 + Z_95**2 / n
     centre = (p + Z_95**2 / (2 * n)) / scale
     half = Z_95 * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n * n)) / scale
-    return {"value": p, "low": max(0.0, centre - half), "high": min(1.0, centre + half), "n": n}
+    # At 0 and 1 rounding would put the end of the interval beside the value.
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == n else min(1.0, centre + half)
+    return {"value": p, "low": low, "high": high, "n": n}
 
 
 def mean(values: Sequence[float]) -> Metric:

@@ -268,7 +268,7 @@ def reward_text(reward: Any) -> str:
 def choose_pair(
     before: Sequence[Rollout], after: Sequence[Rollout]
 ) -> tuple[Rollout | None, Rollout] | None:
-    """One task before and after: where the reward grew most, the longer episode after at a tie.
+    """One task before and after: where the reward grew most, answers first, the longer at a tie.
 
     None if nothing was evaluated after; the first member is None if nothing was before.
     """
@@ -276,10 +276,12 @@ def choose_pair(
         return None
     earlier = {_task_key(rollout): rollout for rollout in before}
 
-    def gain(rollout: Rollout) -> tuple[float, int]:
+    def gain(rollout: Rollout) -> tuple[bool, float, int]:
         old = earlier.get(_task_key(rollout))
         gained = (rollout.scored.reward or 0.0) - (old.scored.reward or 0.0 if old else 0.0)
-        return gained, rollout.episode.num_searches
+        # An episode that broke off teaches a reader less than one that answered wrongly.
+        is_answered = old is None or old.episode.final_answer is not None
+        return is_answered and gained > 0, gained, rollout.episode.num_searches
 
     best = max(after, key=gain)
     return earlier.get(_task_key(best)), best

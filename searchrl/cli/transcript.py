@@ -27,7 +27,8 @@ _TAG_STYLE = "bold blue"
 
 def colour_turn(text: str) -> Text:
     """A model turn with its tags and what they enclose coloured."""
-    shown = Text()
+    # Wrapped wherever it is shown: a passage cut at the margin is not what the model read.
+    shown = Text(no_wrap=False, overflow="fold")
     position, style = 0, ""
     for match in _TAG.finditer(text):
         shown.append(text[position : match.start()], style)
@@ -40,7 +41,8 @@ def colour_turn(text: str) -> Text:
 
 def colour_observation(text: str) -> Text:
     """What the environment answered, in its own colour."""
-    shown = Text()
+    # Wrapped wherever it is shown: a passage cut at the margin is not what the model read.
+    shown = Text(no_wrap=False, overflow="fold")
     position = 0
     for match in _TAG.finditer(text):
         shown.append(text[position : match.start()], _OBSERVATION)

@@ -31,8 +31,6 @@ _FENCE = re.compile(r"^```(\S*)\s*$")
 _COMMENT = re.compile(r"^<!-- (file|not run): (.*?) -->$")
 _SAVED_AS = re.compile(r"^# (\w+\.py)\n")
 _PIPED = re.compile(r"^printf '([^']*)' \| (searchrl .*)$")
-_MODEL_COMMAND = re.compile(r"^searchrl (train|sft|ask|eval)\b(?!.*(--policy scripted|--dry-run))")
-_MODEL_CALL = re.compile(r"\b(train|sft|load_agent)\(|\bRun\.open\(|\b(run|agent)\.|\brow\[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +50,6 @@ class Block:
         lines = self.text.replace("\\\n", " ").splitlines()
         found = [line.partition("  #")[0].strip() for line in lines]
         return [c for c in found if c and not c.startswith(("#", *INSTALLS))]
-
-    @property
-    def needs_model(self) -> bool:
-        """Whether it trains, loads or reads what was trained."""
-        if self.language == "bash":
-            return any(_MODEL_COMMAND.match(c) or " runs/" in c for c in self.commands)
-        is_plugin = bool(self.saved_as)
-        return self.language == "python" and not is_plugin and bool(_MODEL_CALL.search(self.text))
 
 
 def read_blocks(path: Path) -> list[Block]:
@@ -89,10 +79,8 @@ class BlockFailed(Exception):
     """A block did not do what the page says; the text says where and why."""
 
 
-def run_blocks(blocks: list[Block], folder: Path, *, has_model: bool) -> None:
+def run_blocks(blocks: list[Block], folder: Path) -> None:
     """Run blocks in order; the current directory must be `folder`.
-
-    Without a model, the blocks that need one are left out.
 
     Raises:
         BlockFailed: at the first block that fails.
@@ -101,7 +89,7 @@ def run_blocks(blocks: list[Block], folder: Path, *, has_model: bool) -> None:
     for block in blocks:
         if block.saved_as:
             (folder / block.saved_as).write_text(block.text, "utf-8")
-        if block.not_run or (block.needs_model and not has_model):
+        if block.not_run:
             continue
         try:
             _run(block, namespace)

@@ -35,7 +35,6 @@ DOCS = REPO / "docs"
 PAGES = [REPO / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINKED = [*PAGES, REPO / "CONTRIBUTING.md", REPO / "CHANGELOG.md", REPO / "plugins" / "README.md"]
 TEXTS = [*LINKED, *sorted((REPO / "examples").iterdir())]
-HAS_MODEL = (REPO / "searchrl" / "assets" / "tiny" / "model.safetensors").is_file()
 NOT_RUN: dict[str, list[str]] = {}
 """Page -> reasons of the blocks that opt out with `<!-- not run: REASON -->`."""
 
@@ -108,15 +107,14 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_runs")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_block_runs(path: Path, docs_folder: Path) -> None:
-    run_blocks(read_blocks(path), docs_folder, has_model=HAS_MODEL)
+    run_blocks(read_blocks(path), docs_folder)
     check_logged_metrics(docs_folder)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_MODEL, reason="the embedded model is not there yet")
 @pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md"])
 def test_the_front_pages_run_as_printed(name: str, docs_folder: Path) -> None:
-    run_blocks(read_blocks(REPO / name), docs_folder, has_model=True)
+    run_blocks(read_blocks(REPO / name), docs_folder)
 
 
 def test_every_block_says_its_language() -> None:
@@ -149,7 +147,7 @@ def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path
     ):
         path.write_text("# Broken\n" + block, "utf-8")
         with pytest.raises(BlockFailed, match=message):
-            run_blocks(read_blocks(path), docs_folder, has_model=False)
+            run_blocks(read_blocks(path), docs_folder)
 
 
 # --- the code is in the docs ---------------------------------------------------------------
@@ -331,7 +329,6 @@ def test_no_path_of_somebodys_machine(path: Path) -> None:
         assert not found
 
 
-@pytest.mark.skipif(not HAS_MODEL, reason="the figures are those of the embedded model")
 def test_no_measured_figure_is_still_missing() -> None:
     missing = [
         f"{name_of(path)}: {mark}"

@@ -16,7 +16,6 @@ from searchrl.config import build_config, load_preset, load_yaml
 from searchrl.plugins import load_plugins
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-HAS_MODEL = (EXAMPLES.parent / "searchrl" / "assets" / "tiny" / "model.safetensors").is_file()
 TRAINING = "02_train_tiny.py"
 
 EXPECTED = {
@@ -59,7 +58,6 @@ def test_example_runs(
     assert not list(tmp_path.iterdir()), "an example that trains nothing leaves nothing behind"
 
 
-@pytest.mark.skipif(not HAS_MODEL, reason="the embedded model is not there yet")
 def test_training_example_runs_in_miniature(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,7 +74,6 @@ def test_training_example_runs_in_miniature(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_MODEL, reason="the embedded model is not there yet")
 def test_training_example_runs_as_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,8 +7,9 @@ everything the user wrote, so the model is found first. Callers: `train`, `evalu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from searchrl.engine.policy import (
     resolve_device,
     resolve_model,
 )
+from searchrl.run_folder import Run
 
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
@@ -56,6 +58,26 @@ def set_threads(config: RunConfig) -> None:
     """Give torch the CPU threads the config asks for. How a sum is split decides its last bits."""
     if config.num_threads:
         torch.set_num_threads(config.num_threads)
+
+
+def resolve_config(
+    config: RunConfig | Mapping[str, Any] | None,
+    resume: str | Path | None,
+    on_note: Callable[[str], None],
+) -> RunConfig:
+    """The config of a program: a resumed run's own, a resolved one as it is, or settings planned.
+
+    Raises:
+        ConfigError, PolicyError, RunFolderError: see `plan_run` and `Run.open`.
+    """
+    if resume is not None:
+        return Run.open(resume).config
+    if isinstance(config, RunConfig):
+        return config
+    plan = plan_run(config or {})
+    for note in plan.notes:
+        on_note(note)
+    return plan.config
 
 
 def load_planned_policy(config: RunConfig, *, trainable: bool) -> Policy:

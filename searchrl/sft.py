@@ -39,7 +39,7 @@ from searchrl.evaluate import (
 )
 from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
-from searchrl.planning import load_planned_policy, plan_run, set_threads
+from searchrl.planning import load_planned_policy, resolve_config, set_threads
 from searchrl.plugins import Registry, load_plugins
 from searchrl.run_folder import Run, RunWriter, choose_folder
 from searchrl.traces import Trace, load_traces, trace_trajectory
@@ -67,13 +67,7 @@ def sft(
         KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
     """
     observer = observer or SilentObserver()
-    if resume is not None:
-        config = Run.open(resume).config
-    elif not isinstance(config, RunConfig):
-        plan = plan_run(config or {})
-        config = plan.config
-        for note in plan.notes:
-            observer.note(note)
+    config = resolve_config(config, resume, observer.note)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
     if resume is None:
         choose_folder(config)

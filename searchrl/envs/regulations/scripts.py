@@ -72,7 +72,7 @@ def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
 def make_quoter(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     """Searches once and repeats one of the articles found: an exercise in reading, no answer.
 
-    A model trained from nothing learns to copy from whole sentences far sooner than from values.
+    Whole sentences give a model trained from nothing more to copy than a value does.
     """
     return _Quoter(env, task, protocol)
 
@@ -146,8 +146,8 @@ class _Expert:
     def _about(self, verdict: str) -> str:
         """A verdict on what was found, after a word-by-word reminder of what was looked for.
 
-        The reminder stands behind the passages: a small model compares the two there, and judges
-        far better than when it has to remember its query from before it had read them.
+        The reminder stands behind the passages, where a policy can compare the two. Whether that
+        helps a small model to judge is open: see docs/log.md.
         """
         return f"On {self._query}: {verdict}"
 

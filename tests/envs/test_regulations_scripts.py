@@ -68,21 +68,27 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
         answer = game.actions[-1].payload
         thought = re.search("<think>(.*)</think>", game.turns[-1])
         assert thought is not None
-        asked = re.escape(game.actions[-2].queries[0])
         if answer == "not regulated":
-            assert (
-                thought.group(1) == f"On {game.actions[-2].queries[0]}: the handbook does not say."
-            )
+            assert thought.group(1) == "The handbook does not say."
         else:
-            rank = re.fullmatch(rf"On {asked}: Doc (\d) answers it\.", thought.group(1))
-            assert rank is not None
-            assert answer in game.observations[-2].split(f"Doc {rank.group(1)}(")[1].split("\n")[0]
+            assert answer in quoted_sentence(thought.group(1), game.observations[-2])
         for turn, action, shown in zip(
             game.turns[1:-1], game.actions[1:-1], game.observations[1:-2], strict=True
         ):
             bridge = game.task.meta["bridge"]
-            assert f": now I need {bridge}.</think>" in turn
-            assert bridge in action.queries[0] and bridge.casefold() in shown.casefold()
+            thought = re.search("<think>(.*)</think>", turn)
+            assert thought is not None
+            assert bridge.casefold() in quoted_sentence(thought.group(1), shown).casefold()
+            assert bridge in action.queries[0]
+
+
+def quoted_sentence(thought: str, observation: str) -> str:
+    """What the thought quotes, after a check that the document named says it word by word."""
+    match = re.fullmatch(r"Doc (\d) says: (.+)", thought)
+    assert match is not None
+    rank, sentence = match.groups()
+    assert sentence in observation.split(f"Doc {rank}(")[1].split("\n")[0]
+    return sentence
 
 
 def test_expert_that_is_shown_nothing_says_not_regulated(env: RegulationsEnv) -> None:

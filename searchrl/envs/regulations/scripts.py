@@ -21,7 +21,7 @@ from searchrl.envs.regulations.school import words_of
 
 FIRST_THOUGHT = "I should look this up."
 PASSIVE_THOUGHT = "I know this."
-SILENT = "the handbook does not say."
+SILENT = "The handbook does not say."
 
 THIN_SHARE, EARLY_SHARE = 0.5, 0.25
 """How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
@@ -92,7 +92,6 @@ class _Expert:
         self._protocol = protocol
         self._rng = Random(f"script/{task.id}")
         self._hop = -1
-        self._query = ""
         self._queries = self._plan()
         bridge = task.meta.get("bridge", "")
         # What each hop has to show before it counts as found.
@@ -106,19 +105,18 @@ class _Expert:
         if not found:
             return self.not_found(observation)
         if self._hop + 1 < len(self._queries):
-            return self.next_hop()
+            return self.next_hop(self._quote(*found, observation))
         rank, answer = found
-        return self._answer(answer, self._about(f"Doc {rank} answers it."))
+        return self._answer(answer, self._quote(rank, answer, observation))
 
     def first_query(self) -> str:
         return self._queries[0]
 
-    def next_hop(self) -> str:
-        bridge = self._task.meta.get("bridge") or self._queries[self._hop + 1]
-        return self._search(self._queries[self._hop + 1], self._about(f"now I need {bridge}."))
+    def next_hop(self, evidence: str) -> str:
+        return self._search(self._queries[self._hop + 1], evidence)
 
     def not_found(self, observation: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, self._about(SILENT))
+        return self._answer(NOT_REGULATED_ANSWER, SILENT)
 
     def _plan(self) -> list[str]:
         queries = list(self._task.meta.get("queries", ()))
@@ -143,17 +141,20 @@ class _Expert:
                         return rank, wanted
         return None
 
-    def _about(self, verdict: str) -> str:
-        """A verdict on what was found, after a word-by-word reminder of what was looked for.
+    def _quote(self, rank: int, wanted: str, observation: str) -> str:
+        """The sentence that decides, word by word: what is read is then next to what is written.
 
-        The reminder stands behind the passages, where a policy can compare the two. Whether that
-        helps a small model to judge is open: see docs/log.md.
+        A small model copies a sentence it has found far better than a value out of three passages
+        (docs/log.md), and a person sees what an answer rests on.
         """
-        return f"On {self._query}: {verdict}"
+        text = self._env.last_passages[rank - 1].text
+        for sentence in re.split(r"(?<=[.!?])\s+", text):
+            if wanted.casefold() in sentence.casefold() and sentence in observation:
+                return f"Doc {rank} says: {sentence}"
+        return f"Doc {rank} answers it."
 
     def _search(self, query: str, thought: str) -> str:
         self._hop += 1
-        self._query = query
         return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
 
     def _answer(self, answer: str, thought: str) -> str:
@@ -167,8 +168,8 @@ class _Expert:
             for rank, passage in enumerate(self._env.last_passages, 1):
                 values = re.findall(_SHAPES[shape], passage.text)
                 if values and values[0] in observation:
-                    return self._answer(values[0], self._about(f"Doc {rank} answers it."))
-        return self._answer(NOT_REGULATED_ANSWER, self._about(SILENT))
+                    return self._answer(values[0], self._quote(rank, values[0], observation))
+        return self._answer(NOT_REGULATED_ANSWER, SILENT)
 
 
 class _ThinSearcher(_Expert):
@@ -187,13 +188,9 @@ class _ThinSearcher(_Expert):
 class _EarlyStopper(_Expert):
     """Takes what the first hop yields for the answer."""
 
-    def next_hop(self) -> str:
+    def next_hop(self, evidence: str) -> str:
         bridge = self._task.meta.get("bridge")
-        if not bridge:
-            return super().next_hop()
-        ids = [passage.id for passage in self._env.last_passages]
-        rank = ids.index(self._task.gold_ids[0]) + 1
-        return self._answer(bridge, self._about(f"Doc {rank} answers it."))
+        return self._answer(bridge, evidence) if bridge else super().next_hop(evidence)
 
 
 class _Guesser(_Expert):

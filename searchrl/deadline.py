@@ -1,9 +1,10 @@
 """Calls with a deadline: run foreign code that may hang, and say who hung and where.
 
 Owns a pool of reusable daemon threads. A call that misses its deadline keeps its thread (Python
-cannot kill one), the pool forgets it, and the caller gets `DeadlineExceeded` with the place where
-the code hangs. Daemon threads never hold up the exit of the interpreter. It does not retry, count
-or classify: the scorer does that for reward components, the rollout driver for environments.
+cannot kill one), the pool forgets it, and its `DeadlineExceeded` holds the place where the code
+hangs. Daemon threads never hold up the exit of the interpreter. `call_together` makes a batch
+wait at the same time. It does not retry, count or classify: the scorer does that for reward
+components, the rollout driver for environments.
 
 `fn` runs in another thread than the caller, not always the same one, with a copy of the caller's
 context variables. Thread-local state (an sqlite3 connection, torch's grad mode) does not follow.
@@ -12,21 +13,31 @@ context variables. Thread-local state (an sqlite3 connection, torch's grad mode)
 from __future__ import annotations
 
 import contextvars
+import functools
 import os
 import sys
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from searchrl.errors import SearchRLError
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_Job = tuple[contextvars.Context, Callable[..., Any], tuple[Any, ...]]
+MAX_TOGETHER = 256
+"""Calls of one batch that are under way at the same time, at most."""
+
+MAX_HANGING = 1024
+"""Threads that may hang at the same time; beyond, calls are refused until some come back."""
+
+_PATIENCE_S = 0.25
+"""How long a batch first waits for one call before it begins the next beside it."""
 
 
 class DeadlineExceeded(SearchRLError):
@@ -39,37 +50,18 @@ class DeadlineExceeded(SearchRLError):
         self.where = where
 
 
-class _Worker:
-    """One daemon thread that runs one job at a time: `inbox` in, `outbox` (value, error) out."""
+@dataclass(frozen=True, slots=True)
+class Returned(Generic[T]):
+    """A call came back with a value."""
 
-    def __init__(self) -> None:
-        self.inbox: SimpleQueue[_Job | None] = SimpleQueue()
-        self.outbox: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.thread = threading.Thread(target=self._run, name="searchrl-deadline", daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        while (job := self.inbox.get()) is not None:
-            context, fn, args = job
-            try:
-                outcome: tuple[Any, BaseException | None] = (context.run(fn, *args), None)
-            except BaseException as error:  # handed over: the caller raises it
-                outcome = (None, error)
-            self.outbox.put(outcome)
-            # An idle worker must not keep the last call's arguments and result alive.
-            del job, context, fn, args, outcome
-
-    def where(self) -> str:
-        """The stack the thread stands at now."""
-        frame = sys._current_frames().get(self.thread.ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+    value: T
 
 
-# Idle workers only: a busy worker belongs to its caller, an abandoned one to nobody. `deque` is
-# thread-safe for append and pop. The most recently used worker is taken first, so one caller
-# keeps meeting the same thread.
-_idle: deque[_Worker] = deque()
-_MAX_IDLE = 4 * (os.cpu_count() or 1) + 4
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A call raised, or missed its deadline (`DeadlineExceeded`)."""
+
+    error: BaseException
 
 
 def call_with_deadline(
@@ -81,27 +73,141 @@ def call_with_deadline(
     """
     if timeout_s is None:
         return fn(*args)
-    worker = _take()
-    worker.inbox.put((contextvars.copy_context(), fn, args))
+    (outcome,) = call_together([(functools.partial(fn, *args), owner)], timeout_s=timeout_s)
+    if isinstance(outcome, Returned):
+        return outcome.value
     try:
-        value, error = worker.outbox.get(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX))
-    except BaseException as interruption:  # too late, or Ctrl-C while waiting
-        where = worker.where()
-        worker.inbox.put(None)  # should it ever return, its thread ends instead of leaking
-        if isinstance(interruption, Empty):
-            raise DeadlineExceeded(owner, timeout_s, where) from None
+        raise outcome.error
+    finally:
+        del outcome  # breaks the cycle error -> traceback -> this frame -> error
+
+
+def call_together(
+    calls: Sequence[tuple[Callable[[], T], str]], *, timeout_s: float | None
+) -> list[Returned[T] | Raised]:
+    """Make each of the (function, owner) calls with a deadline of its own; outcomes in order.
+
+    Calls that return promptly run one after another, in order. Beside one that does not, the
+    next begin, sooner with each: a batch in which every call hangs takes little more than one
+    `timeout_s`, not one per call. `timeout_s=None` calls directly, one after another.
+    """
+    if timeout_s is None:
+        return [_call_here(fn) for fn, _ in calls]
+    patience_s = min(_PATIENCE_S, timeout_s / 8)
+    begun: list[_Call[T]] = []
+    try:
+        for fn, owner in calls:
+            if len(begun) >= MAX_TOGETHER:
+                begun[-MAX_TOGETHER].finish()
+            begun.append(_Call(fn, owner, timeout_s))
+            if not begun[-1].wait(patience_s):
+                # Halving bounds what all waits of a batch come to: two times the first.
+                patience_s /= 2
+        return [call.finish() for call in begun]
+    except BaseException:  # Ctrl-C while waiting
+        for call in begun:
+            call.abandon()
         raise
-    if len(_idle) < _MAX_IDLE:
-        _idle.append(worker)
-    else:
-        worker.inbox.put(None)
-    if error is not None:
+
+
+def _call_here(fn: Callable[[], T]) -> Returned[T] | Raised:
+    try:
+        return Returned(fn())
+    except (Exception, SystemExit) as error:  # a KeyboardInterrupt here is the user's
+        return Raised(error)
+
+
+class _Worker:
+    """One daemon thread that runs one job at a time: `inbox` in, `outbox` out; None ends it."""
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[tuple[contextvars.Context, Callable[[], Any]] | None]
+        self.inbox = SimpleQueue()
+        self.outbox: SimpleQueue[Returned[Any] | Raised] = SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name="searchrl-deadline", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while (job := self.inbox.get()) is not None:
+            context, fn = job
+            outcome: Returned[Any] | Raised
+            try:
+                outcome = Returned(context.run(fn))
+            except BaseException as error:  # handed over: the caller sees to it
+                outcome = Raised(error)
+            self.outbox.put(outcome)
+            # An idle worker must not keep the last call's arguments and result alive.
+            del job, context, fn, outcome
+
+    def where(self) -> str:
+        """The stack the thread stands at now."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+
+# Idle workers only: a busy worker belongs to its call, an abandoned one to nobody. `deque` is
+# thread-safe for append and pop. The most recently used worker is taken first, so one caller
+# keeps meeting the same thread.
+_idle: deque[_Worker] = deque()
+_MAX_IDLE = 4 * (os.cpu_count() or 1) + 4
+_abandoned: list[threading.Thread] = []
+
+
+class _Call(Generic[T]):
+    """A call under way in a worker of its own, until it is finished or abandoned."""
+
+    def __init__(self, fn: Callable[[], T], owner: str, timeout_s: float) -> None:
+        self._owner = owner
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)
+        self._worker: _Worker | None = None
+        self._outcome: Returned[T] | Raised | None = None
+        if _num_hanging() >= MAX_HANGING:
+            self._outcome = Raised(
+                SearchRLError(f"{owner} was not called: {MAX_HANGING} earlier calls hang still")
+            )
+            return
+        self._worker = _take()
+        self._worker.inbox.put((contextvars.copy_context(), fn))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the outcome, at most until the deadline; whether it is there."""
+        if self._worker is None:
+            return True
+        left_s = min(seconds, max(self._deadline - time.monotonic(), 0.0))
         try:
-            raise error
-        finally:
-            del error  # breaks the cycle error -> traceback -> this frame -> error
-    result: T = value
-    return result
+            self._outcome = self._worker.outbox.get(timeout=left_s)
+        except Empty:
+            return False
+        if len(_idle) < _MAX_IDLE:
+            _idle.append(self._worker)
+        else:
+            self._worker.inbox.put(None)
+        self._worker = None
+        return True
+
+    def finish(self) -> Returned[T] | Raised:
+        """The outcome; a call that has none by its deadline is abandoned."""
+        if not self.wait(threading.TIMEOUT_MAX):
+            assert self._worker is not None
+            late = DeadlineExceeded(self._owner, self._timeout_s, self._worker.where())
+            self._outcome = Raised(late)
+            self.abandon()
+        assert self._outcome is not None
+        return self._outcome
+
+    def abandon(self) -> None:
+        """Leave the worker to its call, if it has not come back."""
+        if self._worker is not None:
+            self._worker.inbox.put(None)  # should it ever return, its thread ends
+            _abandoned.append(self._worker.thread)
+            self._worker = None
+
+
+def _num_hanging() -> int:
+    if len(_abandoned) >= MAX_HANGING:
+        _abandoned[:] = [thread for thread in _abandoned if thread.is_alive()]
+    return len(_abandoned)
 
 
 def _take() -> _Worker:

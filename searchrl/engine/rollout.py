@@ -8,15 +8,17 @@ touch tokens. Written against submit/poll, so that any generator can be non-bloc
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 
 from searchrl.contracts import Expert, ExpertFactory, TokenBudget
 from searchrl.core.episode import (
+    Action,
     Episode,
     EpisodeTurn,
     Failure,
@@ -26,7 +28,7 @@ from searchrl.core.episode import (
     Task,
 )
 from searchrl.core.trajectory import Group, Origin, Trajectory, TurnStop
-from searchrl.deadline import DeadlineExceeded, call_with_deadline
+from searchrl.deadline import DeadlineExceeded, Raised, call_together
 from searchrl.engine.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.rendering import RenderedPrompt, find_stop
 from searchrl.engine.world import TaskWorld
@@ -152,6 +154,18 @@ class _Dialogue:
         )
 
 
+class _Step(NamedTuple):
+    """What an environment made of a turn, checked."""
+
+    observation: str
+    reward: float
+    terminated: bool
+    truncated: bool
+    passages: tuple[Passage, ...]
+    signals: Mapping[str, float]
+    action: Action | None
+
+
 class RolloutDriver:
     """Runs requests to completion on one generator."""
 
@@ -177,17 +191,22 @@ class RolloutDriver:
         Raises:
             Interrupted: when `should_stop` said so; nothing of the step is kept.
         """
-        groups = [self._open(request) for request in requests]
-        live = {handle: d for group in groups for d, handle in group if d.stop is None}
-        total = sum(len(group) for group in groups)
+        dialogues = [
+            [_Dialogue(request, sample) for sample in range(len(request.rng_keys))]
+            for request in requests
+        ]
+        self._reset([dialogue for group in dialogues for dialogue in group])
+        live: dict[Handle, _Dialogue] = {}
+        for request, group in zip(requests, dialogues, strict=True):
+            live |= self._open(request, group)
+        total = sum(len(group) for group in dialogues)
         while live:
             finished = self.generator.poll()
             if not finished:
                 break
+            self._step([(live[t.handle], t, self._record(live[t.handle], t)) for t in finished])
             for turn in finished:
-                dialogue = live[turn.handle]
-                self._advance(dialogue, turn)
-                if dialogue.stop is not None:
+                if live[turn.handle].stop is not None:
                     self.generator.close(turn.handle)
                     del live[turn.handle]
             if on_progress is not None:
@@ -196,29 +215,24 @@ class RolloutDriver:
                 for handle in live:
                     self.generator.close(handle)
                 raise Interrupted
-        return [
-            self._finish(request, [d for d, _ in group])
-            for request, group in zip(requests, groups, strict=True)
-        ]
+        return [self._finish(*pair) for pair in zip(requests, dialogues, strict=True)]
 
-    def _open(self, request: RolloutRequest) -> list[tuple[_Dialogue, Handle]]:
-        """Reset the group's environments and open its dialogues on one rendered prompt."""
-        dialogues = [_Dialogue(request, sample) for sample in range(len(request.rng_keys))]
-        for dialogue in dialogues:
-            self._reset(dialogue)
-        first = next((d for d in dialogues if d.stop is None), None)
-        for dialogue in dialogues:
-            # The group shares one rendered prompt; another one would be answered blindly.
-            if first is not None and dialogue.stop is None and dialogue.prompt != first.prompt:
-                self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
+    def _open(
+        self, request: RolloutRequest, dialogues: Sequence[_Dialogue]
+    ) -> dict[Handle, _Dialogue]:
+        """Open the dialogues of a group on one rendered prompt; those now in flight."""
         ready = [d for d in dialogues if d.stop is None]
-        opened = [(d, Handle(-1)) for d in dialogues if d.stop is not None]
-        if first is None:
-            return opened
+        if not ready:
+            return {}
+        for dialogue in ready:
+            # The group shares one rendered prompt; another one would be answered blindly.
+            if dialogue.prompt != ready[0].prompt:
+                self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
+        ready = [d for d in ready if d.stop is None]
         world = request.world
         rendered = self.codec.render_prompt(
             world.protocol.instruction,
-            first.prompt,
+            ready[0].prompt,
             thinking=self.limits.thinking,
             forced_opening=world.protocol.opening(request.forced) if request.forced else "",
         )
@@ -228,49 +242,48 @@ class RolloutDriver:
             [request.rng_keys[d.sample] for d in ready],
             [d.expert for d in ready if d.expert is not None] or None,
         )
+        live = {}
         for dialogue, handle in zip(ready, handles, strict=True):
             dialogue.prefix = rendered.assistant_prefix
             dialogue.trajectory.append_prompt(rendered.ids)
             if self._submit(dialogue, handle, []):
-                opened.append((dialogue, handle))
+                live[handle] = dialogue
             else:
                 self.generator.close(handle)
-                opened.append((dialogue, Handle(-1)))
-        return sorted(opened, key=lambda pair: pair[0].sample)
+        return live
 
-    def _reset(self, dialogue: _Dialogue) -> None:
-        request = dialogue.request
+    def _reset(self, dialogues: Sequence[_Dialogue]) -> None:
+        """Reset an environment for each dialogue; those that hang wait at the same time."""
+        calls = [
+            (functools.partial(self._begin, d.request), d.request.world.owner) for d in dialogues
+        ]
+        outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
+        for dialogue, outcome in zip(dialogues, outcomes, strict=True):
+            if isinstance(outcome, Raised):
+                self._fail(dialogue, outcome.error)
+                continue
+            dialogue.env, dialogue.prompt, task, dialogue.expert = outcome.value
+            dialogue.task, dialogue.trajectory.task_id = task, task.id
+
+    def _begin(
+        self, request: RolloutRequest
+    ) -> tuple[gymnasium.Env[Any, Any], str, Task, Expert | None]:
+        """Begin one episode. Everything in here is foreign code or about what it returned."""
         options = {"split": request.split, **request.options}
         if request.index is not None:
             options["index"] = request.index
-
-        def reset() -> tuple[gymnasium.Env[Any, Any], str, dict[str, Any], Expert | None]:
-            env = request.world.acquire()
-            budget = self.codec.budget(self.limits.max_observation_tokens)
-            if hasattr(env.unwrapped, "budget"):
-                env.unwrapped.budget = budget
-            # One seed for the whole group: an env that draws must put the same task to all.
-            seed = request.rng_keys[0] % (1 << 31)
-            prompt, info = env.reset(seed=seed, options=options)
-            _ensure_text(prompt, "reset", "prompt")
-            task = info.get("task") or _anonymous_task(request, prompt)
-            expert = (
-                request.script(env.unwrapped, task, request.world.protocol)
-                if request.script
-                else None
-            )
-            return env, prompt, {**info, "task": task}, expert
-
-        try:
-            env, prompt, info, expert = call_with_deadline(
-                reset, timeout_s=self.limits.env_timeout_s, owner=request.world.owner
-            )
-        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
-            self._fail(dialogue, error)
-            return
-        dialogue.env, dialogue.prompt, dialogue.expert = env, prompt, expert
-        dialogue.task = info["task"]
-        dialogue.trajectory.task_id = info["task"].id
+        env = request.world.acquire()
+        if hasattr(env.unwrapped, "budget"):
+            env.unwrapped.budget = self.codec.budget(self.limits.max_observation_tokens)
+        # One seed for the whole group: an env that draws must put the same task to all.
+        seed = request.rng_keys[0] % (1 << 31)
+        prompt, info = env.reset(seed=seed, options=options)
+        _ensure_text(prompt, "reset", "prompt")
+        task = info.get("task") or _anonymous_task(request, prompt)
+        expert = None
+        if request.script:
+            expert = request.script(env.unwrapped, task, request.world.protocol)
+        return env, prompt, task, expert
 
     def _submit(self, dialogue: _Dialogue, handle: Handle, append_ids: list[int]) -> bool:
         """Ask for the next turn; False (and a stop reason) when no token is left for it."""
@@ -284,8 +297,8 @@ class RolloutDriver:
         self.generator.submit(handle, append_ids, stops, min(self.limits.max_turn_tokens, room))
         return True
 
-    def _advance(self, dialogue: _Dialogue, turn: FinishedTurn) -> None:
-        """Record one model turn and step the environment with its text."""
+    def _record(self, dialogue: _Dialogue, turn: FinishedTurn) -> str:
+        """Record one model turn and return its text; a turn that was cut ends the episode."""
         world = dialogue.request.world
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
         sampled = self.codec.decode(ids)
@@ -302,40 +315,41 @@ class RolloutDriver:
             dialogue.turns.append(EpisodeTurn(text, world.protocol.parse(text)))
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
-            return
-        self._step(dialogue, turn, text)
+        return text
 
-    def _step(self, dialogue: _Dialogue, turn: FinishedTurn, text: str) -> None:
-        env, world = dialogue.env, dialogue.request.world
-        assert env is not None
-        try:
-            observation, reward, terminated, truncated, info = call_with_deadline(
-                env.step, text, timeout_s=self.limits.env_timeout_s, owner=world.owner
-            )
-            # Inside the boundary: what an env returns is as foreign as what it does.
-            _ensure_text(observation, "step", "observation")
-            reward = float(reward)
-            passages: tuple[Passage, ...] = tuple(info.get("passages", ()))
-            signals = dict(info.get("signals", {}))
-        except (Exception, SystemExit) as error:
-            dialogue.turns.append(EpisodeTurn(text, world.protocol.parse(text)))
-            self._fail(dialogue, error)
-            return
-        action = info.get("action") or world.protocol.parse(text)
-        dialogue.env_return += reward
-        dialogue.signals.update(signals)
+    def _step(self, played: Sequence[tuple[_Dialogue, FinishedTurn, str]]) -> None:
+        """Step the environments of turns just recorded; those that hang wait at the same time."""
+        played = [one for one in played if one[0].stop is None]
+        calls = [
+            (functools.partial(_step_env, dialogue, text), dialogue.request.world.owner)
+            for dialogue, _, text in played
+        ]
+        outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
+        for (dialogue, turn, text), outcome in zip(played, outcomes, strict=True):
+            if isinstance(outcome, Raised):
+                action = dialogue.request.world.protocol.parse(text)
+                dialogue.turns.append(EpisodeTurn(text, action))
+                self._fail(dialogue, outcome.error)
+            else:
+                self._advance(dialogue, turn, text, outcome.value)
+
+    def _advance(self, dialogue: _Dialogue, turn: FinishedTurn, text: str, made: _Step) -> None:
+        """Take in what the environment made of a turn."""
+        dialogue.env_return += made.reward
+        dialogue.signals.update(made.signals)
         shown = ""
-        if terminated:
+        if made.terminated:
             dialogue.stop = StopReason.ANSWERED
-        elif truncated:
+        elif made.truncated:
             dialogue.stop = StopReason.TURN_LIMIT
         elif turn.reason is TurnStop.EOS:
             dialogue.stop = StopReason.EOS
         else:
-            shown = self._observe(dialogue, turn.handle, observation)
+            shown = self._observe(dialogue, turn.handle, made.observation)
         # What the model never read does not count as shown to it.
-        passages = passages if shown else ()
-        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, reward))
+        passages = made.passages if shown else ()
+        action = made.action or dialogue.request.world.protocol.parse(text)
+        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, made.reward))
 
     def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:
         """Append an observation and ask for the next turn; returns the text appended."""
@@ -363,7 +377,7 @@ class RolloutDriver:
         dialogue.stop = StopReason.FAILED
         dialogue.env = None
 
-    def _finish(self, request: RolloutRequest, dialogues: list[_Dialogue]) -> RolloutGroup:
+    def _finish(self, request: RolloutRequest, dialogues: Sequence[_Dialogue]) -> RolloutGroup:
         """Freeze the episodes, score them and give the environments back."""
         rollouts = []
         for dialogue in dialogues:
@@ -398,6 +412,22 @@ class RolloutDriver:
         task = rollouts[0].episode.task
         group = Group(request.group_id, task, tuple(r.trajectory for r in rollouts))
         return RolloutGroup(group, tuple(rollouts))
+
+
+def _step_env(dialogue: _Dialogue, text: str) -> _Step:
+    """Step an environment. What it returns is as foreign as what it does."""
+    assert dialogue.env is not None
+    observation, reward, terminated, truncated, info = dialogue.env.step(text)
+    _ensure_text(observation, "step", "observation")
+    return _Step(
+        observation,
+        float(reward),
+        bool(terminated),
+        bool(truncated),
+        tuple(info.get("passages", ())),
+        dict(info.get("signals", {})),
+        info.get("action"),
+    )
 
 
 def _ensure_text(value: object, call: str, what: str) -> None:

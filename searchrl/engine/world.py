@@ -8,8 +8,10 @@ is found here, before anything starts.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,21 +32,32 @@ class _SharedRetriever:
     """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
 
     Every environment instance of a world shares it: the rollouts of a group search one index.
+    Instances that ask for one corpus at the same moment wait for one index, not for one each.
     """
 
     def __init__(self, factory: Callable[..., Retriever], settings: dict[str, Any]) -> None:
         self._factory = factory
         self._settings = settings
         self._built: OrderedDict[int, tuple[Sequence[Passage], Retriever]] = OrderedDict()
+        self._building: dict[int, threading.Lock] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, passages: Sequence[Passage]) -> Retriever:
         key = hash(tuple(passages))
-        if key not in self._built:
-            self._built[key] = (passages, self._factory(passages, **self._settings))
-            if len(self._built) > _CORPORA_KEPT:
-                self._built.popitem(last=False)
-        self._built.move_to_end(key)
-        return self._built[key][1]
+        with self._lock:
+            turn = self._building.setdefault(key, threading.Lock())
+        with turn:
+            with self._lock:
+                built = self._built.get(key)
+            # Outside of `_lock`: other corpora are not kept waiting.
+            built = built or (passages, self._factory(passages, **self._settings))
+            with self._lock:
+                self._built[key] = built
+                self._built.move_to_end(key)
+                self._building.pop(key, None)
+                if len(self._built) > _CORPORA_KEPT:
+                    self._built.popitem(last=False)
+        return built[1]
 
 
 @dataclass(slots=True)
@@ -67,7 +80,9 @@ class TaskWorld:
 
     def acquire(self) -> gymnasium.Env[Any, Any]:
         """Take an idle environment instance, or make one."""
-        return self._idle.pop() if self._idle else self.make_env()
+        with suppress(IndexError):  # none, or another thread took the last one
+            return self._idle.pop()
+        return self.make_env()
 
     def release(self, env: gymnasium.Env[Any, Any]) -> None:
         """Give an instance back. One that hung or raised is dropped instead, never reused."""

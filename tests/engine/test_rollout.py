@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from engine_toy import LIMITS, Said, SayingGenerator, play, say
 
-from searchrl.core.episode import FailureKind, StopReason
+from searchrl.core.episode import FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
+from searchrl.deadline import Returned, call_together
 from searchrl.engine.metrics import summarise
 from searchrl.engine.policy import Policy
 from searchrl.engine.rollout import Interrupted, Limits, Rollout, RolloutDriver, RolloutRequest
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
+from searchrl.engine.world import _SharedRetriever
 from searchrl.errors import GenerationFailure
 
 MakeWorld = Callable[..., Any]
@@ -240,6 +242,62 @@ class TestFailures:
         assert failure is not None and failure.kind is FailureKind.TIMEOUT
         assert "did not return within 0.2 s" in failure.message
         assert "time.sleep(HANG_S)" in failure.detail
+
+    @pytest.mark.parametrize("fault", ["reset-hangs", "step-hangs"])
+    def test_a_batch_of_hanging_episodes_costs_about_one_time_out(
+        self, toy_world: MakeWorld, policy: Policy, fault: str
+    ):
+        """Not one per episode: 64 of them at 60 s each were an hour of silence."""
+        world = toy_world("toy-faulty", fault=fault, every=2)
+        generator = SayingGenerator(policy.renderer.encode_model_text, [ANSWER])
+        driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=0.4))
+        requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2, 3, 4)) for i in range(12)]
+        started = time.perf_counter()
+        groups = driver.run(requests)
+        assert time.perf_counter() - started < 4  # one after another: 24 × 0.4 s
+        for index, group in enumerate(groups):
+            for rollout in group.rollouts:
+                failure = rollout.episode.failure
+                assert rollout.episode.task.index == index
+                assert rollout.trajectory.group_id == f"g{index}"
+                assert (failure is None) == (index % 2 == 1)
+                if failure is not None:
+                    assert failure.kind is FailureKind.TIMEOUT
+                    assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
+                    assert "time.sleep(HANG_S)" in failure.detail
+
+    def test_a_hanging_neighbour_changes_no_other_episode(
+        self, toy_world: MakeWorld, policy: Policy
+    ):
+        def episodes(first: int) -> dict[str, Any]:
+            world = toy_world("toy-faulty", fault="step-hangs", every=1000)
+            generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA, ANSWER])
+            driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=0.3))
+            requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2)) for i in range(first, 9)]
+            return {
+                r.trajectory.rollout_id: (r.trajectory.ids, r.scored.reward)
+                for group in driver.run(requests)
+                for r in group.rollouts
+                if not r.trajectory.rollout_id.startswith("g0/")
+            }
+
+        assert episodes(0) == episodes(1)  # task 0 is the one that hangs
+
+    def test_one_index_is_built_however_many_ask_for_it_at_once(self):
+        """A slow index built once per waiting episode would make all of them miss the deadline."""
+        built = []
+
+        def build(passages: Any) -> Any:
+            time.sleep(0.2)
+            built.append(passages)
+            return object()
+
+        shared = _SharedRetriever(build, {})
+        passages = [Passage("p", "text")]
+        calls = [(lambda: shared(passages), "x")] * 8 + [(lambda: shared([]), "x")]
+        outcomes = call_together(calls, timeout_s=0.8)
+        assert len(built) == 2 and all(isinstance(o, Returned) for o in outcomes)
+        assert len({id(o.value) for o in outcomes if isinstance(o, Returned)}) == 2
 
     def test_hanging_instance_is_not_used_again(self, toy_world: MakeWorld, policy: Policy):
         world = toy_world("toy-faulty", fault="step-raises", every=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import multiprocessing
 import subprocess
 import sys
@@ -13,7 +14,14 @@ import traceback
 
 import pytest
 
-from searchrl.deadline import DeadlineExceeded, call_with_deadline
+from searchrl import deadline
+from searchrl.deadline import (
+    DeadlineExceeded,
+    Raised,
+    Returned,
+    call_together,
+    call_with_deadline,
+)
 from searchrl.errors import SearchRLError
 
 
@@ -124,6 +132,98 @@ def test_an_idle_thread_keeps_nothing_of_the_last_call_alive() -> None:
     time.sleep(0.05)
     gc.collect()
     assert watch() is None
+
+
+class TestBatches:
+    """`call_together`: one time-out for all that hang, and no surprise for all that do not."""
+
+    def test_a_batch_of_hangs_costs_about_one_time_out(self) -> None:
+        release = threading.Event()
+        calls = [(lambda: hang_here(release), f"env {n}") for n in range(60)]
+        start = time.monotonic()
+        outcomes = call_together(calls, timeout_s=0.4)
+        took = time.monotonic() - start
+        release.set()
+        assert 0.4 <= took < 2  # one after another: 24 s
+        for number, outcome in enumerate(outcomes):
+            assert isinstance(outcome, Raised) and isinstance(outcome.error, DeadlineExceeded)
+            assert outcome.error.owner == f"env {number}"
+            assert "in hang_here" in outcome.error.where
+
+    def test_outcomes_stand_in_the_order_of_the_calls(self) -> None:
+        release = threading.Event()
+
+        def call(number: int) -> int:
+            if number % 3 == 0:
+                release.wait(30)
+            if number % 3 == 1:
+                raise ValueError(number)
+            return number
+
+        calls = [(functools.partial(call, n), str(n)) for n in range(9)]
+        outcomes = call_together(calls, timeout_s=0.2)
+        release.set()
+        for number, outcome in enumerate(outcomes):
+            if number % 3 == 2:
+                assert outcome == Returned(number)
+                continue
+            assert isinstance(outcome, Raised)
+            expected = DeadlineExceeded if number % 3 == 0 else ValueError
+            assert isinstance(outcome.error, expected)
+
+    @pytest.mark.parametrize("timeout_s", [None, 60.0])
+    def test_prompt_calls_run_one_after_another(self, timeout_s: float | None) -> None:
+        """An env that shares state between its instances sees them in one order, always."""
+        seen: list[tuple[str, int]] = []
+
+        def call(number: int) -> None:
+            seen.append(("begin", number))
+            time.sleep(0.001)
+            seen.append(("end", number))
+
+        call_together([(functools.partial(call, n), "x") for n in range(40)], timeout_s=timeout_s)
+        assert seen == [(what, n) for n in range(40) for what in ("begin", "end")]
+
+    def test_no_more_run_side_by_side_than_the_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(deadline, "MAX_TOGETHER", 3)
+        lock, now, most = threading.Lock(), 0, 0
+
+        def call() -> None:
+            nonlocal now, most
+            with lock:
+                now += 1
+                most = max(most, now)
+            time.sleep(0.05)
+            with lock:
+                now -= 1
+
+        monkeypatch.setattr(deadline, "_PATIENCE_S", 0.0)
+        outcomes = call_together([(call, "x")] * 12, timeout_s=10)
+        assert outcomes == [Returned(None)] * 12 and most == 3
+
+    def test_threads_that_hang_are_bounded_and_free_again_when_they_return(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(deadline, "MAX_HANGING", 2)
+        monkeypatch.setattr(deadline, "_abandoned", [])
+        release = threading.Event()
+        call_together([(lambda: hang_here(release), "x")] * 2, timeout_s=0.02)
+        with pytest.raises(SearchRLError, match="env 'y' was not called: 2 earlier calls hang"):
+            call_with_deadline(abs, -1, timeout_s=5, owner="env 'y'")
+        hung = list(deadline._abandoned)
+        release.set()
+        for thread in hung:
+            thread.join(5)
+        assert call_with_deadline(abs, -1, timeout_s=5, owner="env 'y'") == 1
+
+    def test_without_a_limit_ctrl_c_is_not_taken_for_a_failure(self) -> None:
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            call_together([(interrupted, "x")], timeout_s=None)
+        (exits,) = call_together([(sys.exit, "x")], timeout_s=None)
+        assert isinstance(exits, Raised) and isinstance(exits.error, SystemExit)
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")

@@ -63,7 +63,7 @@ class RunFolderError(SearchRLError):
 
 
 class FailureLimitError(SearchRLError):
-    """More episodes failed than `rollout.max_failure_frac` allows; training was stopped."""
+    """More episodes failed than `rollout.max_failure_frac` allows; the program was stopped."""
 
     exit_code = 3
 

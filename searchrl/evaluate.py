@@ -1,14 +1,18 @@
 """Evaluation: the same rollouts and rewards as training, greedy, on held-out tasks.
 
 Owns which tasks are evaluated (the first N of a split: the same ones every time), the forced
-variant that separates "does not search" from "cannot answer", and the summary's keys. Runs with
-a model or with a scripted policy; the scripted one imports no torch. Callers: `train`, the CLI.
+variant that separates "does not search" from "cannot answer", the summary's keys, and how many
+episodes may fail before figures mean nothing. Runs with a model or with a scripted policy; the
+scripted one imports no torch. Callers: `train`, `sft`, the CLI.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from searchrl.config import EvalConfig, RunConfig
@@ -18,8 +22,9 @@ from searchrl.engine.metrics import Metrics, summarise
 from searchrl.engine.rollout import Limits, Rollout, RolloutDriver, RolloutRequest, TextCodec
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.world import TaskWorld, make_worlds
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import Registry, load_plugins
+from searchrl.run_folder import guarding
 
 _EVAL_STREAM = 0xE7A1
 """Keeps the random streams of evaluation apart from those of training."""
@@ -40,10 +45,63 @@ SUMMARY_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class EvalResult:
-    """Metrics with intervals and every episode behind them."""
+    """Metrics with intervals and every episode behind them; `forced` are those of `em_forced`."""
 
     metrics: Metrics
     rollouts: tuple[Rollout, ...]
+    forced: tuple[Rollout, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """What failed episodes lead to: saved tracebacks, a note and, above a share, the end.
+
+    `program` is what stops; `save` writes a text under a name and returns where; `note` tells the
+    user; `remedy` says how to go on once the fault is mended.
+    """
+
+    program: str
+    max_frac: float
+    save: Callable[[str, str], Path]
+    note: Callable[[str], None]
+    remedy: str = "Mend it, or raise the limit with --set rollout.max_failure_frac=…"
+
+    def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
+        """Let a few failures pass; they are saved under `name` and told.
+
+        Raises:
+            FailureLimitError: if more than `max_frac` of the episodes failed.
+        """
+        failures = [(r, r.scored.failure) for r in rollouts if r.scored.failure is not None]
+        if not failures:
+            return
+        path = self.save(
+            name,
+            "\n\n".join(
+                f"{r.trajectory.rollout_id} ({r.episode.task.id})\n"
+                f"{failure.kind}: {failure.owner}: {failure.message}\n{failure.detail}"
+                for r, failure in failures
+            ),
+        )
+        first = failures[0][1]
+        cause = f"{first.kind} failure of {first.owner}: {first.message}"
+        share = f"{len(failures)} of {len(rollouts)} episodes failed"
+        self.note(f"{where}: {share} and are left out; {cause} ({path})")
+        if len(failures) > self.max_frac * len(rollouts):
+            raise FailureLimitError(
+                f"{self.program} stopped at {where}: {share} "
+                f"(limit: rollout.max_failure_frac={self.max_frac:g}).\n"
+                f"First: {cause}\nTracebacks: {path}\n{self.remedy}"
+            )
+
+
+def save_beside(name: str, text: str) -> Path:
+    """Save a text where there is no run folder: in a new file among the temporary ones."""
+    with guarding(Path(tempfile.gettempdir())):
+        handle, path = tempfile.mkstemp(prefix=f"searchrl-{name}-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    return Path(path)
 
 
 def limits_of(config: RunConfig) -> Limits:
@@ -138,7 +196,7 @@ def evaluate_both(
     metrics = dict(plain.metrics)
     if "em" in forced.metrics:
         metrics["em_forced"] = forced.metrics["em"]
-    return EvalResult(metrics, plain.rollouts)
+    return EvalResult(metrics, plain.rollouts, forced.rollouts)
 
 
 def summary_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,8 +263,9 @@ def evaluate(
 
     Raises:
         SearchRLError: for anything wrong with names, data or weights.
+        FailureLimitError: if more than `rollout.max_failure_frac` of the episodes failed; their
+            tracebacks are in the file it names.
     """
-    script = None
     if not isinstance(config, RunConfig):
         from searchrl.config import build_config
 
@@ -217,9 +276,21 @@ def evaluate(
             config = plan_run(config or {}).config
         else:
             config = build_config(config or {})
-    script = script_name(config.policy)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    result = play_held_out(config, registry, on_phase)
+    limit = FailureLimit(
+        "evaluation", config.rollout.max_failure_frac, save_beside, lambda text: None
+    )
+    limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
+    return result
+
+
+def play_held_out(
+    config: RunConfig, registry: Registry, on_phase: Callable[[str, int, int], None]
+) -> EvalResult:
+    """What `evaluate` plays, however many episodes fail: the caller sees to that."""
     worlds = make_worlds(config, registry)
+    script = script_name(config.policy)
     if script is not None:
         driver = make_scripted_driver(config)
         return run_episodes(

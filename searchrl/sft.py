@@ -32,6 +32,7 @@ from searchrl.engine.supervised import SupervisedLearner
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import ConfigError, DataError
 from searchrl.evaluate import (
+    FailureLimit,
     evaluate_both,
     make_driver,
     make_scripted_driver,
@@ -92,6 +93,14 @@ def sft(
         seed=config.seed,
         on_phase=lambda name, done, total: observer.phase(f"{name} (after)", done, total),
     )
+    limit = FailureLimit(
+        "the cold start",
+        config.rollout.max_failure_frac,
+        writer.write_failure,
+        observer.note,
+        f"Mend it, then continue with: searchrl sft --resume {writer.path}",
+    )
+    limit.ensure((*after.rollouts, *after.forced), "the evaluation after", "eval_after")
     writer.log(int(state["step"]), after.metrics, "after")
     summary = {
         "env": [task.env.name for task in config.tasks],

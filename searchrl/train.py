@@ -34,6 +34,7 @@ from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import FailureLimitError
 from searchrl.evaluate import (
     EvalResult,
+    FailureLimit,
     evaluate_both,
     make_driver,
     run_episodes,
@@ -230,7 +231,8 @@ def _train_step(session: _Session, writer: RunWriter, step: int) -> Metrics:
     )
     sampled = time.perf_counter()
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    _ensure_healthy(session, writer, rollouts, step)
+    limit = _failure_limit(session, writer)
+    limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
     _free_cache(session.policy)
     columns: dict[str, TokenColumns] = {}
     observer.phase("update", 0, 1)
@@ -273,35 +275,14 @@ def train_item(rollout: Rollout) -> TrainItem:
     return TrainItem(rollout.trajectory, rollout.scored.reward, turn_scores)
 
 
-def _ensure_healthy(
-    session: _Session, writer: RunWriter, rollouts: Sequence[Rollout], step: int
-) -> None:
-    """Save tracebacks of failed episodes; stop when there are too many of them."""
-    failed = [r for r in rollouts if r.scored.failure is not None]
-    if not failed:
-        return
-    first = failed[0].scored.failure
-    assert first is not None
-    text = "\n\n".join(
-        f"{r.trajectory.rollout_id} ({r.episode.task.id})\n"
-        f"{f.kind}: {f.owner}: {f.message}\n{f.detail}"
-        for r in failed
-        if (f := r.scored.failure) is not None
+def _failure_limit(session: _Session, writer: RunWriter) -> FailureLimit:
+    return FailureLimit(
+        "training",
+        session.config.rollout.max_failure_frac,
+        writer.write_failure,
+        session.observer.note,
+        f"Mend it, then continue with: searchrl train --resume {writer.path}",
     )
-    path = writer.write_failure(f"step_{step + 1:06d}", text)
-    session.observer.note(
-        f"step {step + 1}: {len(failed)} of {len(rollouts)} episodes failed and are left out; "
-        f"{first.kind} failure of {first.owner}: {first.message} ({path})"
-    )
-    limit = session.config.rollout.max_failure_frac
-    if len(failed) > limit * len(rollouts):
-        raise FailureLimitError(
-            f"training stopped at step {step + 1}: {len(failed)} of {len(rollouts)} episodes "
-            f"failed (limit: rollout.max_failure_frac={limit:g}).\n"
-            f"First: {first.kind} failure of {first.owner}: {first.message}\n"
-            f"Tracebacks: {path}\n"
-            f"Mend it, then continue with: searchrl train --resume {writer.path}"
-        )
 
 
 def _free_cache(policy: Policy) -> None:
@@ -326,13 +307,16 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
         on_phase=lambda name, done, total: session.observer.phase(f"{name} ({label})", done, total),
         should_stop=session.stop,
     )
-    writer.log(step, result.metrics, label)
     if config.log.rollouts:
         writer.write_rollouts(
             f"eval_{label}",
             (rollout_record(r, label, None) for r in result.rollouts),
             compress=config.log.compress,
         )
+    limit = _failure_limit(session, writer)
+    played = (*result.rollouts, *result.forced)
+    limit.ensure(played, f"the evaluation {label} (step {step})", f"eval_{label}")
+    writer.log(step, result.metrics, label)
     session.observer.evaluation(label, step, result.metrics)
     session.observer.episodes(label, result.rollouts)
     return result
@@ -358,8 +342,15 @@ def _evaluate_during(
             on_progress=lambda done, total: session.observer.phase("evaluate", done, total),
             should_stop=session.stop,
         )
+        limit = _failure_limit(session, writer)
+        where = f"the evaluation during training (step {step})"
+        limit.ensure(result.rollouts, where, f"eval_during_{step:06d}")
     except Interrupted:
         return
+    except FailureLimitError:
+        # The step before it is finished; a resumed run begins with this evaluation.
+        _checkpoint(session, writer, state)
+        raise
     writer.log(step, result.metrics, "during")
     state["evaluated"] = step
     for tracker in trackers:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from searchrl.engine.checkpoint import list_checkpoints
-from searchrl.errors import ConfigError, DataError, RunFolderError
+from searchrl.errors import ConfigError, DataError, FailureLimitError, RunFolderError
 from searchrl.observer import SilentObserver
 from searchrl.run_folder import Run, read_jsonl
 from searchrl.sft import sft
@@ -124,6 +124,18 @@ def test_demonstrations_from_a_file(tmp_path: Path):
     # One trace, over and over: exactly its model tokens are the targets of each step.
     counts = {row["loss"]["n"] for row in rows_of(run) if row["phase"] == "sft"}
     assert len(counts) == 1
+
+
+def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
+    folder = tmp_path / "run"
+    with pytest.raises(FailureLimitError) as caught:
+        sft(settings(folder, reward="em+raises", eval={"num_tasks": 2}))
+    text = str(caught.value)
+    assert "the cold start stopped at the evaluation after: 2 of 2 episodes failed" in text
+    assert f"searchrl sft --resume {folder}" in text
+    assert "no such judge" in (folder / "failures" / "eval_after.txt").read_text()
+    assert weights_of(Run.open(folder)) and list_checkpoints(folder)[-1].name == "step_000004"
+    assert Run.open(folder).summary == {}
 
 
 class TestRefused:

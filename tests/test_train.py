@@ -15,10 +15,12 @@ import torch
 from safetensors.torch import load_file
 
 from searchrl.config import RunConfig
+from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.checkpoint import list_checkpoints, read_state
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.observer import SilentObserver
 from searchrl.planning import plan_run
+from searchrl.rewards.scorer import ScoredEpisode, Scorer
 from searchrl.run_folder import Run, read_jsonl
 from searchrl.train import train, train_item
 
@@ -293,6 +295,47 @@ class TestFailures:
         assert any("3 of 3 episodes failed and are left out" in note for note in notes.notes)
         with pytest.raises(FailureLimitError, match=f"stopped at step {healthy + 1}"):
             train(resume=tmp_path / "run")
+
+    @pytest.mark.parametrize(
+        ("label", "where", "steps_done"),
+        [
+            ("before", "the evaluation before (step 0)", 0),
+            ("during", "the evaluation during training (step 3)", 3),
+            ("after", "the evaluation after (step 6)", 6),
+        ],
+    )
+    def test_too_many_in_an_evaluation_stop_it_too(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path, monkeypatch: Any,
+        label: str, where: str, steps_done: int,
+    ):  # fmt: skip
+        """Figures of the few episodes that were left would pass for those of all."""
+        phases: list[str] = []
+        is_armed = True
+
+        class Noting(SilentObserver):
+            def phase(self, name: str, done: int, total: int) -> None:
+                phases.append(name)
+
+        real = Scorer.score
+
+        def score(scorer: Scorer, episode: Any) -> Any:
+            if episode.task.split == "test" and phases.count("update") == steps_done and is_armed:
+                failure = Failure(FailureKind.SCORING, "reward 'x'", "the judge is gone", "trace")
+                return ScoredEpisode(None, unscored="x", failure=failure)
+            return real(scorer, episode)
+
+        monkeypatch.setattr(Scorer, "score", score)
+        config = settings(micro_model, tmp_path / "run", checkpoint={"every": 100})
+        with pytest.raises(FailureLimitError) as caught:
+            train(config, observer=Noting())
+        text = str(caught.value)
+        assert f"training stopped at {where}: 2 of 2 episodes failed" in text
+        assert f"searchrl train --resume {tmp_path / 'run'}" in text
+        (file,) = (tmp_path / "run" / "failures").iterdir()
+        assert str(file) in text and "the judge is gone" in file.read_text()
+        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == steps_done
+        is_armed = False
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
     def test_below_the_limit_they_are_left_out_and_counted(self, micro_model: Path, tmp_path: Path):
         task = {"env": {"name": "toy-faulty", "fault": "step-raises", "every": 2}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,8 +43,8 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.loading import load_registry
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import render_rollout
-    from searchrl.evaluate import evaluate, summary_metrics
-    from searchrl.run_folder import choose_folder
+    from searchrl.evaluate import FailureLimit, play_held_out, save_beside, summary_metrics
+    from searchrl.run_folder import RunWriter, choose_folder
 
     is_json = bool(values["json"])
     with ConsoleObserver(make_console(sys.stderr)) as observer:
@@ -51,16 +52,16 @@ def eval(run: str | None, **values: Any) -> None:
         if config.run_dir is not None:
             choose_folder(config)
         registry = load_registry(config)
-        result = evaluate(config, registry=registry, on_phase=observer.phase)
-    record_episodes(config, registry, "eval", result.rollouts, result.metrics)
-    failures = [r.scored.failure for r in result.rollouts if r.scored.failure is not None]
-    if failures:
-        first = failures[0]
-        click.echo(
-            f"{len(failures)} of {len(result.rollouts)} episodes failed and are left out of every "
-            f"other figure; the first: {first.kind} failure of {first.owner}: {first.message}",
-            err=True,
+        result = play_held_out(config, registry, observer.phase)
+        # Recorded first: what was played is kept, whatever the limit says.
+        record_episodes(config, registry, "eval", result.rollouts, result.metrics)
+        limit = FailureLimit(
+            "evaluation",
+            config.rollout.max_failure_frac,
+            RunWriter(Path(config.run_dir)).write_failure if config.run_dir else save_beside,
+            observer.note,
         )
+        limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
     if is_json:
         click.echo(json.dumps(summary_metrics(result.metrics), ensure_ascii=False))
         return

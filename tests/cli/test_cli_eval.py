@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from searchrl.cli import main
+from searchrl.errors import FailureLimitError
+from searchrl.evaluate import evaluate
 from searchrl.run_folder import Run
 
 SCRIPTED = ("eval", "--env", "regulations", "--policy", "scripted", "--num-tasks", "12")
@@ -63,23 +66,76 @@ def test_run_dir_keeps_the_episodes(tmp_path: Path) -> None:
     assert Run.open(folder).summary["eval"]["em"] == json.loads(result.stdout)["em"]
 
 
-def test_failed_episodes_are_said_on_stderr(tmp_path: Path) -> None:
-    plugin = tmp_path / "broken_reward.py"
-    plugin.write_text(
-        "from searchrl import hookimpl\n"
-        "class Broken:\n"
-        "    name, values, is_range = 'broken', (0.0,), False\n"
-        "    def __call__(self, episode):\n"
-        "        raise KeyError('gold')\n"
-        "@hookimpl\n"
-        "def register_rewards(register):\n"
-        "    register('broken', Broken)\n"
-    )
-    result = invoke(*SCRIPTED, "--plugin", str(plugin), "--reward", "em+broken", "--json")
-    assert result.exit_code == 0, result.output
-    assert "12 of 12 episodes failed" in result.stderr
-    assert "reward 'broken' of plugin broken_reward" in result.stderr
-    json.loads(result.stdout)
+BROKEN_REWARD = """
+from searchrl import hookimpl
+
+class Broken:
+    name, values, is_range = "broken", (0.0,), False
+    def __call__(self, episode):
+        if episode.task.index % {every} == 0:
+            raise KeyError("gold")
+        return 0.0
+
+@hookimpl
+def register_rewards(register):
+    register("broken", Broken)
+"""
+
+
+class TestFailedEpisodes:
+    """A figure from what few episodes were left is no figure: above a stated share eval ends."""
+
+    @pytest.fixture
+    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "temporary"
+        folder.mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        return folder
+
+    def flags(self, folder: Path, every: int) -> list[str]:
+        plugin = folder / "broken_reward.py"
+        plugin.write_text(BROKEN_REWARD.format(every=every))
+        return [*SCRIPTED, "--plugin", str(plugin), "--reward", "em+broken", "--json"]
+
+    def test_a_few_are_said_and_left_out(self, tmp_path: Path, temporary: Path) -> None:
+        result = invoke(*self.flags(tmp_path, every=6))
+        assert result.exit_code == 0, result.output
+        (file,) = temporary.iterdir()
+        said = result.stderr.replace("\n", "")
+        assert "split 'test': 2 of 12 episodes failed and are left out; scoring failure" in said
+        assert "of reward 'broken' of plugin broken_reward" in said and str(file) in said
+        assert file.read_text().count("Traceback") == 2
+        assert json.loads(result.stdout)["em"]["n"] == 10
+
+    def test_too_many_end_it_with_the_tracebacks_saved(
+        self, tmp_path: Path, temporary: Path
+    ) -> None:
+        result = invoke(*self.flags(tmp_path, every=2))
+        assert result.exit_code == 3, result.output
+        (file,) = temporary.iterdir()
+        assert "evaluation stopped at split 'test': 6 of 12 episodes failed" in result.stderr
+        assert "limit: rollout.max_failure_frac=0.2" in result.stderr
+        assert f"Tracebacks: {file}" in result.stderr and "KeyError: 'gold'" in file.read_text()
+        assert result.stdout == ""
+        more = ["--set", "rollout.max_failure_frac=0.5"]
+        assert invoke(*self.flags(tmp_path, every=2), *more).exit_code == 0
+
+    def test_with_a_run_dir_what_was_played_is_kept(self, tmp_path: Path, temporary: Path) -> None:
+        folder = tmp_path / "run"
+        result = invoke(*self.flags(tmp_path, every=2), "--run-dir", str(folder))
+        assert result.exit_code == 3, result.output
+        assert f"Tracebacks: {folder / 'failures' / 'eval.txt'}" in result.stderr
+        assert "KeyError: 'gold'" in (folder / "failures" / "eval.txt").read_text()
+        rows = list(Run.open(folder).rollouts("eval"))
+        assert len(rows) == 12 and sum(row["failure"] is not None for row in rows) == 6
+        assert list(temporary.iterdir()) == []
+
+    def test_in_python_it_is_raised(self, tmp_path: Path, temporary: Path) -> None:
+        self.flags(tmp_path, every=1)
+        settings = {"policy": "scripted", "plugins": [str(tmp_path / "broken_reward.py")]}
+        with pytest.raises(FailureLimitError, match="5 of 5 episodes failed"):
+            evaluate({**settings, "reward": "broken", "eval": {"num_tasks": 5}})
+        assert len(list(temporary.iterdir())) == 1
 
 
 def test_long_observations_are_not_cut_by_bytes(tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
         thought = re.search("<think>(.*)</think>", game.turns[-1])
         assert thought is not None
         if answer == "not regulated":
-            assert thought.group(1) == "The handbook does not say."
+            judged, _, rest = thought.group(1).partition(". ")
+            assert "yes" not in judged and rest == "The handbook does not say."
+            assert judged.count("Doc") == game.observations[-2].count("Doc ")
         else:
             assert answer in quoted_sentence(thought.group(1), game.observations[-2])
         for turn, action, shown in zip(
@@ -84,9 +86,13 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
 
 def quoted_sentence(thought: str, observation: str) -> str:
     """What the thought quotes, after a check that the document named says it word by word."""
-    match = re.fullmatch(r"Doc (\d) says: (.+)", thought)
+    match = re.fullmatch(r"(.*)\. Doc (\d) says: (.+)", thought)
     assert match is not None
-    rank, sentence = match.groups()
+    judged, rank, sentence = match.groups()
+    assert judged.split(", ") == [
+        f"Doc {n} {'yes' if str(n) == rank else 'no'}"
+        for n in range(1, observation.count("Doc ") + 1)
+    ]
     assert sentence in observation.split(f"Doc {rank}(")[1].split("\n")[0]
     return sentence
 

@@ -105,9 +105,9 @@ class _Expert:
         if not found:
             return self.not_found(observation)
         if self._hop + 1 < len(self._queries):
-            return self.next_hop(self._quote(*found, observation))
+            return self.next_hop(self._evidence(*found, observation))
         rank, answer = found
-        return self._answer(answer, self._quote(rank, answer, observation))
+        return self._answer(answer, self._evidence(rank, answer, observation))
 
     def first_query(self) -> str:
         return self._queries[0]
@@ -116,7 +116,7 @@ class _Expert:
         return self._search(self._queries[self._hop + 1], evidence)
 
     def not_found(self, observation: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, SILENT)
+        return self._give_up(observation)
 
     def _plan(self) -> list[str]:
         queries = list(self._task.meta.get("queries", ()))
@@ -141,17 +141,29 @@ class _Expert:
                         return rank, wanted
         return None
 
-    def _quote(self, rank: int, wanted: str, observation: str) -> str:
-        """The sentence that decides, word by word: what is read is then next to what is written.
+    def _evidence(self, rank: int, wanted: str, observation: str) -> str:
+        """Which documents answer, and the sentence that decides, word by word.
 
-        A small model copies a sentence it has found far better than a value out of three passages
-        (docs/log.md), and a person sees what an answer rests on.
+        A small model copies a sentence it has found far better than a value out of three passages,
+        and learns to judge from every document instead of one in three (docs/log.md). A person sees
+        what an answer rests on.
         """
+        verdict = f"{self._judge(rank, observation)} Doc {rank}"
         text = self._env.last_passages[rank - 1].text
         for sentence in re.split(r"(?<=[.!?])\s+", text):
             if wanted.casefold() in sentence.casefold() and sentence in observation:
-                return f"Doc {rank} says: {sentence}"
-        return f"Doc {rank} answers it."
+                return f"{verdict} says: {sentence}"
+        return f"{verdict} answers it."
+
+    def _judge(self, answering: int, observation: str) -> str:
+        """`Doc 1 no, Doc 2 yes.`: one verdict for every document that was shown."""
+        ranks = range(1, len(self._env.last_passages) + 1)
+        verdicts = [
+            f"Doc {rank} {'yes' if rank == answering else 'no'}"
+            for rank in ranks
+            if re.search(rf"\bDoc {rank}\b", observation)
+        ]
+        return ", ".join(verdicts) + "." if verdicts else "Nothing was found."
 
     def _search(self, query: str, thought: str) -> str:
         self._hop += 1
@@ -159,6 +171,9 @@ class _Expert:
 
     def _answer(self, answer: str, thought: str) -> str:
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
+
+    def _give_up(self, observation: str) -> str:
+        return self._answer(NOT_REGULATED_ANSWER, f"{self._judge(0, observation)} {SILENT}")
 
     def _guess(self, observation: str) -> str:
         """Answer with some value that the passages show, of the right shape if there is one."""
@@ -168,8 +183,8 @@ class _Expert:
             for rank, passage in enumerate(self._env.last_passages, 1):
                 values = re.findall(_SHAPES[shape], passage.text)
                 if values and values[0] in observation:
-                    return self._answer(values[0], self._quote(rank, values[0], observation))
-        return self._answer(NOT_REGULATED_ANSWER, SILENT)
+                    return self._answer(values[0], self._evidence(rank, values[0], observation))
+        return self._give_up(observation)
 
 
 class _ThinSearcher(_Expert):

@@ -1,8 +1,9 @@
 """Cold start: supervised fine-tuning on demonstrations, before GRPO.
 
 Owns the stages, where demonstrations come from (the env's scripted policies, or a JSONL of
-traces), and the run folder of an sft run. Demonstrations pass through the same rollout driver as
-sampled episodes, so that tokens, authors and observations are exactly those of training.
+traces), what becomes of those that a token limit cuts, and the run folder of an sft run.
+Demonstrations pass through the same rollout driver as sampled episodes, so that tokens, authors and
+observations are exactly those of training.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from searchrl.config import RunConfig, SftStage
+from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checkpoint import (
     latest_checkpoint,
@@ -24,7 +27,7 @@ from searchrl.engine.checkpoint import (
     save_policy,
 )
 from searchrl.engine.generator import mix_key
-from searchrl.engine.metrics import exact
+from searchrl.engine.metrics import exact, proportion
 from searchrl.engine.policy import Policy, resolve_device
 from searchrl.engine.rollout import RolloutDriver, RolloutRequest
 from searchrl.engine.scratch import make_policy
@@ -46,6 +49,13 @@ from searchrl.run_folder import Run, RunWriter, choose_folder
 from searchrl.traces import Trace, load_traces, trace_trajectory
 
 _DEMO, _DROPOUT = 0x5F7, 0xD0
+
+
+class Demonstration(NamedTuple):
+    """What is imitated: whole turns only. `is_cut` says that a token limit left out later ones."""
+
+    trajectory: Trajectory
+    is_cut: bool
 
 
 def sft(
@@ -80,10 +90,16 @@ def sft(
                 world.script(name)
     policy = _make_policy(config, worlds)
     learner = SupervisedLearner(policy, config.sft.max_grad_norm, config.sft.micro_batch_tokens)
-    demonstrate = _Demonstrator(config, worlds, policy, traces)
+    fitted = _fit_context(config, policy)
+    demonstrate = _Demonstrator(fitted, worlds, policy, traces)
     writer, state = _open(config, registry, policy, learner, observer, resume)
     with catching_ctrl_c() as stop:
-        _train(config, learner, writer, state, demonstrate, observer, stop)
+        _train(fitted, learner, writer, state, demonstrate, observer, stop)
+    if state["cut_demos"]:
+        observer.note(
+            f"{state['cut_demos']} of {state['demos']} demonstrations were cut at a token limit "
+            f"and trained without the turns that did not fit ({_limits_text(fitted)})"
+        )
     save_policy(writer.path, policy)
     driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
     after = evaluate_both(
@@ -145,6 +161,14 @@ def _make_policy(config: RunConfig, worlds: Sequence[TaskWorld]) -> Policy:
     )
 
 
+def _fit_context(config: RunConfig, policy: Policy) -> RunConfig:
+    """The config with a context no longer than the policy's positions: more give nonsense."""
+    context = min(config.model.max_context, policy.max_positions)
+    return config.model_copy(
+        update={"model": config.model.model_copy(update={"max_context": context})}
+    )
+
+
 def _open(
     config: RunConfig,
     registry: Registry,
@@ -154,8 +178,9 @@ def _open(
     resume: str | Path | None,
 ) -> tuple[RunWriter, dict[str, Any]]:
     """Make the run folder, or go back to the newest checkpoint of an old one."""
+    state: dict[str, Any] = {"step": 0, "best": None, "demos": 0, "cut_demos": 0}
     if resume is not None:
-        state = load_checkpoint(latest_checkpoint(Path(resume)), policy, learner)
+        state |= load_checkpoint(latest_checkpoint(Path(resume)), policy, learner)
         observer.note(f"resumed {resume} after step {state['step']}")
         return RunWriter.reopen(resume, int(state["step"])), state
     writer = RunWriter.create(config)
@@ -169,7 +194,7 @@ def _open(
             f"{stage.steps} steps of {stage.batch_size} demonstrations ({source}), lr {stage.lr:g}"
         )
     observer.plan(config, facts)
-    return writer, {"step": 0, "best": None}
+    return writer, state
 
 
 def _train(
@@ -177,19 +202,24 @@ def _train(
     learner: SupervisedLearner,
     writer: RunWriter,
     state: dict[str, Any],
-    demonstrate: Callable[[SftStage, int], list[Trajectory]],
+    demonstrate: Callable[[SftStage, int], list[Demonstration]],
     observer: Observer,
     stop: StopFlag,
 ) -> None:
     total = sum(stage.steps for stage in config.sft.stages)
     steps = list(enumerate(_schedule(config.sft.stages)))[int(state["step"]) :]
-    for step, stage, stage_step, trajectories in _ahead(steps, demonstrate):
+    for step, stage, stage_step, demonstrations in _ahead(steps, demonstrate):
         started = time.perf_counter()
+        num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
+        _count_cut(config, state, observer, step, num_cut, len(demonstrations))
         dropout_seed = mix_key(config.seed, _DROPOUT, step) >> 1
+        # One without a whole turn teaches nothing; its prompt may be too long to be read.
+        trajectories = [d.trajectory for d in demonstrations if d.trajectory.turns]
         stats = learner.train_step(trajectories, stage, stage_step, seed=dropout_seed)
         state["step"] = step + 1
         num_tokens = int(stats.pop("num_tokens"))
         metrics = {name: exact(value, num_tokens) for name, value in stats.items()}
+        metrics["cut_demos"] = proportion(num_cut, len(demonstrations))
         metrics["tokens_per_s"] = exact(num_tokens / (time.perf_counter() - started))
         writer.log(step + 1, metrics, "sft")
         observer.step(step + 1, total, metrics)
@@ -203,10 +233,45 @@ def _train(
             raise KeyboardInterrupt
 
 
+def _count_cut(
+    config: RunConfig,
+    state: dict[str, Any],
+    observer: Observer,
+    step: int,
+    num_cut: int,
+    num_demos: int,
+) -> None:
+    """Count what was cut; say so the first time.
+
+    Raises:
+        ConfigError: if no demonstration was whole so far: nobody would be shown how to end.
+    """
+    if num_cut and not state["cut_demos"]:
+        observer.note(
+            f"step {step + 1}: {num_cut} of {num_demos} demonstrations were cut at a token limit; "
+            f"turns that do not fit are left out ({_limits_text(config)})"
+        )
+    state["demos"] += num_demos
+    state["cut_demos"] += num_cut
+    if state["cut_demos"] == state["demos"]:
+        raise ConfigError(
+            f"every demonstration so far ({num_demos} of {num_demos}) was cut at a token limit: "
+            f"they do not fit {_limits_text(config)}; raise them"
+        )
+
+
+def _limits_text(config: RunConfig) -> str:
+    return (
+        f"rollout.max_turn_tokens={config.rollout.max_turn_tokens}, "
+        f"rollout.max_total_tokens={config.rollout.max_total_tokens}, "
+        f"model.max_context={config.model.max_context}"
+    )
+
+
 def _ahead(
     steps: Sequence[tuple[int, tuple[SftStage, int]]],
-    demonstrate: Callable[[SftStage, int], list[Trajectory]],
-) -> Iterator[tuple[int, SftStage, int, list[Trajectory]]]:
+    demonstrate: Callable[[SftStage, int], list[Demonstration]],
+) -> Iterator[tuple[int, SftStage, int, list[Demonstration]]]:
     """Each step with its demonstrations. Scripts need no weights: they play one step ahead."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         waiting = [pool.submit(demonstrate, stage, step) for step, (stage, _) in steps[:1]]
@@ -238,7 +303,7 @@ class _Demonstrator:
         self.traces = None if traces is None else _encode(traces, config, worlds[0], policy)
         self.driver: RolloutDriver = make_scripted_driver(config, policy.renderer)
 
-    def __call__(self, stage: SftStage, step: int) -> list[Trajectory]:
+    def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
         rng = random.Random(mix_key(self.config.seed, _DEMO, step))
         if self.traces is not None:
             return [rng.choice(self.traces) for _ in range(stage.batch_size)]
@@ -257,26 +322,49 @@ class _Demonstrator:
             raise ConfigError(
                 f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
             )
-        lasts = [rollout.trajectory.turns[-1:] for rollout in rollouts]
-        if all(not last or last[0].reason is TurnStop.MAX_TOKENS for last in lasts):
-            raise ConfigError(
-                "every demonstration of a step was cut off inside a turn: they do not fit "
-                f"rollout.max_turn_tokens={self.config.rollout.max_turn_tokens} and "
-                f"rollout.max_total_tokens={self.config.rollout.max_total_tokens}; raise them"
-            )
-        return [rollout.trajectory for rollout in rollouts]
+        limits = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
+        return [
+            Demonstration(_whole_turns(r.trajectory), r.episode.stop_reason in limits)
+            for r in rollouts
+        ]
+
+
+def _whole_turns(trajectory: Trajectory) -> Trajectory:
+    """The trajectory without a last turn that was cut: half a turn would be learnt as a whole."""
+    turns = trajectory.turns
+    if not turns or turns[-1].reason is not TurnStop.MAX_TOKENS:
+        return trajectory
+    whole = Trajectory(
+        trajectory.rollout_id,
+        trajectory.group_id,
+        trajectory.env,
+        trajectory.task_id,
+        trajectory.origin,
+    )
+    ids, versions = trajectory.ids, trajectory.policy_versions
+    whole.append_prompt(ids[: turns[0].start])
+    for turn, after in pairwise(turns):
+        version, reason = versions[turn.start], turn.reason
+        whole.append_model(ids[turn.start : turn.stop], None, version=version, reason=reason)
+        whole.append_env(ids[turn.stop : after.start])
+    return whole
 
 
 def _encode(
     traces: Sequence[Trace], config: RunConfig, world: TaskWorld, policy: Policy
-) -> list[Trajectory]:
-    """All traces as trajectories.
+) -> list[Demonstration]:
+    """All traces as demonstrations.
 
     Raises:
         DataError: listing the traces whose first turn does not fit: they would teach nothing.
     """
-    encoded = [trace_trajectory(t, policy.renderer, world.protocol, config) for t in traces]
-    empty = [t.id for t, trajectory in zip(traces, encoded, strict=True) if not trajectory.turns]
+    encoded = []
+    for trace in traces:
+        trajectory = trace_trajectory(trace, policy.renderer, world.protocol, config)
+        is_cut = len(trajectory.turns) < len(trace.turns)
+        encoded.append(Demonstration(trajectory, is_cut))
+    pairs = zip(traces, encoded, strict=True)
+    empty = [trace.id for trace, (trajectory, _) in pairs if not trajectory.turns]
     if empty:
         raise DataError(
             f"{len(empty)} traces have no turn within rollout.max_total_tokens="

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from searchrl.core.trajectory import TurnStop
 from searchrl.engine.checkpoint import list_checkpoints
+from searchrl.engine.supervised import SupervisedLearner
 from searchrl.errors import ConfigError, DataError, FailureLimitError, RunFolderError
 from searchrl.observer import SilentObserver
 from searchrl.run_folder import Run, read_jsonl
@@ -126,6 +131,134 @@ def test_demonstrations_from_a_file(tmp_path: Path):
     assert len(counts) == 1
 
 
+class TestCutDemonstrations:
+    """A turn that a token limit cut is no example of a turn: half a query, no closing tag."""
+
+    @pytest.fixture
+    def learnt(self, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+        """The trajectories of every step, as the learner gets them."""
+        steps: list[list[Any]] = []
+        real = SupervisedLearner.train_step
+
+        def train_step(learner: Any, trajectories: Any, *args: Any, **more: Any) -> Any:
+            steps.append(list(trajectories))
+            return real(learner, trajectories, *args, **more)
+
+        monkeypatch.setattr(SupervisedLearner, "train_step", train_step)
+        return steps
+
+    def check(self, run: Run, learnt: list[list[Any]], notes: list[str], where: str) -> None:
+        """Counted per step, told at the first and at the end; only whole turns were learnt."""
+        steps = [row for row in read_jsonl(run.path / "metrics.jsonl") if row["phase"] == "sft"]
+        rows = [row["metrics"]["cut_demos"] for row in steps]
+        cut = [round(row["value"] * row["n"]) for row in rows]
+        assert 0 < sum(cut) < 16 and [row["n"] for row in rows] == [4] * 4
+        told = [note for note in notes if "cut at a token limit" in note]
+        first = next(n for n, count in enumerate(cut) if count)
+        assert told[0].startswith(f"step {first + 1}: {cut[first]} of 4 demonstrations were cut")
+        assert told[1].startswith(f"{sum(cut)} of 16 demonstrations were cut")
+        assert where in told[0] and where in told[1] and len(told) == 2
+        for trajectory in (t for step in learnt for t in step):
+            for turn in trajectory.turns:
+                assert turn.reason is not TurnStop.MAX_TOKENS
+            assert trajectory.turns
+
+    @pytest.mark.parametrize(
+        ("limit", "value", "tokens_left"),
+        [
+            ("max_turn_tokens", 25, 74),  # the expert's second turn has 26 tokens
+            ("max_total_tokens", 90, 74),  # it ends at 100
+            ("max_total_tokens", 70, 27),  # the observation before it ends at 74
+        ],
+    )
+    def test_cut_turn_of_a_script_is_left_out_and_counted(
+        self,
+        micro_model: Path,
+        tmp_path: Path,
+        learnt: list[list[Any]],
+        limit: str,
+        value: int,
+        tokens_left: int,
+    ):
+        notes: list[str] = []
+        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
+        model = {"name": str(micro_model), "adapter": "full"}
+        rollout = {limit: value}
+        run = sft(
+            settings(tmp_path / "run", stage, model=model, rollout=rollout), observer=Noting(notes)
+        )
+        self.check(run, learnt, notes, f"rollout.{limit}={value}")
+        experts = [t for step in learnt for t in step if t.turns[0].stop - t.turns[0].start == 12]
+        # What it read stays where there was room for it: context, not a target.
+        assert experts and all(len(t.turns) == 1 and len(t) == tokens_left for t in experts)
+
+    def test_cut_trace_is_counted_too(
+        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
+    ):
+        short = {"text": "<think>easy</think>\n<answer>7</answer>", "observation": "seen"}
+        rows = [
+            {"prompt": "code?", "turns": [short]},
+            {"prompt": "code?", "turns": [short, {"text": "word " * 100}]},
+        ]
+        file = tmp_path / "traces.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        notes: list[str] = []
+        model = {"name": str(micro_model), "adapter": "full"}
+        more = {"rollout": {"max_total_tokens": 120}, "sft": {"traces": str(file)}, "model": model}
+        stage = {"batch_size": 4}
+        run_settings = settings(tmp_path / "run", stage, **more)
+        run_settings["sft"]["stages"] = [STAGE | stage]
+        run = sft(run_settings, observer=Noting(notes))
+        self.check(run, learnt, notes, "rollout.max_total_tokens=120")
+
+    def test_no_more_tokens_than_the_model_has_positions(
+        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
+    ):
+        """Beyond them a demonstration teaches nonsense, or ends in an index error."""
+        folder = tmp_path / "model"
+        shutil.copytree(micro_model, folder)
+        shape = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 90}))
+        notes: list[str] = []
+        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
+        model = {"name": str(folder), "adapter": "full"}
+        run = sft(settings(tmp_path / "run", stage, model=model), observer=Noting(notes))
+        self.check(run, learnt, notes, "model.max_context=90")
+        assert max(len(t) for step in learnt for t in step) <= 90
+
+    def test_counts_survive_a_resume(self, micro_model: Path, tmp_path: Path):
+        stage = {"steps": 6, "mix": {"expert": 1.0, "guesser": 1.0}}
+        more: dict[str, Any] = {
+            "model": {"name": str(micro_model), "adapter": "full"},
+            "rollout": {"max_total_tokens": 90},
+            "checkpoint": {"every": 50},
+        }
+        whole: list[str] = []
+        sft(settings(tmp_path / "whole", stage, **more), observer=Noting(whole))
+        with pytest.raises(KeyboardInterrupt):
+            sft(settings(tmp_path / "run", stage, **more), observer=Stopping(4))
+        resumed: list[str] = []
+        sft(resume=tmp_path / "run", observer=Noting(resumed))
+        assert " of 12 demonstrations were cut" in whole[-1] and resumed[-1] == whole[-1]
+
+
+class Noting(SilentObserver):
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Stopping(SilentObserver):
+    def __init__(self, step: int) -> None:
+        self.at = step
+
+    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
     folder = tmp_path / "run"
     with pytest.raises(FailureLimitError) as caught:
@@ -174,7 +307,8 @@ class TestRefused:
             sft(settings(tmp_path / "run", env=env, model={"scratch": SCRATCH}))
 
     def test_demonstrations_that_do_not_fit(self, tmp_path: Path):
-        with pytest.raises(ConfigError, match="cut off inside a turn.*max_turn_tokens=5"):
+        match = "every demonstration so far .2 of 2. was cut at a token limit.*max_turn_tokens=5"
+        with pytest.raises(ConfigError, match=match):
             sft(settings(tmp_path / "run", rollout={"max_turn_tokens": 5}))
 
     def test_a_folder_that_is_taken(self, tmp_path: Path):

@@ -1,18 +1,15 @@
-"""`searchrl sft`: a supervised cold start, from scripted or recorded demonstrations.
+"""`searchrl sft`: its flags and its help.
 
-Owns only the flags; it behaves as `searchrl train` does wherever both have a flag. The training is
-in `searchrl/sft.py`, the display in `console.py`.
+Owns nothing else: what happens is `training.py`, the training is in `searchrl/sft.py`.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import click
 
-from searchrl.cli.options import SFT, SHARED, given_flags, options, read_layers
+from searchrl.cli.options import SFT, SHARED, options
 
 
 @click.command()
@@ -28,30 +25,6 @@ def sft(**values: Any) -> None:
       searchrl sft --env regulations --model tiny --set sft.stages.0.steps=100
       searchrl sft --env corpus --model Qwen/Qwen3-4B --traces demos.jsonl
     """
-    from searchrl.cli.console import ConsoleObserver, make_console
-    from searchrl.cli.loading import load_registry
-    from searchrl.cli.planned import ensure_alone, ensure_model_policy, make_plan, show_plan
+    from searchrl.cli.training import run_training
 
-    is_json = bool(values["json"])
-    console = make_console(sys.stderr if is_json else sys.stdout)
-    with ConsoleObserver(console) as observer:
-        if values["resume"]:
-            ensure_alone(given_flags(values, "resume", "json"))
-            plan = None
-        else:
-            plan = make_plan(read_layers(values, SHARED, SFT))
-            ensure_model_policy(plan.config, "sft")
-            if values["dry_run"]:
-                show_plan(plan, is_json=is_json)
-                return
-            for note in plan.notes:
-                observer.note(note)
-        from searchrl.sft import sft as run_sft
-
-        if plan is None:
-            run = run_sft(resume=values["resume"], observer=observer)
-        else:
-            registry = load_registry(plan.config)
-            run = run_sft(plan.config, observer=observer, registry=registry)
-    if is_json:
-        click.echo(json.dumps({"run": str(run.path), **run.summary}, ensure_ascii=False))
+    run_training("sft", SFT, values)

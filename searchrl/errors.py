@@ -68,10 +68,13 @@ class FailureLimitError(SearchRLError):
     exit_code = 3
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return `" Did you mean 'x'?"` for near matches of `name`, else the list of known names."""
+def suggest(name: str, known: Iterable[str], if_none: str = "There are none.") -> str:
+    """Return `" Did you mean 'x'?"` for near matches of `name`, else the list of known names.
+
+    `if_none` is the sentence for no known names at all: what is looked up decides its words.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.55)
     if near:
         return " Did you mean " + " or ".join(f"'{n}'" for n in near) + "?"
-    return f" Known: {', '.join(names)}." if names else " None is registered."
+    return f" Known: {', '.join(names)}." if names else f" {if_none}"

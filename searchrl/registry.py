@@ -107,7 +107,7 @@ class Entry:
     def make(self, *args: Any, **settings: Any) -> Any:
         """Call the factory; refuse unknown settings with near matches, attribute what it raises."""
         factory = self.load()
-        self._ensure_settings(factory, settings)
+        self.ensure_settings(settings)
         try:
             return factory(*args, **settings)
         except SearchRLError:
@@ -118,11 +118,15 @@ class Entry:
                 raise
             raise PluginError(f"{self} could not be made: {describe_error(error)}") from error
 
-    def _ensure_settings(self, factory: Callable[..., Any], settings: Mapping[str, Any]) -> None:
-        parameters = _parameters(factory)
+    def ensure_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` with near matches if the factory does not take a setting."""
+        factory = self.load()
+        args, keywords = _PROBES.get(self.kind, ((), {}))
+        # What is passed by position (a retriever's passages) is nobody's setting.
+        parameters = dict(list(_parameters(factory).items())[len(args) :])
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return
-        passed = {"protocol", "retriever", "name"} if self.kind == "env" else set()
+        passed = {*keywords, "name"} if self.kind == "env" else set(keywords)
         known = [
             name
             for name, p in parameters.items()
@@ -130,9 +134,8 @@ class Entry:
         ]
         for name in settings:
             if name not in parameters:
-                raise ConfigError(
-                    f"{self.kind} '{self.name}' has no setting {name!r}.{suggest(name, known)}"
-                )
+                hint = suggest(name, known, "It takes no settings.")
+                raise ConfigError(f"{self.kind} '{self.name}' has no setting {name!r}.{hint}")
 
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
         if not isinstance(factory, str):
@@ -316,9 +319,10 @@ class Registry:
         known = [entry.name for entry in self._of(kind)]
         if colon and any(owner.answers_to(head) for owner in self.owners):
             theirs = [e.qualified for e in self._of(kind) if e.owner.answers_to(head)]
-            text = f"plugin '{head}' has no {kind} {rest!r}.{suggest(name, theirs)}"
+            hint = suggest(name, theirs, "It registers none.")
+            text = f"plugin '{head}' has no {kind} {rest!r}.{hint}"
         else:
-            text = f"unknown {kind} {name!r}.{suggest(name, known)}"
+            text = f"unknown {kind} {name!r}.{suggest(name, known, 'None is registered.')}"
         lost = [f"\nNot loaded: {failure}" for failure in self.failures]
         raise UnknownNameError(text + "".join(lost))
 

@@ -111,7 +111,7 @@ def train(
     if resume is None:
         choose_folder(config)
     for spec in config.log.trackers:
-        registry.get("tracker", spec.name)
+        registry.get("tracker", spec.name).ensure_settings(spec.settings)
     with catching_ctrl_c() as stop:
         session = _Session(config, registry, observer, stop)
         trackers: list[Tracker] = []

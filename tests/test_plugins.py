@@ -18,7 +18,7 @@ import gymnasium
 import pytest
 
 import searchrl
-from searchrl.errors import ConfigError, PluginError, UnknownNameError
+from searchrl.errors import ConfigError, PluginError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS
 from searchrl.plugins import Entry, Origin, Registry, load_plugins, reload_plugins
 
@@ -177,6 +177,36 @@ def test_conflict_is_fatal_when_strict() -> None:
 def test_qualified_name_with_unknown_rest_suggests_that_plugins_names() -> None:
     with pytest.raises(UnknownNameError, match="plugin 'good' has no reward 'brevit'.*brevity"):
         load("good").get("reward", "good:brevit")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "args", "hint"),
+    [
+        ("reward", "em", (), "It takes no settings."),
+        ("retriever", "empty", ((),), "It takes no settings."),
+        ("retriever", "bm25", ((),), "Known: b, epsilon, k1, title_weight."),
+    ],
+)
+def test_unknown_setting_is_answered_with_the_settings_there_are(
+    kind: str, name: str, args: tuple[Any, ...], hint: str
+) -> None:
+    """Not with "None is registered", and not with what SearchRL itself passes."""
+    with pytest.raises(ConfigError, match=f"{kind} '{name}' has no setting 'xyz'. {hint}$"):
+        load().get(kind, name).make(*args, xyz=1)
+
+
+def test_what_searchrl_passes_is_no_setting() -> None:
+    with pytest.raises(ConfigError, match="retriever 'bm25' has no setting 'passages'"):
+        load().get("retriever", "bm25").make((), passages=())
+
+
+def test_lookup_among_nothing_says_what_there_is_none_of() -> None:
+    registry = load("good")
+    with pytest.raises(UnknownNameError, match="plugin 'good' has no tracker 'x'. It registers no"):
+        registry.get("tracker", "good:x")
+    with pytest.raises(UnknownNameError, match="unknown env 'x'. None is registered."):
+        Registry([], []).get("env", "x")
+    assert suggest("x", []) == " There are none."
 
 
 def test_scheme_passes_the_rest_of_the_name() -> None:

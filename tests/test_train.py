@@ -395,6 +395,9 @@ def test_unknown_names_are_found_before_anything_starts(micro_model: Path, tmp_p
     for task in ({"env": {"name": "toyy"}}, {"reward": "parity+emm"}, {"retriever": "bm26"}):
         with pytest.raises(ConfigError, match="Did you mean"):
             train(settings(micro_model, tmp_path / "run", task=task))
+    log = {"trackers": [{"name": "jsonl", "fil": "x"}]}
+    with pytest.raises(ConfigError, match="tracker 'jsonl' has no setting 'fil'"):
+        train(settings(micro_model, tmp_path / "run", log=log))
     with pytest.raises(ConfigError, match="no tasks in split 'dev'|no split 'dev'"):
         train(settings(micro_model, tmp_path / "run", eval={"split": "dev"}))
     assert not (tmp_path / "run").exists()

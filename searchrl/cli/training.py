@@ -1,8 +1,8 @@
 """What `searchrl train` and `searchrl sft` have in common: everything but their flags and help.
 
 Owns the order of business: `--resume` alone, `--dry-run` before any weight is loaded, `--json`
-alone on stdout. The programs are `searchrl/train.py` and `searchrl/sft.py`, the display is `console.py`.
-Imports torch, so commands import it when they run.
+alone on stdout. The programs are `searchrl/train.py` and `searchrl/sft.py`, the display is
+`console.py`. Imports torch, so commands import it when they run.
 """
 
 from __future__ import annotations

@@ -133,6 +133,8 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
     env_entry = registry.get("env", config.env.name)
     protocol = registry.get("protocol", config.protocol.name).make(**config.protocol.settings)
     retriever_entry = registry.get("retriever", config.retriever.name)
+    # It is made when somebody searches; a misspelt setting should not wait until then.
+    retriever_entry.ensure_settings(config.retriever.settings)
     retriever = _SharedRetriever(retriever_entry.load(), config.retriever.settings)
     schedule = RewardSchedule.parse(
         config.reward

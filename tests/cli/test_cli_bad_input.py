@@ -65,6 +65,12 @@ def test_unknown_setting_of_an_env_is_suggested() -> None:
     assert "'dificulty'" in text and "'difficulty'" in text
 
 
+def test_unknown_setting_of_a_retriever_is_found_before_any_episode() -> None:
+    text = complaint("eval", "--policy", "scripted", "--set", "retriever.title_wait=2")
+    assert "retriever 'bm25' has no setting 'title_wait'. Did you mean 'title_weight'?" in text
+    assert "failed" not in text
+
+
 def test_set_without_a_value_says_what_was_expected() -> None:
     assert "expected KEY=VALUE" in complaint("eval", "--policy", "scripted", "--set", "seed")
 

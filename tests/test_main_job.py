@@ -6,7 +6,6 @@ is what teaches it, and with a learning rate of nothing nothing moves.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,9 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_main_command_reaches_its_figures_and_reads(tmp_path: Path, seed: int) -> None:
-    started = time.monotonic()
     run = train(tmp_path / "run", seed=seed)
-    minutes = (time.monotonic() - started) / 60
     before, after = (run.summary[name] for name in ("before", "after"))
     assert before["em"]["n"] >= 256
     assert value(before, "em") <= 0.40
@@ -41,9 +38,6 @@ def test_main_command_reaches_its_figures_and_reads(tmp_path: Path, seed: int) -
             {"env": "regulations", "model": str(run.path), "retriever": retriever}
         )
         assert regulated_em(blind.metrics) <= most, retriever
-    # Timings vary with the machine: shown, and held far above what two cores need.
-    print(f"seed {seed}: {minutes:.1f} minutes")
-    assert minutes < 30
 
 
 def test_format_alone_teaches_no_answers(tmp_path: Path) -> None:
@@ -52,7 +46,7 @@ def test_format_alone_teaches_no_answers(tmp_path: Path) -> None:
 
 
 def test_learning_rate_of_nothing_moves_nothing(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", optim={"lr": 0.0}, max_steps=10)
+    run = train(tmp_path / "run", optim={"lr": 0.0})
     before, after = (run.summary[name] for name in ("before", "after"))
     for name in before:
         assert before[name]["low"] <= value(after, name) <= before[name]["high"], name

@@ -121,11 +121,10 @@ def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
         protocol.render_turn(Action(SEARCH, ("library opening hours",)), "I should look this up."),
         protocol.render_turn(Action(SEARCH, ("chess club", "lost property")), "Two things."),
         protocol.render_turn(Action(SEARCH, ("图书馆 schließt wann?",)), "Ünïcode."),
+        protocol.render_turn(Action(ANSWER, "16:45"), "Doc 1 says: Elm Hall closes at 16:45. Yes."),
         protocol.render_turn(
-            Action(ANSWER, "16:45"), "Doc 1 yes. Doc 1 says: Elm Hall closes at 16:45."
-        ),
-        protocol.render_turn(
-            Action(ANSWER, "not regulated"), "Doc 1 no. The handbook does not say."
+            Action(ANSWER, "not regulated"),
+            "Doc 1 says: The gym is blue. No. The handbook does not say.",
         ),
         protocol.opening(SEARCH) + "never closed",
         "Plain text without any tag.",

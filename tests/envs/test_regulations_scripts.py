@@ -69,32 +69,31 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
         thought = re.search("<think>(.*)</think>", game.turns[-1])
         assert thought is not None
         if answer == "not regulated":
-            judged, _, rest = thought.group(1).partition(". ")
-            assert "yes" not in judged and rest == "The handbook does not say."
-            assert judged.count("Doc") == game.observations[-2].count("Doc ")
+            assert read_documents(thought.group(1), game.observations[-2], is_found=False) == ""
         else:
-            assert answer in quoted_sentence(thought.group(1), game.observations[-2])
+            assert answer in read_documents(thought.group(1), game.observations[-2])
         for turn, action, shown in zip(
             game.turns[1:-1], game.actions[1:-1], game.observations[1:-2], strict=True
         ):
             bridge = game.task.meta["bridge"]
             thought = re.search("<think>(.*)</think>", turn)
             assert thought is not None
-            assert bridge.casefold() in quoted_sentence(thought.group(1), shown).casefold()
+            assert bridge.casefold() in read_documents(thought.group(1), shown).casefold()
             assert bridge in action.queries[0]
 
 
-def quoted_sentence(thought: str, observation: str) -> str:
-    """What the thought quotes, after a check that the document named says it word by word."""
-    match = re.fullmatch(r"(.*)\. Doc (\d) says: (.+)", thought)
-    assert match is not None
-    judged, rank, sentence = match.groups()
-    assert judged.split(", ") == [
-        f"Doc {n} {'yes' if str(n) == rank else 'no'}"
-        for n in range(1, observation.count("Doc ") + 1)
-    ]
-    assert sentence in observation.split(f"Doc {rank}(")[1].split("\n")[0]
-    return sentence
+def read_documents(thought: str, observation: str, is_found: bool = True) -> str:
+    """The sentence said to answer, after a check that all before it were quoted and refused."""
+    read = re.findall(r"Doc (\d) says: (.+?) (Yes|No)\.", thought)
+    shown = dict(re.findall(r"Doc (\d)\(Title: [^)]*\) (.*)", observation))
+    assert [rank for rank, _, _ in read] == [str(n) for n in range(1, len(read) + 1)]
+    assert all(sentence in shown[rank] for rank, sentence, _ in read)
+    assert [verdict for _, _, verdict in read[:-1]] == ["No"] * len(read[:-1])
+    if is_found:
+        assert thought.endswith(" Yes.")
+        return str(read[-1][1])
+    assert len(read) == len(shown) and thought.endswith("The handbook does not say.")
+    return ""
 
 
 def test_expert_that_is_shown_nothing_says_not_regulated(env: RegulationsEnv) -> None:

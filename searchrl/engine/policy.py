@@ -11,15 +11,17 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
 from searchrl.config import ModelConfig
@@ -168,19 +170,26 @@ class Policy:
 
     @contextmanager
     def updating(self) -> Iterator[None]:
-        """Training mode for gradient checkpointing, with every dropout off.
+        """Evaluation mode, in which activations are checkpointed all the same.
 
         Dropout in a pass whose log-probs enter a ratio makes the ratio differ from 1 before any
-        update; Hugging Face checkpoints activations only in training mode.
+        update; Hugging Face layers checkpoint only where their own flag says training.
         """
-        self.model.train(self.is_checkpointing)
-        for module in self.model.modules():
-            # Attention modules read a functional dropout rate off their own training flag.
-            if isinstance(module, nn.Dropout) or hasattr(module, "attention_dropout"):
-                module.eval()
+        self.model.eval()
+        layers = [
+            module
+            for module in self.model.modules()
+            if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing
+        ]
+        checkpoints = [layer._gradient_checkpointing_func for layer in layers]
+        for layer, checkpoint in zip(layers, checkpoints, strict=True):
+            layer.training = True
+            layer._gradient_checkpointing_func = partial(_checkpoint_in_eval, layer, checkpoint)
         try:
             yield
         finally:
+            for layer, checkpoint in zip(layers, checkpoints, strict=True):
+                layer._gradient_checkpointing_func = checkpoint
             self.model.eval()
 
     def keep_reference(self) -> None:
@@ -245,9 +254,28 @@ class Policy:
     def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout."""
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
-        hf_logging.disable_progress_bar()
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def _checkpoint_in_eval(
+    layer: nn.Module, checkpoint: Callable[..., Any], function: Callable[..., Any], *args: Any
+) -> Any:
+    """Checkpoint a layer whose own code sees evaluation mode, when it runs and when it reruns.
+
+    A layer may read dropout rates off anything (its attributes, the config) once its flag says
+    training, so it is the flag that has to change, not the rates.
+    """
+
+    def run(*inputs: Any) -> Any:
+        was_training = layer.training
+        layer.training = False
+        try:
+            return function(*inputs)
+        finally:
+            layer.training = was_training
+
+    return checkpoint(run, *args)
 
 
 def _probe_head(model: Any, ids_BT: Tensor) -> bool:

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import TOY_PLUGIN, enlarge_lora, micro_policy, play
-from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoTokenizer,
+    FalconConfig,
+    FalconForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from searchrl.algorithms import make_grpo
 from searchrl.config import AlgorithmConfig, ModelConfig, OptimConfig
@@ -155,6 +163,89 @@ class TestLora:
             if not parameter.requires_grad:
                 assert torch.equal(parameter, base[name])
         assert any((p != 0).any() for n, p in policy.model.named_parameters() if "lora_B" in n)
+
+
+@pytest.fixture(scope="module")
+def opt_model(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random OPT with the dropout OPT is trained with, which its layers apply themselves."""
+    folder = tmp_path_factory.mktemp("opt")
+    tokenizer = AutoTokenizer.from_pretrained(micro_model)
+    config = OPTConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        word_embed_proj_dim=32,
+        ffn_dim=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        layerdrop=0.5,
+    )
+    assert config.dropout == 0.1
+    torch.manual_seed(0)
+    OPTForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def falcon_model(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Falcon, whose layers read their dropout off the config."""
+    folder = tmp_path_factory.mktemp("falcon")
+    tokenizer = AutoTokenizer.from_pretrained(micro_model)
+    config = FalconConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        hidden_dropout=0.3,
+        attention_dropout=0.3,
+    )
+    torch.manual_seed(0)
+    FalconForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+class TestCheckpointedDropout:
+    """Dropout before the ratio: it would differ from 1 before any update."""
+
+    @pytest.mark.parametrize("model", ["opt_model", "falcon_model"])
+    @pytest.mark.parametrize("adapter", ["full", "lora"])
+    def test_log_probs_and_gradients_equal_those_without(
+        self, model: str, adapter: str, request: pytest.FixtureRequest
+    ):
+        folder = request.getfixturevalue(model)
+        logps, grads = [], []
+        for is_on in (False, True):
+            policy = micro_policy(folder, adapter=adapter, lora_r=4, gradient_checkpointing=is_on)
+            if adapter == "lora":
+                enlarge_lora(policy)
+            with policy.updating():
+                logps.append(policy.token_logps(*batch())[0].detach())
+            grads.append(lora_gradients(policy))
+        assert torch.allclose(logps[0], logps[1], rtol=0, atol=1e-6)
+        assert any(grad.abs().max() > 1e-3 for grad in grads[0].values())
+        assert grads[0].keys() == grads[1].keys()
+        for name, plain in grads[0].items():
+            assert torch.allclose(plain, grads[1][name], rtol=1e-4, atol=1e-7), name
+
+    def test_backward_after_the_context_recomputes_the_same(self, opt_model: Path):
+        policy = micro_policy(opt_model, gradient_checkpointing=True)
+        inside = lora_gradients(policy)
+        policy.model.zero_grad()
+        with policy.updating():
+            logp_N, _ = policy.token_logps(*batch())
+        (logp_N * torch.linspace(-1, 1, len(logp_N))).sum().backward()
+        for name, parameter in policy.model.named_parameters():
+            assert torch.allclose(parameter.grad, inside[name], rtol=1e-4, atol=1e-7), name
+
+    def test_supervised_training_keeps_the_dropout(self, opt_model: Path):
+        policy = micro_policy(opt_model, gradient_checkpointing=True)
+        with policy.updating():
+            still = policy.token_logps(*batch())[0].detach()
+        policy.model.train()
+        with torch.no_grad():
+            assert (policy.token_logps(*batch())[0] - still).abs().max() > 1e-3
 
 
 class TestReference:

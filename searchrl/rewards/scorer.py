@@ -69,6 +69,11 @@ class Scorer:
                     f"unknown reward component '{name}'.{suggest(name, components)}"
                 )
         self._components = {name: components[name] for name in self.names}
+        self.ranges: Mapping[str, tuple[float, float]] = {
+            name: (float(min(component.values)), float(max(component.values)))
+            for name, component in self._components.items()
+        }
+        """The least and the greatest value each component declares."""
         self._timeout_s = timeout_s
         self._owners = dict(owners)
 

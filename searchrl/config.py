@@ -25,9 +25,13 @@ from searchrl.errors import ConfigError, suggest
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 TASK_KEYS = ("env", "reward", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
+
+WHOLE_KEYS = ("mix",)
+"""Mappings that a later layer replaces as a whole: weights mean something only together."""
 
 
 class Section(BaseModel):
@@ -165,13 +169,20 @@ class SftStage(Section):
     """One stage of supervised cold start: `mix` weighs the env's scripted policies."""
 
     steps: Count = 500
-    mix: dict[str, float] = Field(default={"expert": 1.0})
+    mix: dict[str, Weight] = Field(default={"expert": 1.0})
     loss_on: Literal["model", "all"] = "model"
     """`all` also predicts prompt and observations: teaches a model from scratch to read."""
     lr: Annotated[float, Field(gt=0)] = 1e-4
     batch_size: Count = 32
     warmup_steps: Annotated[int, Field(ge=0)] = 20
     schedule: Literal["constant", "cosine"] = "cosine"
+
+    @field_validator("mix")
+    @classmethod
+    def _is_of_something(cls, value: dict[str, float]) -> dict[str, float]:
+        if sum(value.values()) <= 0:
+            raise ValueError("at least one scripted policy needs a weight above 0")
+        return value
 
 
 class SftConfig(Section):
@@ -269,19 +280,44 @@ def load_preset(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load(text) or {})
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain YAML without dates: nothing here is a date, and a folder may be called like one."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _read_yaml(text: str) -> Any:
+    """Parse YAML; ValueError for whatever it cannot read, too large numbers and depths included."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """Read a config file.
 
     Raises:
-        ConfigError: if it is missing, is not YAML (with line) or not a mapping.
+        ConfigError: if it is missing, is not UTF-8 or YAML (with line) or not a mapping.
     """
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"cannot read config '{path}': {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"config '{path}' is not UTF-8 text (line {line}); expected a YAML file, saved as UTF-8"
+        ) from error
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = _read_yaml(text)
+    except ValueError as error:
         raise ConfigError(f"config '{path}' is not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"config '{path}' must be a mapping of keys, got {type(data).__name__}")
@@ -302,8 +338,8 @@ def parse_set(assignment: str) -> dict[str, Any]:
         )
     try:
         # `@prompt.txt` means a file here, and nothing in YAML.
-        value: Any = raw if raw.startswith("@") else yaml.safe_load(raw)
-    except yaml.YAMLError as error:
+        value: Any = raw if raw.startswith("@") else _read_yaml(raw)
+    except ValueError as error:
         raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
     if isinstance(value, str):
         # YAML 1.1 reads 1e-4 as text; everybody means the number.
@@ -318,7 +354,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Deep-merge mappings, `over` wins; lists and scalars are replaced.
 
     A digit key in `over` (`--set tasks.0.weight=2`) addresses an element of a list in `base`.
-    A change of `name` replaces the whole mapping: settings of another plugin do not carry over.
+    A mapping of weights (`mix`) is replaced, not added to. So is a mapping whose `name` changes:
+    settings of another plugin do not carry over.
     """
     result = dict(base)
     for key, value in over.items():
@@ -339,7 +376,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
                     raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
                 items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
             result[key] = items
-        elif isinstance(value, Mapping) and isinstance(old, Mapping):
+        elif isinstance(value, Mapping) and isinstance(old, Mapping) and key not in WHOLE_KEYS:
             is_other = key in TASK_KEYS and _is_renamed(old, value)
             result[key] = dict(value) if is_other else merge(old, value)
         else:

@@ -85,6 +85,11 @@ def test_all_faults_are_reported_at_once() -> None:
         "rollout.temperature=0",
         "tasks=[]",
         "env=3",
+        "sft.stages.0.mix={}",
+        "sft.stages.0.mix={expert: 0}",
+        "sft.stages.0.mix={expert: -1, passive: 2}",
+        "sft.stages.0.mix={expert: .inf}",
+        "sft.stages.0.mix=expert",
     ],
 )
 def test_a_value_out_of_range_is_refused_naming_its_key(assignment: str) -> None:
@@ -107,12 +112,21 @@ def test_a_value_out_of_range_is_refused_naming_its_key(assignment: str) -> None
         ("{lookup: 1}", {"lookup": 1}),
         ("a=b", "a=b"),
         ('""', ""),
+        ("2024-01-02", "2024-01-02"),
         ("@prompts/mine.txt", "@prompts/mine.txt"),
     ],
 )
 def test_set_reads_its_value_as_a_person_means_it(text: str, value: Any) -> None:
     assert parse_set(f"key={text}") == {"key": value}
     assert type(parse_set(f"key={text}")["key"]) is type(value)
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000, "!!int x", "2024-13-45T"])
+def test_set_of_what_yaml_chokes_on_is_no_traceback(value: str) -> None:
+    try:
+        parse_set(f"env.mix={value}")
+    except ConfigError as error:
+        assert str(error).startswith("cannot read the value of --set 'env.mix=")
 
 
 def test_set_with_a_value_that_is_no_yaml_names_the_assignment() -> None:
@@ -163,6 +177,20 @@ def test_another_plugin_does_not_inherit_the_settings_of_the_one_it_replaces(key
     assert getattr(same.tasks[0], key).settings == {"path": "x"}
     other = build_config(under, {key: "other"})
     assert getattr(other.tasks[0], key).settings == {}
+
+
+@pytest.mark.parametrize("key", ["sft.stages.0.mix", "env.mix"])
+def test_a_mix_is_replaced_as_a_whole(key: str) -> None:
+    """Added to what lay under it, `{passive: 1}` trained on half `expert`."""
+    under = parse_set(f"{key}={{lookup: 1, two_hop: 3}}")
+    changed = build_config(under, parse_set(f"{key}={{passive: 1}}"))
+    env, stage = changed.tasks[0].env, changed.sft.stages[0]
+    assert (env.settings["mix"] if key == "env.mix" else stage.mix) == {"passive": 1.0}
+
+
+def test_a_mix_survives_being_recorded_and_read_again() -> None:
+    first = config("sft.stages.0.mix={passive: 1}")
+    assert build_config(first.to_dict()).sft.stages[0].mix == {"passive": 1.0}
 
 
 def test_another_algorithm_keeps_the_clip_range_and_drops_foreign_settings() -> None:
@@ -231,17 +259,19 @@ def test_a_config_cannot_be_changed_after_it_was_recorded() -> None:
     ("content", "message"),
     [
         (None, "cannot read config '.*': No such file"),
+        ("a: 1\nname: Größe".encode("latin-1"), r"is not UTF-8 text \(line 2\)"),
+        ("a: \N{NULL}", "is not valid YAML"),
         ("a: [1", "is not valid YAML.*line 1"),
         ("- env", "must be a mapping of keys, got list"),
         ("", "must be a mapping of keys, got NoneType"),
     ],
 )
 def test_an_unusable_file_is_named_with_its_fault(
-    tmp_path: Path, content: str | None, message: str
+    tmp_path: Path, content: str | bytes | None, message: str
 ) -> None:
     path = tmp_path / "run.yaml"
     if content is not None:
-        path.write_text(content, encoding="utf-8")
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ConfigError, match=f"(?s){message}") as caught:
         load_yaml(path)
     assert str(path) in str(caught.value)

@@ -176,7 +176,7 @@ class Policy:
         update; Hugging Face layers checkpoint only where their own flag says training.
         """
         self.model.eval()
-        layers = [
+        layers: list[Any] = [
             module
             for module in self.model.modules()
             if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing

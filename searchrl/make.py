@@ -38,7 +38,9 @@ def make_env(
         protocol = loaded.get("protocol", name).make(**own)
     if isinstance(retriever, str | Mapping):
         name, own = _split(retriever)
-        factory: Callable[..., Any] = loaded.get("retriever", name).load()
+        entry = loaded.get("retriever", name)
+        own = entry.ensure_settings(own)
+        factory: Callable[..., Any] = entry.load()
         retriever = partial(factory, **own) if own else factory
     made: gymnasium.Env[Any, Any] = loaded.get("env", env).make(
         protocol=protocol, retriever=retriever, **settings

@@ -16,7 +16,8 @@ from typing import Any
 
 from searchrl.hookspecs import Factory
 from searchrl.provenance import Owner
-from searchrl.registry import Entry, find_signature_problem
+from searchrl.registry import Entry
+from searchrl.signatures import find_signature_problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

@@ -1,8 +1,9 @@
 """Names to objects: the `Registry` of everything the loaded plugins offer.
 
 Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy resolution
-and the call of a factory with settings. Loads no plugin (that is `plugins.py`, through which
-everybody imports this). Between processes travels a `PluginSpec`, never a registry's objects.
+and the call of a factory with settings, which `signatures` checks. Loads no plugin (that is
+`plugins.py`, through which everybody imports this). Between processes travels a `PluginSpec`,
+never a registry's objects.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,7 @@ from searchrl.contracts import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
 from searchrl.provenance import Origin, Owner, hash_owner
-
-_PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
-    "env": ((), {"protocol": None, "retriever": None}),
-    "retriever": (((),), {}),
-    "tracker": ((None,), {}),
-}
-"""The arguments SearchRL passes to a kind's factory; settings come on top."""
+from searchrl.signatures import check_settings, find_signature_problem, passed_keywords
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +99,11 @@ class Entry:
         return {name: self.load_script(name) for name in self.script_names}
 
     def make(self, *args: Any, **settings: Any) -> Any:
-        """Call the factory; refuse unknown settings with near matches, attribute what it raises."""
+        """Call the factory; check its settings first, attribute what it raises."""
         factory = self.load()
-        self.ensure_settings(settings)
+        passed = passed_keywords(self.kind)
+        own = {key: value for key, value in settings.items() if key not in passed}
+        settings |= self.ensure_settings(own)
         try:
             return factory(*args, **settings)
         except SearchRLError:
@@ -118,24 +114,12 @@ class Entry:
                 raise
             raise PluginError(f"{self} could not be made: {describe_error(error)}") from error
 
-    def ensure_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` with near matches if the factory does not take a setting."""
-        factory = self.load()
-        args, keywords = _PROBES.get(self.kind, ((), {}))
-        # What is passed by position (a retriever's passages) is nobody's setting.
-        parameters = dict(list(_parameters(factory).items())[len(args) :])
-        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-            return
-        passed = {*keywords, "name"} if self.kind == "env" else set(keywords)
-        known = [
-            name
-            for name, p in parameters.items()
-            if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD) and name not in passed
-        ]
-        for name in settings:
-            if name not in parameters:
-                hint = suggest(name, known, "It takes no settings.")
-                raise ConfigError(f"{self.kind} '{self.name}' has no setting {name!r}.{hint}")
+    def ensure_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings as the factory takes them; see `signatures.check_settings`.
+
+        Raises `ConfigError` for settings it does not take, with near matches, or not so.
+        """
+        return check_settings(self.kind, self.name, self.load(), settings)
 
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
         if not isinstance(factory, str):
@@ -331,41 +315,6 @@ def describe_error(error: BaseException) -> str:
     """`ValueError: the text`, on one line as far as the text is."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
-    """Say why SearchRL could not call `factory`, or "" if its signature fits the kind.
-
-    Only what SearchRL itself passes is checked: required settings may be missing here.
-    """
-    args, keywords = _PROBES.get(kind, ((), {}))
-    try:
-        signature = inspect.signature(factory)
-    except (TypeError, ValueError):
-        # Some C callables have no signature: the call itself will tell.
-        return ""
-    try:
-        if kind == "reward":
-            signature.bind()
-        else:
-            signature.bind_partial(*args, **keywords)
-    except TypeError as error:
-        expected = {
-            "env": "factory(*, protocol, retriever, **settings) -> gymnasium.Env",
-            "reward": "factory() -> reward; pass a class or function that makes the component",
-            "retriever": "factory(passages, **settings)",
-            "tracker": "factory(run_dir, **settings)",
-        }
-        return f"the factory has signature {signature}: {error}. Expected {expected[kind]}"
-    return ""
-
-
-def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        anything = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
-        return {"settings": anything}
 
 
 def _describe_conflict(entries: Sequence[Entry]) -> str:

@@ -27,6 +27,7 @@ FLOORS = {
     "plugins": 1,
     "registry": 1,
     "registration": 1,
+    "signatures": 1,
     "provenance": 1,
     "builtins": 1,
     "config": 1,

@@ -75,9 +75,9 @@ def _facts(plan: Plan) -> Mapping[str, Any]:
     config = plan.config
     registry = load_registry(config)
     worlds = make_worlds(config, registry)
-    registry.get("algorithm", config.algorithm.name)
+    registry.get("algorithm", config.algorithm.name).ensure_settings(config.algorithm.settings)
     for tracker in config.log.trackers:
-        registry.get("tracker", tracker.name)
+        registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
     num_tasks = {
         f"{world.name}/{split}": world.num_tasks(split)
         for world in worlds

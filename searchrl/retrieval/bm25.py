@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
@@ -20,6 +22,9 @@ from searchrl.retrieval.words import tokenize
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+AtLeastZero = Annotated[float, Field(ge=0)]
+"""Ranges in annotations are checked before anything starts, the constructor's when it is called."""
 
 
 class BM25Retriever:
@@ -46,10 +51,10 @@ class BM25Retriever:
         self,
         passages: Sequence[Passage],
         *,
-        k1: float = 1.5,
-        b: float = 0.75,
-        epsilon: float = 0.25,
-        title_weight: int = 6,
+        k1: AtLeastZero = 1.5,
+        b: Annotated[float, Field(ge=0, le=1)] = 0.75,
+        epsilon: AtLeastZero = 0.25,
+        title_weight: Annotated[int, Field(ge=0)] = 6,
     ) -> None:
         if not (k1 >= 0 and 0 <= b <= 1 and epsilon >= 0 and title_weight >= 0):
             raise ConfigError(

@@ -71,6 +71,55 @@ def test_unknown_setting_of_a_retriever_is_found_before_any_episode() -> None:
     assert "failed" not in text
 
 
+@pytest.mark.parametrize(
+    ("env", "setting"),
+    [
+        ("regulations", "env.topk=abc"),
+        ("regulations", "env.max_turns=x"),
+        ("regulations", "env.mix=3"),
+        ("regulations", "env.world_seed=x"),
+        ("regulations", "env.handbook=true"),
+        ("regulations", "env.retriever=random"),
+        ("regulations", "protocol.instruction=[]"),
+        ("regulations", "retriever.k1=abc"),
+        ("regulations", "retriever.k1=-1"),
+        ("regulations", "retriever.b=2"),
+        ("corpus", "env.test_frac=x"),
+        ("corpus", "env.corpus=true"),
+    ],
+)
+def test_settings_of_the_wrong_type_are_found_before_any_episode(env: str, setting: str) -> None:
+    text = complaint("eval", "--policy", "scripted", "--env", env, "--set", setting)
+    kind, _, key = setting.partition("=")[0].partition(".")
+    assert text.startswith(f"{kind} '") and key in text
+    assert "episode" not in text
+
+
+def test_a_folder_or_file_may_be_called_like_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "2024").write_text('{"question": "Where?", "answer": "here"}\n')
+    (tmp_path / "2024-05-06").mkdir()
+    (tmp_path / "2024-05-06" / "a.txt").write_text("It is here.")
+    result = invoke(
+        "eval", "--policy", "scripted", "--env", "corpus", "--no-forced", "--split", "train",
+        "--set", "env.questions=2024", "--set", "env.corpus=2024-05-06",
+        "--set", "env.test_frac=0",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    "setting", ["log.trackers=[{name: jsonl, path: []}]", "algorithm.settings={window: 3}"]
+)
+def test_settings_of_trackers_and_algorithms_are_found_by_dry_run(
+    micro_flags: list[str], setting: str
+) -> None:
+    text = complaint("train", *micro_flags, "--set", setting, "--dry-run")
+    assert "tracker 'jsonl': cannot use path" in text or "algorithm 'grpo' has no setting" in text
+
+
 def test_set_without_a_value_says_what_was_expected() -> None:
     assert "expected KEY=VALUE" in complaint("eval", "--policy", "scripted", "--set", "seed")
 

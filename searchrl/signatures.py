@@ -1,0 +1,183 @@
+"""What a factory's signature says: whether SearchRL can call it, and which settings it takes.
+
+Owns the check of settings by name and by annotation, for built-ins and third parties alike, and
+what SearchRL itself passes to each kind. A setting without an annotation, or with one that cannot
+be resolved, is passed on as it is; so is an object that no config file could hold. Callers: the
+registry and `registration`. pydantic is imported when a setting is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from searchrl.errors import ConfigError, suggest
+
+_PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
+    "env": ((), {"protocol": None, "retriever": None}),
+    "retriever": (((),), {}),
+    "tracker": ((None,), {}),
+}
+"""The arguments SearchRL passes to a kind's factory; settings come on top."""
+
+
+def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
+    """Say why SearchRL could not call `factory`, or "" if its signature fits the kind.
+
+    Only what SearchRL itself passes is checked: required settings may be missing here.
+    """
+    args, keywords = _PROBES.get(kind, ((), {}))
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):
+        # Some C callables have no signature: the call itself will tell.
+        return ""
+    try:
+        if kind == "reward":
+            signature.bind()
+        else:
+            signature.bind_partial(*args, **keywords)
+    except TypeError as error:
+        expected = {
+            "env": "factory(*, protocol, retriever, **settings) -> gymnasium.Env",
+            "reward": "factory() -> reward; pass a class or function that makes the component",
+            "retriever": "factory(passages, **settings)",
+            "tracker": "factory(run_dir, **settings)",
+        }
+        return f"the factory has signature {signature}: {error}. Expected {expected[kind]}"
+    return ""
+
+
+def passed_keywords(kind: str) -> tuple[str, ...]:
+    """Names of the keyword arguments that SearchRL itself passes to a factory of `kind`."""
+    return tuple(_PROBES.get(kind, ((), {}))[1])
+
+
+def check_settings(
+    kind: str, name: str, factory: Callable[..., Any], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return `settings` as the factory's annotations have them: a number for a text is a text.
+
+    Raises:
+        ConfigError: naming every setting the factory does not take, with near matches, or does
+            not take with this value.
+    """
+    args, keywords = _PROBES.get(kind, ((), {}))
+    # What is passed by position (a retriever's passages) is nobody's setting.
+    parameters = dict(list(_parameters(factory).items())[len(args) :])
+    _ensure_known(kind, name, parameters, {*keywords, "name"} if kind == "env" else (), settings)
+    checked, problems = dict(settings), []
+    for key, value in settings.items():
+        parameter = parameters.get(key)
+        if parameter is None or value is parameter.default or not _is_plain(value):
+            continue
+        try:
+            checked[key] = _convert(value, _resolve(factory, key, parameter.annotation))
+        except ValueError as error:
+            problems.append(f"{kind} '{name}': cannot use {key}{error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return checked
+
+
+def _ensure_known(
+    kind: str,
+    name: str,
+    parameters: Mapping[str, inspect.Parameter],
+    passed: Iterable[str],
+    settings: Mapping[str, Any],
+) -> None:
+    """Refuse settings that have no parameter, and what SearchRL itself passes."""
+    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [n for n, p in parameters.items() if p.kind in named and n not in passed]
+    for key in settings:
+        if key in passed or (key not in known and not is_open):
+            hint = suggest(key, known, "It takes no settings.")
+            raise ConfigError(f"{kind} '{name}' has no setting {key!r}.{hint}")
+
+
+def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        anything = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
+        return {"settings": anything}
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a config file could hold it; the objects of Python callers are their own affair."""
+    if isinstance(value, Mapping):
+        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float)
+
+
+def _resolve(factory: Callable[..., Any], name: str, annotation: Any) -> Any:
+    """The type an annotation means; `Any` for none, or one that cannot be resolved."""
+    if annotation is inspect.Parameter.empty:
+        return Any
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    target: Any = inspect.unwrap(factory)
+    if isinstance(target, type):
+        module = sys.modules.get(target.__module__)
+        # The parameters may be those of a parent's `__init__`, written in another module.
+        made_by = getattr(target, "__init__")  # noqa: B009  # mypy takes it for an instance's
+        known = getattr(made_by, "__globals__", vars(module) if module else {})
+    else:
+        is_function = hasattr(target, "__globals__") or inspect.ismethod(target)
+        called = target if is_function else type(target).__call__
+        known = getattr(inspect.unwrap(called), "__globals__", {})
+    holder = types.SimpleNamespace(__annotations__={name: annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
+    except Exception:  # whatever somebody wrote there (a name for type checkers only, say)
+        return Any
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    """`value` as a `kind`; ValueError with the place inside it, the value and what is wrong."""
+    from pydantic import ValidationError
+
+    adapter = _make_adapter(kind)
+    if adapter is None:
+        return value
+    try:
+        converted = adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place, inner = "", value
+        for part in first["loc"]:
+            if not _holds(inner, part):
+                break  # not a place in the value, but which of several types was tried
+            place, inner = f"{place}.{part}", inner[part]
+        raise ValueError(f"{place} = {inner!r}: {first['msg']}") from error
+    if isinstance(value, bool) and isinstance(converted, int | float) and converted is not value:
+        raise ValueError(f" = {value!r}: Input should be a number")
+    return converted
+
+
+def _make_adapter(kind: Any) -> Any:
+    """A pydantic adapter; None for types it cannot check, such as a `typing.Protocol`."""
+    from pydantic import ConfigDict, TypeAdapter
+
+    # A folder may be called 2024, which YAML reads as a number.
+    rules = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+    for config in (rules, None):  # a dataclass has rules of its own and takes none
+        with contextlib.suppress(Exception):
+            return TypeAdapter(kind, config=config)
+    return None
+
+
+def _holds(container: Any, part: int | str) -> bool:
+    if isinstance(container, dict):
+        return part in container
+    return isinstance(container, list) and isinstance(part, int) and part < len(container)

@@ -17,6 +17,7 @@ from searchrl.core.episode import ANSWER, SEARCH, Action
 from searchrl.engine.generator import mix_key
 from searchrl.engine.rollout import Rollout, RolloutRequest
 from searchrl.engine.world import TaskWorld
+from searchrl.errors import ConfigError
 from searchrl.evaluate import make_scripted_driver
 
 SHORTCUTS = {"s": SEARCH, "a": ANSWER}
@@ -56,8 +57,8 @@ def read_turn(
     return "\n".join(lines) or None
 
 
-class _Left(Exception):
-    """The person is gone: the input has ended."""
+class _Left(BaseException):
+    """The person is gone: the input has ended. No failure of a script, so no `Exception`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,19 @@ def play_episode(
         index: number of the task; drawn from the seed if None.
         show: receives the prompt and every observation.
         read: returns the next turn, None at the end of input.
+
+    Raises:
+        ConfigError: if the split has no task of that number.
     """
     split = config.eval.split
+    count = world.num_tasks(split)
     if index is None:
-        index = random.Random(config.seed).randrange(world.num_tasks(split))
+        index = random.Random(config.seed).randrange(count)
+    if not 0 <= index < count:
+        raise ConfigError(
+            f"env '{world.name}' has no task {index} in split '{split}': its {count} tasks are "
+            f"numbered from 0 to {count - 1}"
+        )
     request = RolloutRequest(
         group_id=f"play/{index}",
         world=world,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,13 @@ def load_traces(path: str | Path) -> list[Trace]:
     try:
         with opener(file, "rb") as raw:
             lines = raw.read().split(b"\n")
-    except (OSError, EOFError) as error:
-        raise DataError(f"cannot read the traces '{path}': {error}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(
+            f"cannot read the traces '{path}': damaged gzip ({error}); unpack it to see, or fetch "
+            "it again"
+        ) from error
+    except OSError as error:
+        raise DataError(f"cannot read the traces '{path}': {error.strerror or error}") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -53,6 +59,8 @@ def load_traces(path: str | Path) -> list[Trace]:
             traces.append(_read(json.loads(line), f"{file.name}:{number}"))
         except ValueError as error:
             problems.append(f"  {path}:{number}: {error}")
+        except RecursionError:
+            problems.append(f"  {path}:{number}: nested too deeply")
     if problems:
         raise DataError(f"{len(problems)} rows cannot be used:\n" + "\n".join(problems))
     if not traces:

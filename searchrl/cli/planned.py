@@ -15,7 +15,7 @@ import click
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
-from searchrl.engine.policy import resolve_device
+from searchrl.engine.policy import NO_SCRATCH, SCRATCH, resolve_device
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.planning import Plan, plan_run
@@ -41,16 +41,18 @@ def ensure_alone(others: list[str]) -> None:
 
 
 def ensure_model_policy(config: RunConfig, command: str) -> None:
-    """Refuse a scripted policy where there is something to train.
+    """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
 
     Raises:
-        ConfigError: if `policy` is not `model`.
+        ConfigError: if `policy` is not `model`, or `command` cannot begin with the model.
     """
     if config.policy != "model":
         raise ConfigError(
             f"policy = '{config.policy}': `searchrl {command}` trains a model; scripted policies "
             "have no weights. Use `searchrl eval --policy scripted` to see how they do"
         )
+    if config.model.name == SCRATCH and config.init_from is None and command != "sft":
+        raise ConfigError(NO_SCRATCH)
 
 
 def show_plan(plan: Plan, *, is_json: bool) -> None:

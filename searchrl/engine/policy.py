@@ -29,6 +29,13 @@ from searchrl.engine.rendering import Renderer
 from searchrl.errors import PolicyError
 
 DEFAULT_MODEL = "Qwen/Qwen3-4B"
+SCRATCH = "scratch"
+"""The model name that stands for a new model; nothing can be loaded under it."""
+
+NO_SCRATCH = (
+    "model 'scratch' is a new model that knows nothing, which only `searchrl sft` makes; train it "
+    "there first, then name its run folder: --init-from RUN (or --model RUN)"
+)
 TINY_PATH = Path(__file__).resolve().parent.parent / "assets" / "tiny"
 
 
@@ -106,8 +113,13 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
         candidates += sorted((folder / "checkpoints").glob("step_*/policy"), reverse=True)
     for candidate in candidates:
         if (candidate / "adapter_config.json").is_file():
-            settings = json.loads((candidate / "adapter_config.json").read_text("utf-8"))
-            path = base or settings["base_model_name_or_path"]
+            adapter = candidate / "adapter_config.json"
+            path = base or _read_settings(adapter).get("base_model_name_or_path")
+            if not isinstance(path, str) or not path:
+                raise PolicyError(
+                    f"'{adapter}' names no base model (base_model_name_or_path); name the model "
+                    f"it was trained on: --init-from {candidate} --model MODEL"
+                )
             path = str(TINY_PATH) if path == "tiny" else path
             return ResolvedModel(path, str(candidate), Path(path) == TINY_PATH)
         if (candidate / "config.json").is_file():
@@ -120,8 +132,20 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
 
 def _is_tiny_folder(folder: Path) -> bool:
     """Whether a saved model descends from the embedded one (its config says so)."""
-    settings = json.loads((folder / "config.json").read_text("utf-8"))
-    return bool(settings.get("searchrl_tiny", False))
+    return bool(_read_settings(folder / "config.json").get("searchrl_tiny", False))
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """A JSON object that lies beside weights."""
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"cannot read '{path}': {error}. Expected a JSON object; copy or download it again"
+        ) from error
+    if not isinstance(settings, dict):
+        raise PolicyError(f"'{path}' holds {type(settings).__name__}; expected a JSON object")
+    return settings
 
 
 @dataclass(slots=True)
@@ -314,6 +338,8 @@ def load_policy(
     Raises:
         PolicyError: if weights or tokenizer cannot be read; says what to do.
     """
+    if resolved.path == SCRATCH:
+        raise PolicyError(NO_SCRATCH)
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(
         config.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32
     )
@@ -322,7 +348,7 @@ def load_policy(
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolved.adapter_path or resolved.path)
         model: Any = AutoModelForCausalLM.from_pretrained(resolved.path, dtype=dtype)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # each reader of these files has errors of its own
         raise PolicyError(_loading_help(resolved, error)) from error
     model.to(device)
     wants_lora = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
@@ -364,7 +390,14 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
     from peft import LoraConfig, PeftModel, get_peft_model
 
     if resolved.adapter_path is not None:
-        return PeftModel.from_pretrained(model, resolved.adapter_path, is_trainable=trainable)
+        try:
+            return PeftModel.from_pretrained(model, resolved.adapter_path, is_trainable=trainable)
+        except Exception as error:  # as above: JSON, safetensors, shapes of another base, …
+            raise PolicyError(
+                f"cannot load the adapter in '{resolved.adapter_path}' onto '{resolved.path}': "
+                f"{_first_line(error)}\nExpected adapter_config.json and adapter_model.safetensors "
+                "of that base model; name another base with --model"
+            ) from error
     settings = LoraConfig(
         r=config.lora_r,
         lora_alpha=config.lora_alpha,
@@ -375,8 +408,12 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
     return get_peft_model(model, settings)
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+
+
 def _loading_help(resolved: ResolvedModel, error: Exception) -> str:
-    first_line = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    first_line = _first_line(error)
     if Path(resolved.path).is_dir():
         return (
             f"cannot load the model in '{resolved.path}': {first_line}\n"

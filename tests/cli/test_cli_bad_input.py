@@ -124,11 +124,11 @@ def test_set_without_a_value_says_what_was_expected() -> None:
     assert "expected KEY=VALUE" in complaint("eval", "--policy", "scripted", "--set", "seed")
 
 
-@pytest.mark.parametrize("content", ["a: [", "- a\n- b\n", None])
-def test_bad_config_file_is_named(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize("content", [b"a: [", b"- a\n- b\n", b"\xff\xfea: 1", None])
+def test_bad_config_file_is_named(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "run.yaml"
     if content is not None:
-        file.write_text(content)
+        file.write_bytes(content)
     assert str(file) in complaint("eval", "--policy", "scripted", "--config", str(file))
 
 
@@ -143,6 +143,12 @@ def test_unknown_policy_and_script() -> None:
 
 def test_unknown_split() -> None:
     assert "tset" in complaint("eval", "--policy", "scripted", "--split", "tset")
+
+
+@pytest.mark.parametrize("index", ["999999", "-1"])
+def test_play_of_a_task_that_is_not_there_says_how_many_there_are(index: str) -> None:
+    text = complaint("play", "--env", "corpus", "--index", index)
+    assert re.match(rf"env 'corpus' has no task {index} in split 'test': its \d+ tasks are", text)
 
 
 def test_bad_data_rows_are_all_listed_with_file_and_line(tmp_path: Path) -> None:
@@ -165,6 +171,21 @@ def test_missing_model_folder_says_what_was_expected(tmp_path: Path) -> None:
 
 def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     assert "holds no policy" in complaint("train", "--model", str(tmp_path), "--dry-run")
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "--dry-run"], ["train"], ["eval", "--num-tasks", "1"]]
+)
+def test_a_new_model_is_made_by_sft_only(command: list[str]) -> None:
+    text = complaint(*command, "--model", "scratch")
+    assert "only `searchrl sft` makes" in text and "--init-from" in text
+    assert "hf download" not in text
+
+
+def test_damaged_settings_of_a_model_folder_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{broken")
+    text = complaint("train", "--model", str(tmp_path), "--dry-run")
+    assert f"cannot read '{tmp_path / 'config.json'}'" in text
 
 
 def test_missing_weights_offline_says_what_to_do(

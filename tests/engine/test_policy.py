@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -369,6 +370,66 @@ class TestWhereWeightsComeFrom:
             load_policy(
                 ModelConfig(), ResolvedModel(str(tmp_path), None, False), CPU, trainable=False
             )
+
+    @pytest.mark.parametrize(
+        ("name", "content", "match"),
+        [
+            ("config.json", b"{broken", "cannot read .*config.json.*copy or download it again"),
+            ("config.json", b"[]", "config.json' holds list; expected a JSON object"),
+            ("config.json", b"\xff\xfe", "cannot read .*config.json"),
+            ("adapter_config.json", b"{broken", "cannot read .*adapter_config.json"),
+            ("adapter_config.json", b"{}", "names no base model.*--init-from .* --model MODEL"),
+            (
+                "adapter_config.json",
+                b'{"base_model_name_or_path": null}',
+                "names no base model .base_model_name_or_path.",
+            ),
+        ],
+    )
+    def test_damaged_settings_beside_weights_are_named(
+        self, tmp_path: Path, name: str, content: bytes, match: str
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(PolicyError, match=match):
+            resolve_model(str(tmp_path), CPU)
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+    def test_damaged_files_of_a_model_are_no_traceback(
+        self, micro_model: Path, tmp_path: Path, name: str
+    ):
+        folder = tmp_path / "model"
+        shutil.copytree(micro_model, folder)
+        (folder / name).write_bytes(b'{"broken": 1}' if name == "tokenizer.json" else b"\xff" * 9)
+        resolved = ResolvedModel(str(folder), None, False)
+        with pytest.raises(PolicyError, match="cannot load the model in .*model'"):
+            load_policy(ModelConfig(), resolved, CPU, trainable=False)
+
+    def test_damaged_or_foreign_adapter_is_no_traceback(self, micro_model: Path, tmp_path: Path):
+        policy = micro_policy(micro_model, adapter="lora", lora_r=4)
+        policy.save(tmp_path / "adapter")
+        other = save_qwen3(
+            tmp_path / "other",
+            micro_model,
+            hidden_size=32,
+            intermediate_size=48,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=16,
+            vocab_size=300,
+        )
+        foreign = ResolvedModel(str(other), str(tmp_path / "adapter"), False)
+        with pytest.raises(PolicyError, match="cannot load the adapter in .* onto .*other"):
+            load_policy(ModelConfig(), foreign, CPU, trainable=False)
+        (tmp_path / "adapter" / "adapter_model.safetensors").write_bytes(b"\xff" * 9)
+        damaged = ResolvedModel(str(micro_model), str(tmp_path / "adapter"), False)
+        with pytest.raises(PolicyError, match="(?s)cannot load the adapter .*--model"):
+            load_policy(ModelConfig(), damaged, CPU, trainable=False)
+
+    def test_a_new_model_cannot_be_loaded_and_nobody_is_sent_to_download_it(self):
+        resolved = resolve_model("scratch", CPU)
+        with pytest.raises(PolicyError, match="only `searchrl sft` makes") as caught:
+            load_policy(ModelConfig(), resolved, CPU, trainable=True)
+        assert "hf download" not in str(caught.value)
 
     def test_missing_weights_offline_say_what_to_do(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -22,7 +22,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue, SimpleQueue
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from searchrl.errors import SearchRLError
@@ -123,7 +123,9 @@ class _Worker:
     def __init__(self) -> None:
         self.inbox: SimpleQueue[tuple[contextvars.Context, Callable[[], Any]] | None]
         self.inbox = SimpleQueue()
-        self.outbox: SimpleQueue[Returned[Any] | Raised] = SimpleQueue()
+        # Not a SimpleQueue: in CPython 3.11 its `get` with a time-out that runs out between two
+        # looks at the clock waits for ever, and short patience makes that likely.
+        self.outbox: Queue[Returned[Any] | Raised] = Queue()
         self.thread = threading.Thread(target=self._run, name="searchrl-deadline", daemon=True)
         self.thread.start()
 

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 import traceback
+from collections import deque
 
 import pytest
 
@@ -132,6 +133,22 @@ def test_an_idle_thread_keeps_nothing_of_the_last_call_alive() -> None:
     time.sleep(0.05)
     gc.collect()
     assert watch() is None
+
+
+def test_a_wait_of_next_to_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience is halved for every call that hangs, and a `SimpleQueue` waited on it for ever."""
+    # A worker that does not answer stands for one that hangs, and leaves no thread behind.
+    monkeypatch.setattr(deadline._Worker, "_run", lambda self: None)
+    monkeypatch.setattr(deadline, "_idle", deque())
+
+    def wait_often() -> None:
+        for _ in range(8000):
+            assert not deadline._Call(int, "x", 60.0).wait(1e-9)
+
+    waiting = threading.Thread(target=wait_often, daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert not waiting.is_alive()
 
 
 class TestBatches:

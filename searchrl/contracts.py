@@ -1,7 +1,8 @@
 """Contracts of the plugin kinds: what a protocol, retriever, reward, tracker and expert must do.
 
-Structural types only (`typing.Protocol`): a plugin never has to inherit from us. Parts on floor 1
-know each other through this file alone; names become objects in `plugins.py`.
+Structural types (`typing.Protocol`): a plugin never has to inherit from us; and the checks of what
+crosses several boundaries. Parts on floor 1 know each other through this file alone; names become
+objects in `plugins.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
-from searchrl.core.episode import Action, Episode, Passage, Score, Task, Unscored
+from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, Passage, Score, Task, Unscored
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,11 @@ class TagProtocol(Protocol):
         """Wrap passages for the model; truncates the passages first, then wraps."""
         ...
 
-    def render_notice(self, text: str) -> str:
-        """Wrap a message of the environment (say, after an invalid turn) for the model."""
+    def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
+        """Wrap a message of the environment (say, after an invalid turn) for the model.
+
+        Truncates the message first, then wraps.
+        """
         ...
 
     def render_turn(self, action: Action, thought: str = "") -> str:
@@ -166,3 +170,39 @@ RetrieverFactory = Callable[..., Retriever]
 
 ExpertFactory = Callable[[Any, Task, TagProtocol], Expert]
 """`expert(env, task, protocol) -> Expert`: the scripted policy for one episode."""
+
+
+def find_passages_problem(value: object) -> str:
+    """Say what came in place of a list of passages, or "" if `value` is one.
+
+    For the boundaries that passages cross: a retriever's result, an environment's `info`.
+    """
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return f"{type(value).__name__}; expected a list of Passage"
+    for passage in value:
+        if not isinstance(passage, Passage):
+            return f"a list that holds {type(passage).__name__}; expected Passage"
+        for name in ("id", "text", "title"):
+            if not isinstance(getattr(passage, name), str):
+                kind = type(getattr(passage, name)).__name__
+                return f"a Passage whose {name} is {kind}; expected text"
+    return ""
+
+
+def find_action_problem(value: object) -> str:
+    """Say what came in place of an `Action`, or "" if `value` is one that can be relied on.
+
+    For the boundaries that actions cross: a protocol's `parse`, an environment's `info`.
+    """
+    if not isinstance(value, Action):
+        return f"{type(value).__name__}; expected an Action"
+    if not isinstance(value.kind, str) or not isinstance(value.reason, str):
+        return f"an Action of kind {value.kind!r} and reason {value.reason!r}; expected texts"
+    if value.kind == SEARCH and not (
+        isinstance(value.payload, tuple | list)
+        and all(isinstance(query, str) for query in value.payload)
+    ):
+        return f"a search with the payload {value.payload!r}; expected a tuple of queries"
+    if value.kind == ANSWER and not isinstance(value.payload, str):
+        return f"an answer with the payload {value.payload!r}; expected text"
+    return ""

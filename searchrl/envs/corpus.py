@@ -27,7 +27,7 @@ from searchrl.envs.data_files import (
     read_corpus_rows,
     read_questions,
 )
-from searchrl.envs.text import IndexCache, Matches, TextEnv, same_answer
+from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.envs.text_folder import (
     TEXT_SUFFIXES,
     find_text_files,
@@ -66,7 +66,7 @@ class CorpusEnv(TextEnv):
         test_questions: question files of the test split; `questions` is then all training.
         test_frac: share of `questions` that forms the test split otherwise. A question's side
             depends on its id alone: adding questions moves none of the others.
-        topk, max_turns, render_mode, matches, indexes: as for `TextEnv`.
+        topk, max_turns, render_mode, matches: as for `TextEnv`.
         world_seed: taken for uniformity; a corpus is what its files say under every seed.
 
     Raises:
@@ -93,7 +93,6 @@ class CorpusEnv(TextEnv):
         world_seed: int = 0,
         render_mode: str | None = None,
         matches: Matches = same_answer,
-        indexes: IndexCache | None = None,
     ) -> None:
         super().__init__(
             protocol=protocol,
@@ -103,7 +102,6 @@ class CorpusEnv(TextEnv):
             world_seed=world_seed,
             render_mode=render_mode,
             matches=matches,
-            indexes=indexes,
         )
         if not 0 <= test_frac <= 1:
             raise ConfigError(f"env corpus: test_frac must be from 0 to 1, got {test_frac!r}.")

@@ -1,7 +1,7 @@
 """The Gymnasium base of all search environments: a space of text and a task-by-task episode.
 
-Owns the episode mechanics: numbered tasks, reset and step on raw model turns, retrieval with a
-cache of indexes, the observation budget, rewards of 0 or 1 and the transcript shown by
+Owns the episode mechanics: numbered tasks, reset and step on raw model turns, retrieval with
+every result checked, the observation budget, rewards of 0 or 1 and the transcript shown by
 `render`. It speaks strings only and knows neither tokens nor tags: the protocol parses and
 wraps. It does not know what the tasks are; `regulations` and `corpus` derive from it.
 The rollout driver, `play` and plain Gymnasium loops call it.
@@ -10,9 +10,7 @@ The rollout driver, `play` and plain Gymnasium loops call it.
 from __future__ import annotations
 
 import string
-import threading
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -22,8 +20,15 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
 
-from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.contracts import (
+    Retriever,
+    RetrieverFactory,
+    TagProtocol,
+    TokenBudget,
+    find_passages_problem,
+)
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
+from searchrl.envs.indexes import IndexCache
 from searchrl.errors import ConfigError, RetrieverFailure, suggest
 
 MAX_TEXT_LENGTH = 1 << 20
@@ -132,38 +137,6 @@ def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
     )
 
 
-class IndexCache:
-    """Keeps the most recently used retrievers, one per corpus key.
-
-    Several environments over the same corpora can share one: pass it as `indexes`. Safe to use
-    from threads; a corpus may then be indexed twice at the same moment, never mixed up.
-    """
-
-    def __init__(self, capacity: int = 64) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
-        self.capacity = capacity
-        self._items: OrderedDict[str, Retriever] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str, build: Callable[[], Retriever]) -> Retriever:
-        """Return the retriever of `key`, building it if it is not held."""
-        with self._lock:
-            if key in self._items:
-                self._items.move_to_end(key)
-                return self._items[key]
-        built = build()
-        with self._lock:
-            held = self._items.setdefault(key, built)
-            self._items.move_to_end(key)
-            while len(self._items) > self.capacity:
-                self._items.popitem(last=False)
-            return held
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-
 class TextEnv(gymnasium.Env[str, str]):
     """A search task per episode; the action is one raw model turn.
 
@@ -174,13 +147,13 @@ class TextEnv(gymnasium.Env[str, str]):
 
     Args:
         protocol: parses turns and wraps observations.
-        retriever: called once per corpus: `factory(passages)`.
+        retriever: called once per corpus: `factory(passages)`. Environments that are given one
+            `IndexCache` here share its indexes.
         topk: passages shown per search turn.
         max_turns: model turns before the episode is truncated.
         world_seed: which world the tasks come from.
         render_mode: None or "ansi" (the transcript as text).
         matches: decides whether an answer is right; `same_answer` by default.
-        indexes: a cache of retrievers to share with other environments.
     """
 
     # Gymnasium warns about any rendering environment without a frame rate.
@@ -198,7 +171,6 @@ class TextEnv(gymnasium.Env[str, str]):
         world_seed: int = 0,
         render_mode: str | None = None,
         matches: Matches = same_answer,
-        indexes: IndexCache | None = None,
     ) -> None:
         if topk < 1 or max_turns < 1:
             raise ConfigError(
@@ -219,9 +191,8 @@ class TextEnv(gymnasium.Env[str, str]):
         self.last_passages: tuple[Passage, ...] = ()
         self.action_space = TextSpace(turns=example_turns(protocol))
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
-        self._make_retriever = retriever
         self._matches = matches
-        self._indexes = indexes if indexes is not None else IndexCache()
+        self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
         self._task: Task | None = None
         self._gold_left: set[str] = set()
         self._num_turns = 0
@@ -326,7 +297,7 @@ class TextEnv(gymnasium.Env[str, str]):
             observation = self.protocol.render_observation(self.last_passages, self.budget)
         else:
             reason = parsed.reason or f"this environment knows no action '{parsed.kind}'"
-            observation = self.protocol.render_notice(reason)
+            observation = self.protocol.render_notice(reason, self.budget)
         truncated = not terminated and self._num_turns >= self.max_turns
         self._is_over = terminated or truncated
         self._transcript += [action, observation] if observation else [action]
@@ -363,29 +334,38 @@ class TextEnv(gymnasium.Env[str, str]):
     def retriever_for(self, task: Task) -> Retriever:
         """The retriever over the task's passages, from the cache when it is there."""
         key, passages = self.passages(task)
-        return self._indexes.get(key, lambda: self._make_retriever(passages))
+        return self._indexes.get(key, passages)
 
     def _search(self, task: Task, queries: Sequence[str]) -> tuple[Passage, ...]:
+        # Outside of the boundary: the corpus is the environment's own.
+        key, passages = self.passages(task)
         try:
-            results = self.retriever_for(task).search(list(queries), self.topk)
+            results = self._indexes.get(key, passages).search(list(queries), self.topk)
+            if problem := _find_result_problem(results, len(queries)):
+                raise RetrieverFailure(f"env {self.name}: the retriever {problem}.")
+            return tuple(_round_robin(results, self.topk))
         except RetrieverFailure:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             raise RetrieverFailure(
                 f"env {self.name}: the retriever raised {type(error).__name__}: {error} "
                 f"(task {task.id}, queries {list(queries)!r})."
             ) from error
-        if len(results) != len(queries):
-            raise RetrieverFailure(
-                f"env {self.name}: the retriever gave {len(results)} results for "
-                f"{len(queries)} queries; it must give one per query."
-            )
-        return tuple(_round_robin(results, self.topk))
 
     def _signals(self, task: Task) -> dict[str, float]:
         if not task.gold_ids:
             return {}
         return {"gold_shown": 1.0 - len(self._gold_left) / len(set(task.gold_ids))}
+
+
+def _find_result_problem(results: object, num_queries: int) -> str:
+    """Say what is wrong with what `search` returned, or "" if every passage is one."""
+    if not isinstance(results, Sequence):
+        return f"returned {type(results).__name__}; expected one list of passages per query"
+    if len(results) != num_queries:
+        return f"gave {len(results)} results for {num_queries} queries; it must give one per query"
+    found = (find_passages_problem(result) for result in results)
+    return next((f"returned for a query {problem}" for problem in found if problem), "")
 
 
 def _round_robin(results: Iterable[Sequence[Passage]], limit: int) -> Iterator[Passage]:

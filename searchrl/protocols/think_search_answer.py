@@ -113,15 +113,20 @@ class ThinkSearchAnswer:
             ConfigError: the budget cannot hold even the two tags.
         """
         lines = [_passage_line(i, p) for i, p in enumerate(passages, 1)] or [("", NO_PASSAGE)]
-        lines = [(self.neutralise(head), self.neutralise(text)) for head, text in lines]
-        whole = self._wrap("\n".join(head + text for head, text in lines))
-        if budget is None or budget.count(whole) <= budget.max_tokens:
-            return whole
-        return self._wrap(self._fit(lines, budget))
+        return self._wrap_within(
+            [(self.neutralise(head), self.neutralise(text)) for head, text in lines], budget
+        )
 
-    def render_notice(self, text: str) -> str:
-        """Wrap a message of the environment for the model."""
-        return self._wrap(self.neutralise(text.strip()))
+    def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
+        """Wrap a message of the environment for the model.
+
+        With a budget, the message is truncated before it is wrapped; the result, tags included,
+        is within it.
+
+        Raises:
+            ConfigError: the budget cannot hold even the two tags.
+        """
+        return self._wrap_within([("", self.neutralise(text.strip()))], budget)
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.
@@ -199,6 +204,12 @@ class ThinkSearchAnswer:
 
     def _wrap(self, body: str) -> str:
         return f"\n\n<{self.tags.information}>{body}</{self.tags.information}>\n\n"
+
+    def _wrap_within(self, lines: Sequence[tuple[str, str]], budget: TokenBudget | None) -> str:
+        whole = self._wrap("\n".join(head + text for head, text in lines))
+        if budget is None or budget.count(whole) <= budget.max_tokens:
+            return whole
+        return self._wrap(self._fit(lines, budget))
 
     def _fit(self, lines: Sequence[tuple[str, str]], budget: TokenBudget) -> str:
         """The longest body of whole lines and one cut line whose wrapped text fits."""

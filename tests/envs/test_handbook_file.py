@@ -17,15 +17,13 @@ from searchrl.envs.regulations import (
 from searchrl.envs.regulations.names import (
     school_names,
 )
-from searchrl.envs.regulations.school import NUM_SCHOOLS
 from searchrl.envs.regulations.scripts import content_words
-from searchrl.envs.text import IndexCache
 from searchrl.errors import ConfigError, DataError
 
 
 @pytest.fixture(scope="module")
 def env() -> RegulationsEnv:
-    return make_env(indexes=IndexCache(NUM_SCHOOLS["test"]))
+    return make_env()
 
 
 # Fixed handbooks.

@@ -28,7 +28,6 @@ from searchrl.envs.regulations.names import (
 )
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, make_school, words_of
 from searchrl.envs.regulations.wordings import load_families, load_topics
-from searchrl.envs.text import IndexCache
 from searchrl.errors import ConfigError
 
 NUM_TEST_TASKS = 1000
@@ -37,7 +36,7 @@ SCHOOLS = range(40)
 
 @pytest.fixture(scope="module")
 def env() -> RegulationsEnv:
-    return make_env(indexes=IndexCache(NUM_SCHOOLS["test"]))
+    return make_env()
 
 
 @pytest.fixture(scope="module")

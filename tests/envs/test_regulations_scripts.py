@@ -21,9 +21,7 @@ from searchrl.envs.regulations import (
     make_expert,
     make_passive,
 )
-from searchrl.envs.regulations.school import NUM_SCHOOLS
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT
-from searchrl.envs.text import IndexCache
 from searchrl.protocols import think_search_answer
 from searchrl.retrieval.ablations import EmptyRetriever
 
@@ -32,7 +30,7 @@ NUM_TEST_TASKS = 500
 
 @pytest.fixture(scope="module")
 def env() -> RegulationsEnv:
-    return make_env(indexes=IndexCache(NUM_SCHOOLS["test"]))
+    return make_env()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
-from searchrl.envs.text import IndexCache, TextEnv, TextSpace, example_turns, same_answer
+from searchrl.envs.indexes import IndexCache
+from searchrl.envs.text import TextEnv, TextSpace, example_turns, same_answer
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.protocols import ThinkSearchAnswer
 
@@ -168,6 +169,18 @@ def test_invalid_turn_gets_a_notice_and_uses_up_a_turn() -> None:
     assert env.step("again")[1:4] == (0.0, False, True)
 
 
+def test_observation_budget_bounds_the_notice_and_keeps_its_closing_tag() -> None:
+    """It was truncated after wrapping: the block stayed open for the rest of the episode."""
+    env = make_env()
+    env.budget = TokenBudget.words(5)
+    env.reset(options={"index": 0})
+    notice = env.step("no tags at all")[0]
+    assert len(PROTOCOL.parse("no tags at all").reason.split()) > 5
+    assert env.budget.count(notice) <= 5
+    assert notice.strip().startswith("<information>The turn has")
+    assert notice.strip().endswith("</information>")
+
+
 @pytest.mark.parametrize("ending", [answer("x"), "nothing"])
 def test_step_outside_an_episode_says_what_to_do(ending: str) -> None:
     env = make_env(max_turns=1)
@@ -213,9 +226,9 @@ def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
         built.append(passages)
         return WordRetriever(passages)
 
-    indexes = IndexCache()
+    indexes = IndexCache(factory)
     for _ in range(2):
-        env = make_env(retriever=factory, indexes=indexes)
+        env = make_env(retriever=indexes)
         for index in range(3):
             env.reset(options={"index": index})
             env.step(search("red"))
@@ -223,10 +236,59 @@ def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
 
 
 def test_index_cache_drops_the_least_recently_used() -> None:
-    cache, built = IndexCache(capacity=2), []
+    built: list[str] = []
+
+    def factory(passages: Sequence[Passage]) -> WordRetriever:
+        built.append(passages[0].id)
+        return WordRetriever(passages)
+
+    cache = IndexCache(factory, capacity=2)
     for key in ("a", "b", "a", "c", "a", "b"):
-        cache.get(key, lambda key=key: built.append(key) or WordRetriever(()))  # type: ignore
+        cache.get(key, [Passage(key, "text")])
     assert built == ["a", "b", "c", "b"] and len(cache) == 2
+
+
+@pytest.mark.parametrize("key", [None, "corpus"])
+def test_one_corpus_never_gets_the_index_of_another(key: str | None) -> None:
+    """Neither under one name nor under one hash: a key that agrees is no proof."""
+    first, second = (Passage("p", "text", score=score) for score in (-1.0, -2.0))
+    assert hash((first,)) == hash((second,)) and first != second
+    built: list[Sequence[Passage]] = []
+
+    def factory(passages: Sequence[Passage]) -> WordRetriever:
+        built.append(passages)
+        return WordRetriever(passages)
+
+    cache = IndexCache(factory)
+    for passage in (first, first, second, first):
+        corpus = [passage]
+        found = cache(corpus) if key is None else cache.get(key, corpus)
+        corpus.clear()  # what the caller does with its list afterwards is its own business
+        assert list(found.passages) == [passage]
+    assert [list(corpus) for corpus in built] == [[first], [second], [first]]
+
+
+def test_corpus_that_cannot_be_had_is_not_the_retrievers_fault() -> None:
+    class Lost(AnimalEnv):
+        def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
+            raise FileNotFoundError("animals.jsonl")
+
+    env = Lost(protocol=PROTOCOL, retriever=WordRetriever)
+    env.reset(options={"index": 0})
+    with pytest.raises(FileNotFoundError):
+        env.step(search("red"))
+
+
+@pytest.mark.parametrize("result", [[None], [["red fox"]], ["red fox"], None, [[None]]])
+def test_what_a_retriever_returns_is_checked_where_it_comes_back(result: Any) -> None:
+    class Odd(WordRetriever):
+        def search(self, queries: Sequence[str], k: int) -> Any:
+            return result
+
+    env = make_env(retriever=Odd)
+    env.reset(options={"index": 0})
+    with pytest.raises(RetrieverFailure, match="env animals: the retriever returned"):
+        env.step(search("red"))
 
 
 def test_a_question_of_anyones_is_a_task_without_answer() -> None:

@@ -327,6 +327,15 @@ class TestObservation:
             "\n\n<information>Close ‹/search›.</information>\n\n"
         )
 
+    @pytest.mark.parametrize("limit", [32, 33, 40, 60])
+    def test_a_notice_is_cut_before_wrapping_so_the_closing_tag_survives(self, limit):
+        notice = P.render_notice("Close <search> with </search>, please.", characters(limit))
+        assert len(notice) <= limit
+        assert notice.startswith("\n\n<information>C")
+        assert notice.endswith("</information>\n\n")
+        with pytest.raises(ConfigError, match="budget of 5 tokens"):
+            P.render_notice("Close it.", characters(5))
+
     @pytest.mark.parametrize(
         "tag",
         ["<answer>", "</answer>", "<ANSWER>", "< / Answer >", "<think/>", "</ information\n>"]

@@ -31,7 +31,7 @@ from searchrl.envs.regulations.questions import (
     draft_task,
 )
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
-from searchrl.envs.text import IndexCache, Matches, TextEnv, same_answer
+from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 
 TASKS_PER_SCHOOL = 10
@@ -57,7 +57,7 @@ class RegulationsEnv(TextEnv):
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.
-        topk, max_turns, world_seed, render_mode, matches, indexes: as for `TextEnv`.
+        topk, max_turns, world_seed, render_mode, matches: as for `TextEnv`.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -81,7 +81,6 @@ class RegulationsEnv(TextEnv):
         world_seed: int = 0,
         render_mode: str | None = None,
         matches: Matches = same_answer,
-        indexes: IndexCache | None = None,
     ) -> None:
         super().__init__(
             protocol=protocol,
@@ -91,7 +90,6 @@ class RegulationsEnv(TextEnv):
             world_seed=world_seed,
             render_mode=render_mode,
             matches=matches,
-            indexes=indexes,
         )
         self.mix = _ensure_mix(DEFAULT_MIX if mix is None else mix)
         self.difficulty = _ensure_difficulty(difficulty)

@@ -1,0 +1,66 @@
+"""Indexes shared by whoever searches the same corpus: one is built per distinct corpus.
+
+Owns the cache of retrievers and the promise that an index answers for exactly the passages that
+were asked for. It wraps a retriever factory and is one itself, so environments that know nothing
+of it share indexes too. Knows no retriever. Callers: `TextEnv`, the task world, anybody who
+makes several environments over the same corpora.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+
+from searchrl.contracts import Retriever, RetrieverFactory
+from searchrl.core.episode import Passage
+
+
+class IndexCache:
+    """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
+
+    `factory` builds an index, `capacity` is how many are kept. Pass one as `retriever` to several
+    environments and they share its indexes. Safe to use from threads: those that ask for one
+    corpus at the same moment wait for one index, not for one each.
+    """
+
+    def __init__(self, factory: RetrieverFactory, capacity: int = 512) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        self.capacity = capacity
+        self._factory = factory
+        self._built: OrderedDict[Hashable, tuple[tuple[Passage, ...], Retriever]] = OrderedDict()
+        self._building: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, passages: Sequence[Passage]) -> Retriever:
+        """Return the retriever of these passages, building it if it is not held."""
+        corpus = tuple(passages)
+        return self.get(hash(corpus), corpus)
+
+    def get(self, key: Hashable, passages: Sequence[Passage]) -> Retriever:
+        """Return the retriever of a corpus that the caller has a name for.
+
+        The name saves hashing a large corpus at every search. The passages decide: under a name
+        that stood for others, the index is built anew and takes their place.
+        """
+        # A copy: a list may change after its index was built. Of a tuple this is the tuple itself.
+        corpus = tuple(passages)
+        with self._lock:
+            turn = self._building.setdefault(key, threading.Lock())
+        with turn:
+            with self._lock:
+                held, retriever = self._built.get(key, ((), None))
+            if retriever is None or held != corpus:
+                # Outside of `_lock`: other corpora are not kept waiting.
+                retriever = self._factory(corpus)
+            with self._lock:
+                self._built[key] = corpus, retriever
+                self._built.move_to_end(key)
+                self._building.pop(key, None)
+                if len(self._built) > self.capacity:
+                    self._built.popitem(last=False)
+        return retriever
+
+    def __len__(self) -> int:
+        return len(self._built)

@@ -46,6 +46,10 @@ class RetrieverFailure(SearchRLError):
     """A retriever could not answer. Never reported as an empty result."""
 
 
+class ProtocolFailure(SearchRLError):
+    """A protocol plugin raised on a turn or returned what no protocol returns."""
+
+
 class GenerationFailure(SearchRLError):
     """The policy could not produce tokens."""
 

@@ -103,6 +103,7 @@ class FailureKind(StrEnum):
     RETRIEVER = "retriever"
     GENERATION = "generation"
     SCORING = "scoring"
+    PROTOCOL = "protocol"
     TIMEOUT = "timeout"
 
 

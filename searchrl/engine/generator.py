@@ -13,6 +13,7 @@ from typing import Any, NewType, Protocol
 
 from searchrl.contracts import Expert
 from searchrl.core.trajectory import TurnStop
+from searchrl.errors import SearchRLError
 
 Handle = NewType("Handle", int)
 """Names one open dialogue inside a generator."""
@@ -29,7 +30,8 @@ class Sampling:
 class FinishedTurn:
     """One finished model turn: exactly the sampled ids and the log-prob of each.
 
-    `logps` is None when nothing was sampled (a scripted turn).
+    `logps` is None when nothing was sampled (a scripted turn). `error` says why there is no turn:
+    this dialogue cannot go on, the others can.
     """
 
     handle: Handle
@@ -37,6 +39,7 @@ class FinishedTurn:
     logps: tuple[float, ...] | None
     reason: TurnStop
     version: int
+    error: SearchRLError | None = None
 
 
 class Generator(Protocol):

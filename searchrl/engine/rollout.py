@@ -1,39 +1,46 @@
 """Drives episodes: environment strings on one side, the token ledger on the other.
 
-Owns prompt rendering (once), observation appending, token budgets, stop reasons and the
-classification of failures. It never re-tokenises what was sampled and never lets an environment
-touch tokens. Written against submit/poll, so that any generator can be non-blocking. Callers:
-`train`, `evaluate`, `sft`, `agent`.
+Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
+re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
+through `boundary`. Written against submit/poll, so that any generator can be non-blocking.
+Callers: `train`, `evaluate`, `sft`, `agent`.
 """
 
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import gymnasium
 
 from searchrl.contracts import Expert, ExpertFactory, TokenBudget
 from searchrl.core.episode import (
+    INVALID,
     Action,
     Episode,
     EpisodeTurn,
     Failure,
     FailureKind,
-    Passage,
     StopReason,
     Task,
 )
 from searchrl.core.trajectory import Group, Origin, Trajectory, TurnStop
-from searchrl.deadline import DeadlineExceeded, Raised, call_together
+from searchrl.deadline import Raised, call_together
+from searchrl.engine.boundary import (
+    Begun,
+    Stepped,
+    anonymous_task,
+    begin_episode,
+    classify,
+    step_env,
+)
 from searchrl.engine.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.rendering import RenderedPrompt, find_stop
 from searchrl.engine.world import TaskWorld
-from searchrl.errors import EnvironmentFailure, RetrieverFailure
-from searchrl.rewards.scorer import ScoredEpisode
+from searchrl.errors import EnvironmentFailure, ProtocolFailure
+from searchrl.rewards.scorer import ScoredEpisode, score_together
 
 _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
@@ -101,6 +108,12 @@ class RolloutRequest:
     script: ExpertFactory | None = None
     step: int = 0
 
+    @property
+    def reset_options(self) -> dict[str, Any]:
+        """What the env's reset is given."""
+        index = {} if self.index is None else {"index": self.index}
+        return {"split": self.split, **self.options, **index}
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
@@ -154,18 +167,6 @@ class _Dialogue:
         )
 
 
-class _Step(NamedTuple):
-    """What an environment made of a turn, checked."""
-
-    observation: str
-    reward: float
-    terminated: bool
-    truncated: bool
-    passages: tuple[Passage, ...]
-    signals: Mapping[str, float]
-    action: Action | None
-
-
 class RolloutDriver:
     """Runs requests to completion on one generator."""
 
@@ -215,7 +216,7 @@ class RolloutDriver:
                 for handle in live:
                     self.generator.close(handle)
                 raise Interrupted
-        return [self._finish(*pair) for pair in zip(requests, dialogues, strict=True)]
+        return self._finish(requests, dialogues)
 
     def _open(
         self, request: RolloutRequest, dialogues: Sequence[_Dialogue]
@@ -229,12 +230,18 @@ class RolloutDriver:
             if dialogue.prompt != ready[0].prompt:
                 self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
         ready = [d for d in ready if d.stop is None]
-        world = request.world
+        protocol = request.world.protocol
+        try:
+            opening = protocol.opening(request.forced) if request.forced else ""
+        except ProtocolFailure as error:
+            for dialogue in ready:
+                self._fail(dialogue, error)
+            return {}
         rendered = self.codec.render_prompt(
-            world.protocol.instruction,
+            protocol.instruction,
             ready[0].prompt,
             thinking=self.limits.thinking,
-            forced_opening=world.protocol.opening(request.forced) if request.forced else "",
+            forced_opening=opening,
         )
         handles = self.generator.open(
             rendered.ids,
@@ -265,25 +272,15 @@ class RolloutDriver:
             dialogue.env, dialogue.prompt, task, dialogue.expert = outcome.value
             dialogue.task, dialogue.trajectory.task_id = task, task.id
 
-    def _begin(
-        self, request: RolloutRequest
-    ) -> tuple[gymnasium.Env[Any, Any], str, Task, Expert | None]:
-        """Begin one episode. Everything in here is foreign code or about what it returned."""
-        options = {"split": request.split, **request.options}
-        if request.index is not None:
-            options["index"] = request.index
-        env = request.world.acquire()
-        if hasattr(env.unwrapped, "budget"):
-            env.unwrapped.budget = self.codec.budget(self.limits.max_observation_tokens)
-        # One seed for the whole group: an env that draws must put the same task to all.
-        seed = request.rng_keys[0] % (1 << 31)
-        prompt, info = env.reset(seed=seed, options=options)
-        _ensure_text(prompt, "reset", "prompt")
-        task = info.get("task") or _anonymous_task(request, prompt)
-        expert = None
-        if request.script:
-            expert = request.script(env.unwrapped, task, request.world.protocol)
-        return env, prompt, task, expert
+    def _begin(self, request: RolloutRequest) -> Begun:
+        return begin_episode(
+            request.world,
+            request.reset_options,
+            # One seed for the whole group: an env that draws must put the same task to all.
+            seed=request.rng_keys[0] % (1 << 31),
+            budget=self.codec.budget(self.limits.max_observation_tokens),
+            script=request.script,
+        )
 
     def _submit(self, dialogue: _Dialogue, handle: Handle, append_ids: list[int]) -> bool:
         """Ask for the next turn; False (and a stop reason) when no token is left for it."""
@@ -299,6 +296,9 @@ class RolloutDriver:
 
     def _record(self, dialogue: _Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
+        if turn.error is not None:
+            self._fail(dialogue, turn.error)
+            return ""
         world = dialogue.request.world
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
         sampled = self.codec.decode(ids)
@@ -312,29 +312,42 @@ class RolloutDriver:
         )
         if turn.reason is TurnStop.MAX_TOKENS:
             # An unfinished turn never reaches the environment: half a query is no action.
-            dialogue.turns.append(EpisodeTurn(text, world.protocol.parse(text)))
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
+            dialogue.turns.append(EpisodeTurn(text, self._parse(dialogue, text)))
         return text
+
+    def _parse(self, dialogue: _Dialogue, text: str) -> Action:
+        """The action of a turn; a protocol that cannot say fails the episode."""
+        try:
+            return dialogue.request.world.protocol.parse(text)
+        except ProtocolFailure as error:
+            self._fail(dialogue, error)
+            return Action(INVALID, None, "The protocol could not read this turn.")
 
     def _step(self, played: Sequence[tuple[_Dialogue, FinishedTurn, str]]) -> None:
         """Step the environments of turns just recorded; those that hang wait at the same time."""
         played = [one for one in played if one[0].stop is None]
-        calls = [
-            (functools.partial(_step_env, dialogue, text), dialogue.request.world.owner)
-            for dialogue, _, text in played
-        ]
+        calls = []
+        for dialogue, _, text in played:
+            assert dialogue.env is not None
+            step = functools.partial(step_env, dialogue.env, text)
+            calls.append((step, dialogue.request.world.owner))
         outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
         for (dialogue, turn, text), outcome in zip(played, outcomes, strict=True):
             if isinstance(outcome, Raised):
-                action = dialogue.request.world.protocol.parse(text)
+                action = self._parse(dialogue, text)
                 dialogue.turns.append(EpisodeTurn(text, action))
                 self._fail(dialogue, outcome.error)
             else:
                 self._advance(dialogue, turn, text, outcome.value)
 
-    def _advance(self, dialogue: _Dialogue, turn: FinishedTurn, text: str, made: _Step) -> None:
+    def _advance(self, dialogue: _Dialogue, turn: FinishedTurn, text: str, made: Stepped) -> None:
         """Take in what the environment made of a turn."""
+        action = made.action or self._parse(dialogue, text)
+        if dialogue.failure is not None:
+            dialogue.turns.append(EpisodeTurn(text, action))
+            return
         dialogue.env_return += made.reward
         dialogue.signals.update(made.signals)
         shown = ""
@@ -348,7 +361,6 @@ class RolloutDriver:
             shown = self._observe(dialogue, turn.handle, made.observation)
         # What the model never read does not count as shown to it.
         passages = made.passages if shown else ()
-        action = made.action or dialogue.request.world.protocol.parse(text)
         dialogue.turns.append(EpisodeTurn(text, action, passages, shown, made.reward))
 
     def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:
@@ -363,87 +375,65 @@ class RolloutDriver:
         return observation if self._submit(dialogue, handle, ids) else ""
 
     def _fail(self, dialogue: _Dialogue, error: BaseException) -> None:
-        """Classify at the boundary; the instance at fault is not reused."""
+        """End an episode that somebody failed; the instance at fault is not reused."""
         world = dialogue.request.world
-        kind, owner = FailureKind.ENVIRONMENT, f"env '{world.name}' ({world.owner})"
-        detail = "".join(traceback.format_exception(error))
-        if isinstance(error, DeadlineExceeded):
-            # Our own stack says nothing; where the env hangs does.
-            kind, detail = FailureKind.TIMEOUT, error.where
-        elif isinstance(error, RetrieverFailure):
-            name = world.config.retriever.name
-            kind, owner = FailureKind.RETRIEVER, f"retriever '{name}' ({world.retriever_owner})"
-        dialogue.failure = Failure(kind, owner, f"{type(error).__name__}: {error}", detail)
+        player = f"script of env '{world.name}' ({world.owner})"
+        player = player if dialogue.request.script else "generator"
+        dialogue.failure = classify(error, world, player)
         dialogue.stop = StopReason.FAILED
         dialogue.env = None
 
-    def _finish(self, request: RolloutRequest, dialogues: Sequence[_Dialogue]) -> RolloutGroup:
-        """Freeze the episodes, score them and give the environments back."""
-        rollouts = []
-        for dialogue in dialogues:
-            if dialogue.stop is None:
-                error = RuntimeError("the generator lost this dialogue")
-                dialogue.failure = Failure(FailureKind.GENERATION, "generator", str(error))
-                dialogue.stop = StopReason.FAILED
-            protocol = request.world.protocol
-            texts = [turn.text for turn in dialogue.turns]
-            trajectory = dialogue.trajectory
-            trajectory.generated_text = self.codec.decode(
-                trajectory.ids[trajectory.num_prompt_tokens :]
-            )
-            episode = Episode(
-                task=dialogue.task or _anonymous_task(request, ""),
-                turns=tuple(dialogue.turns),
-                final_answer=protocol.final_answer(texts),
-                format_score=protocol.format_score(texts),
-                signals=dict(dialogue.signals),
-                env_return=dialogue.env_return,
-                num_model_tokens=trajectory.num_model_tokens,
-                stop_reason=dialogue.stop,
-                failure=dialogue.failure,
-                step=request.step,
-            )
-            scored = request.world.scorer.score(episode)
-            rollouts.append(
-                Rollout(trajectory, episode, scored, request.world, dict(request.options))
-            )
+    def _finish(
+        self, requests: Sequence[RolloutRequest], dialogues: Sequence[Sequence[_Dialogue]]
+    ) -> list[RolloutGroup]:
+        """Freeze the episodes, give the environments back, and score all of them together."""
+        played = [dialogue for group in dialogues for dialogue in group]
+        episodes = [self._freeze(dialogue) for dialogue in played]
+        for dialogue in played:
             if dialogue.env is not None:
-                request.world.release(dialogue.env)
-        task = rollouts[0].episode.task
-        group = Group(request.group_id, task, tuple(r.trajectory for r in rollouts))
-        return RolloutGroup(group, tuple(rollouts))
-
-
-def _step_env(dialogue: _Dialogue, text: str) -> _Step:
-    """Step an environment. What it returns is as foreign as what it does."""
-    assert dialogue.env is not None
-    observation, reward, terminated, truncated, info = dialogue.env.step(text)
-    _ensure_text(observation, "step", "observation")
-    return _Step(
-        observation,
-        float(reward),
-        bool(terminated),
-        bool(truncated),
-        tuple(info.get("passages", ())),
-        dict(info.get("signals", {})),
-        info.get("action"),
-    )
-
-
-def _ensure_text(value: object, call: str, what: str) -> None:
-    if not isinstance(value, str):
-        raise EnvironmentFailure(
-            f"{call}() returned {type(value).__name__} as its {what}; expected text"
+                dialogue.request.world.release(dialogue.env)
+        scorers = [dialogue.request.world.scorer for dialogue in played]
+        scores = score_together(list(zip(scorers, episodes, strict=True)))
+        finished = iter(
+            Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
+            for d, episode, scored in zip(played, episodes, scores, strict=True)
         )
+        groups = []
+        for request, group in zip(requests, dialogues, strict=True):
+            rollouts = tuple(next(finished) for _ in group)
+            task = rollouts[0].episode.task
+            trajectories = tuple(rollout.trajectory for rollout in rollouts)
+            groups.append(RolloutGroup(Group(request.group_id, task, trajectories), rollouts))
+        return groups
 
-
-def _anonymous_task(request: RolloutRequest, prompt: str) -> Task:
-    """The task record of an env that does not describe its tasks."""
-    index = -1 if request.index is None else request.index
-    return Task(
-        id=f"{request.world.name}/{request.split}/{index}",
-        split=request.split,
-        index=index,
-        question=prompt,
-        env=request.world.name,
-    )
+    def _freeze(self, dialogue: _Dialogue) -> Episode:
+        """The episode as rewards will see it."""
+        if dialogue.stop is None:
+            error = "RuntimeError: the generator lost this dialogue"
+            dialogue.failure = Failure(FailureKind.GENERATION, "generator", error)
+            dialogue.stop = StopReason.FAILED
+        request, trajectory = dialogue.request, dialogue.trajectory
+        trajectory.generated_text = self.codec.decode(
+            trajectory.ids[trajectory.num_prompt_tokens :]
+        )
+        texts = [turn.text for turn in dialogue.turns]
+        final_answer, format_score = None, 0.0
+        try:
+            final_answer = request.world.protocol.final_answer(texts)
+            format_score = request.world.protocol.format_score(texts)
+        except ProtocolFailure as error:
+            if dialogue.failure is None:  # else who failed first is to blame
+                self._fail(dialogue, error)
+        assert dialogue.stop is not None
+        return Episode(
+            task=dialogue.task or anonymous_task(request.world.name, request.reset_options, ""),
+            turns=tuple(dialogue.turns),
+            final_answer=final_answer,
+            format_score=format_score,
+            signals=dict(dialogue.signals),
+            env_return=dialogue.env_return,
+            num_model_tokens=trajectory.num_model_tokens,
+            stop_reason=dialogue.stop,
+            failure=dialogue.failure,
+            step=request.step,
+        )

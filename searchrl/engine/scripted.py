@@ -14,7 +14,7 @@ from searchrl.contracts import Expert, TokenBudget
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.generator import FinishedTurn, Handle
 from searchrl.engine.rendering import RenderedPrompt
-from searchrl.errors import GenerationFailure
+from searchrl.errors import GenerationFailure, ProtocolFailure
 
 
 class ByteCodec:
@@ -97,14 +97,33 @@ class ScriptedGenerator:
         self._limits[handle] = max_tokens
 
     def poll(self) -> list[FinishedTurn]:
-        """See `Generator.poll`; every submitted dialogue finishes at once."""
+        """See `Generator.poll`; every submitted dialogue finishes at once.
+
+        A script that raises, or returns no text, ends its own dialogue with an error.
+        """
         turns = []
         for handle, limit in self._limits.items():
-            ids = self._encode(self._experts[handle].act(self._observations[handle]))
+            try:
+                ids = self._encode(self._act(handle))
+            except (GenerationFailure, ProtocolFailure) as error:
+                turns.append(FinishedTurn(handle, (), None, TurnStop.EOS, version=0, error=error))
+                continue
             reason = TurnStop.STOP_STRING if len(ids) <= limit else TurnStop.MAX_TOKENS
             turns.append(FinishedTurn(handle, tuple(ids[:limit]), None, reason, version=0))
         self._limits.clear()
         return turns
+
+    def _act(self, handle: Handle) -> str:
+        """Ask the script for its turn. A plain BaseException is no fault: somebody leaves."""
+        try:
+            text = self._experts[handle].act(self._observations[handle])
+        except ProtocolFailure:
+            raise
+        except (Exception, SystemExit) as error:
+            raise GenerationFailure(f"act() raised {type(error).__name__}: {error}") from error
+        if not isinstance(text, str):
+            raise GenerationFailure(f"act() returned {type(text).__name__}; expected a turn")
+        return text
 
     def close(self, handle: Handle) -> None:
         """See `Generator.close`."""

@@ -8,9 +8,10 @@ is found here, before anything starts.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+import functools
+import operator
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,46 +19,14 @@ from typing import Any
 import gymnasium
 
 from searchrl.config import RunConfig, TaskConfig
-from searchrl.contracts import ExpertFactory, Retriever, TagProtocol
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, EnvironmentFailure, suggest
+from searchrl.contracts import ExpertFactory, TagProtocol
+from searchrl.engine.guarded import GuardedProtocol
+from searchrl.envs.indexes import IndexCache
+from searchrl.errors import ConfigError, EnvironmentFailure, SearchRLError, suggest
 from searchrl.plugins import Entry, Registry
+from searchrl.registry import describe_error
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.scorer import Scorer
-
-_CORPORA_KEPT = 512
-
-
-class _SharedRetriever:
-    """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
-
-    Every environment instance of a world shares it: the rollouts of a group search one index.
-    Instances that ask for one corpus at the same moment wait for one index, not for one each.
-    """
-
-    def __init__(self, factory: Callable[..., Retriever], settings: dict[str, Any]) -> None:
-        self._factory = factory
-        self._settings = settings
-        self._built: OrderedDict[int, tuple[Sequence[Passage], Retriever]] = OrderedDict()
-        self._building: dict[int, threading.Lock] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, passages: Sequence[Passage]) -> Retriever:
-        key = hash(tuple(passages))
-        with self._lock:
-            turn = self._building.setdefault(key, threading.Lock())
-        with turn:
-            with self._lock:
-                built = self._built.get(key)
-            # Outside of `_lock`: other corpora are not kept waiting.
-            built = built or (passages, self._factory(passages, **self._settings))
-            with self._lock:
-                self._built[key] = built
-                self._built.move_to_end(key)
-                self._building.pop(key, None)
-                if len(self._built) > _CORPORA_KEPT:
-                    self._built.popitem(last=False)
-        return built[1]
 
 
 @dataclass(slots=True)
@@ -65,7 +34,8 @@ class TaskWorld:
     """One task of the run: where its episodes come from and how they are scored.
 
     `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
-    that made it, `retriever_owner` the one that made the retriever.
+    that made it; `retriever_owner` and `protocol_owner` those of the other two. `protocol` says
+    itself when it fails, wherever it is called from.
     """
 
     name: str
@@ -76,6 +46,7 @@ class TaskWorld:
     make_env: Callable[[], gymnasium.Env[Any, Any]]
     entry: Entry
     retriever_owner: str = ""
+    protocol_owner: str = ""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
 
     def acquire(self) -> gymnasium.Env[Any, Any]:
@@ -93,9 +64,24 @@ class TaskWorld:
 
         Raises:
             ConfigError: if the env has none there.
+            EnvironmentFailure: if it cannot say how many.
         """
         env = self.acquire()
-        count = int(env.get_wrapper_attr("num_tasks")(split))
+        who = f"env '{self.name}' ({self.owner})"
+        if not env.has_wrapper_attr("num_tasks"):
+            raise EnvironmentFailure(
+                f"{who} has no num_tasks(split); give it one that returns how many tasks a "
+                "split has"
+            )
+        try:
+            count = operator.index(env.get_wrapper_attr("num_tasks")(split))
+        except SearchRLError:
+            raise
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() is no way to end a run
+            raise EnvironmentFailure(
+                f"{who}: num_tasks({split!r}) must return how many tasks the split has; "
+                f"{describe_error(error)}"
+            ) from error
         self.release(env)
         if count < 1:
             raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
@@ -119,9 +105,13 @@ class TaskWorld:
         return scripts[name]
 
     def close(self) -> None:
-        """Close every idle environment."""
+        """Close every idle environment; one that fails to close takes nothing from the run."""
         while self._idle:
-            self._idle.pop().close()
+            try:
+                self._idle.pop().close()
+            except (Exception, SystemExit) as error:
+                text = f"env '{self.name}' ({self.owner}) failed to close: {describe_error(error)}"
+                warnings.warn(text, stacklevel=2)
 
 
 def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float | None) -> TaskWorld:
@@ -131,11 +121,19 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with it.
     """
     env_entry = registry.get("env", config.env.name)
-    protocol = registry.get("protocol", config.protocol.name).make(**config.protocol.settings)
+    if not env_entry.is_text:
+        raise ConfigError(
+            f"{env_entry} is registered with is_text=False, and adapters that put such an env to a "
+            "language model are not there yet: register one whose observations and actions are "
+            "text, say a gymnasium.Wrapper that describes the one and reads the other"
+        )
+    protocol_entry = registry.get("protocol", config.protocol.name)
+    protocol = GuardedProtocol(protocol_entry.make(**config.protocol.settings), str(protocol_entry))
     retriever_entry = registry.get("retriever", config.retriever.name)
-    # It is made when somebody searches; a misspelt setting should not wait until then.
-    retriever_entry.ensure_settings(config.retriever.settings)
-    retriever = _SharedRetriever(retriever_entry.load(), config.retriever.settings)
+    # It is made when somebody searches; a wrong setting should not wait until then.
+    retriever_settings = retriever_entry.ensure_settings(config.retriever.settings)
+    # Every environment instance shares it: the rollouts of a group search one index.
+    retriever = IndexCache(functools.partial(retriever_entry.load(), **retriever_settings))
     schedule = RewardSchedule.parse(
         config.reward
         if isinstance(config.reward, str)
@@ -152,8 +150,11 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         owners={name: str(entry.owner) for name, entry in entries.items()},
     )
 
+    # Now, so that a setting called `retriever` is refused by its name.
+    env_settings = env_entry.ensure_settings(config.env.settings)
+
     def make_env() -> gymnasium.Env[Any, Any]:
-        env = env_entry.make(protocol=protocol, retriever=retriever, **config.env.settings)
+        env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
         if not isinstance(env, gymnasium.Env):
             raise EnvironmentFailure(
                 f"{env_entry}: expected its factory to return a gymnasium.Env, "
@@ -170,6 +171,7 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         make_env=make_env,
         entry=env_entry,
         retriever_owner=str(retriever_entry.owner),
+        protocol_owner=str(protocol_entry.owner),
     )
     world.release(make_env())
     return world

@@ -2,27 +2,33 @@
 
 Owns the classification of everything that can go wrong while scoring: a component that raises,
 hangs or leaves its declared values makes the rollout unscored with an attributed `Failure`, never
-a zero. Does not know tokens or groups; the rollout driver, `eval` and `score` call it with
-finished episodes and count what it reports.
+a zero. `score_together` makes all episodes that a component hangs on wait at the same time. Does
+not know tokens or groups; the rollout driver calls it with finished episodes and others count
+what it reports.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Unscored
-from searchrl.deadline import DeadlineExceeded, call_with_deadline
+from searchrl.deadline import DeadlineExceeded, Raised, Returned, call_together
 from searchrl.errors import ScoringFailure, UnknownNameError, suggest
 from searchrl.rewards.expression import RewardSchedule
 
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
+
+
+_Result = Score | Unscored
+_Call = tuple[Callable[[], _Result], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class ScoredEpisode:
     unscored: str | None = None
     failure: Failure | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+
+
+_Scoring = Generator[_Call, Returned[_Result] | Raised, ScoredEpisode]
 
 
 class Scorer:
@@ -74,11 +83,16 @@ class Scorer:
             for name, component in self._components.items()
         }
         """The least and the greatest value each component declares."""
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._owners = dict(owners)
 
     def score(self, episode: Episode) -> ScoredEpisode:
         """Score one finished episode. Never raises for what a component does."""
+        (scored,) = score_together([(self, episode)])
+        return scored
+
+    def scoring(self, episode: Episode) -> _Scoring:
+        """Score one episode in steps: yields each call to make, is sent what came of it."""
         if (failed := episode.failure) is not None:
             reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
             return ScoredEpisode(None, unscored=reason, failure=failed)
@@ -89,7 +103,9 @@ class Scorer:
         missing: dict[str, str] = {}
         declined: str | None = None
         for name in self.names:
-            result = self._run(name, episode)
+            component, owner = self._components[name], self._owner(name)
+            outcome = yield functools.partial(_run, component, episode), owner
+            result = _read(outcome, owner)
             if isinstance(result, Failure):
                 reason = f"{result.owner}: {result.message}"
                 missing[name] = result.message
@@ -112,23 +128,55 @@ class Scorer:
             return ScoredEpisode(None, scores, per_turn, message, failure, missing)
         return ScoredEpisode(reward, scores, per_turn, missing=missing)
 
-    def _run(self, name: str, episode: Episode) -> Score | Unscored | Failure:
-        component = self._components[name]
+    def _owner(self, name: str) -> str:
         owner = f"reward '{name}'"
-        if name in self._owners:
-            owner += f" of {self._owners[name]}"
-        try:
-            value = call_with_deadline(component, episode, timeout_s=self._timeout_s, owner=owner)
-            return _checked(component, value, len(episode.turns))
-        except DeadlineExceeded as late:
-            if late.owner != owner:  # raised by the component about a call of its own
-                return _failure(FailureKind.SCORING, owner, late)
+        return f"{owner} of {self._owners[name]}" if name in self._owners else owner
+
+
+def score_together(work: Sequence[tuple[Scorer, Episode]]) -> list[ScoredEpisode]:
+    """Score many finished episodes, each with its scorer; results in order.
+
+    Component after component over all episodes: where one hangs on many of them, they wait at
+    the same time. Calls that return promptly come one after another.
+    """
+    scored: dict[int, ScoredEpisode] = {}
+    running = {i: scorer.scoring(episode) for i, (scorer, episode) in enumerate(work)}
+    sent: dict[int, Returned[_Result] | Raised | None] = dict.fromkeys(running)
+    while sent:
+        asked: dict[int, _Call] = {}
+        for i, outcome in sent.items():
+            try:
+                asked[i] = next(running[i]) if outcome is None else running[i].send(outcome)
+            except StopIteration as done:
+                scored[i] = done.value
+        sent = {}
+        for timeout_s in dict.fromkeys(work[i][0].timeout_s for i in asked):
+            those = [i for i in asked if work[i][0].timeout_s == timeout_s]
+            outcomes = call_together([asked[i] for i in those], timeout_s=timeout_s)
+            sent |= zip(those, outcomes, strict=True)
+    return [scored[i] for i in range(len(work))]
+
+
+def _run(component: Reward, episode: Episode) -> _Result:
+    return _checked(component, component(episode), len(episode.turns))
+
+
+def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
+    """What a call came to; whatever a component did, it is an attributed failure."""
+    if isinstance(outcome, Returned):
+        return outcome.value
+    match outcome.error:
+        case DeadlineExceeded() as late if late.owner == owner:
+            # Of another owner: raised by the component, about a call of its own.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
-        except ScoringFailure as invalid:
-            return Failure(FailureKind.SCORING, owner, str(invalid), traceback.format_exc())
-        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
+        case ScoringFailure() as invalid:
+            detail = "".join(traceback.format_exception(invalid))
+            return Failure(FailureKind.SCORING, owner, str(invalid), detail)
+        case Exception() | SystemExit() as error:  # a plugin's sys.exit() must not end the run
             return _failure(FailureKind.SCORING, owner, error)
+        case error:
+            raise error
 
 
 def _failure(kind: FailureKind, owner: str, error: BaseException) -> Failure:

@@ -18,7 +18,7 @@ from searchrl.engine.metrics import summarise
 from searchrl.engine.policy import Policy
 from searchrl.engine.rollout import Interrupted, Limits, Rollout, RolloutDriver, RolloutRequest
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
-from searchrl.engine.world import _SharedRetriever
+from searchrl.envs.indexes import IndexCache
 from searchrl.errors import GenerationFailure
 
 MakeWorld = Callable[..., Any]
@@ -209,7 +209,7 @@ FAULTS = {
     "step-raises": "KeyError: 'the step of this env is broken'",
     "step-exits": "SystemExit: 3",
     "observation-not-text": "step.. returned NoneType as its observation; expected text",
-    "reward-not-number": "ValueError: could not convert string to float",
+    "reward-not-number": "step.. returned 'much' as the reward; expected a finite number",
     "four-tuple": "ValueError: not enough values to unpack",
 }
 
@@ -292,7 +292,7 @@ class TestFailures:
             built.append(passages)
             return object()
 
-        shared = _SharedRetriever(build, {})
+        shared = IndexCache(build)
         passages = [Passage("p", "text")]
         calls = [(lambda: shared(passages), "x")] * 8 + [(lambda: shared([]), "x")]
         outcomes = call_together(calls, timeout_s=0.8)

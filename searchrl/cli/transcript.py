@@ -27,8 +27,7 @@ _TAG_STYLE = "bold blue"
 
 def colour_turn(text: str) -> Text:
     """A model turn with its tags and what they enclose coloured."""
-    # Wrapped wherever it is shown: a passage cut at the margin is not what the model read.
-    shown = Text(no_wrap=False, overflow="fold")
+    shown = _whole_text()
     position, style = 0, ""
     for match in _TAG.finditer(text):
         shown.append(text[position : match.start()], style)
@@ -41,8 +40,7 @@ def colour_turn(text: str) -> Text:
 
 def colour_observation(text: str) -> Text:
     """What the environment answered, in its own colour."""
-    # Wrapped wherever it is shown: a passage cut at the margin is not what the model read.
-    shown = Text(no_wrap=False, overflow="fold")
+    shown = _whole_text()
     position = 0
     for match in _TAG.finditer(text):
         shown.append(text[position : match.start()], _OBSERVATION)
@@ -50,6 +48,12 @@ def colour_observation(text: str) -> Text:
         position = match.end()
     shown.append(text[position:], _OBSERVATION)
     return shown
+
+
+def _whole_text() -> Text:
+    """Empty text that is wrapped wherever it is shown, never cut at the margin."""
+    # What a margin cut off would not be what the model read.
+    return Text(no_wrap=False, overflow="fold")
 
 
 def render_turns(turns: Sequence[EpisodeTurn]) -> RenderableType:

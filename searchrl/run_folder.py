@@ -116,10 +116,10 @@ def choose_folder(config: RunConfig) -> Path:
     with guarding(path):
         is_taken = path.exists() and any(path.iterdir())
     if is_taken:
-        raise RunFolderError(
-            f"run folder '{path}' exists already; continue it with --resume {path}, "
-            "or choose another with --run-dir"
-        )
+        way_on = "it is not empty, and holds nothing to resume; choose another with --run-dir"
+        if next((path / "checkpoints").glob("step_*"), None) is not None:
+            way_on = f"continue it with --resume {path}, or choose another with --run-dir"
+        raise RunFolderError(f"run folder '{path}' exists already; {way_on}")
     above = next(p for p in (path, *path.absolute().parents) if p.exists())
     with guarding(path):
         if not above.is_dir() or not os.access(above, os.W_OK):

@@ -214,6 +214,16 @@ def test_unwritable_run_folder_is_found_before_anything_is_loaded(
     for args in (["train", *micro_flags], ["eval", "--policy", "scripted"]):
         text = complaint(*args, "--run-dir", str(file / "run"))
         assert "cannot write the run folder" in text and "--run-dir" in text
+        assert "--resume" not in text and "is kept" not in text  # nothing ever began
+
+
+def test_a_folder_that_is_no_run_is_not_to_be_resumed(
+    tmp_path: Path, micro_flags: list[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    text = complaint("train", *micro_flags, "--run-dir", str(tmp_path))
+    assert "not empty, and holds nothing to resume; choose another with --run-dir" in text
+    assert "--resume" not in text
 
 
 def test_existing_run_folder_is_never_written_into(micro_run: Path, micro_flags: list[str]) -> None:

@@ -8,14 +8,17 @@ step counter are all there is. `policy/` is a Hugging Face folder of its own.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from searchrl.engine.policy import Policy
@@ -42,11 +45,15 @@ def save_checkpoint(
 
     Weights and optimiser are a function of the step: where its checkpoint is there already, only
     the JSON state is replaced. A whole checkpoint is never taken apart to write it again.
+
+    Raises:
+        RunFolderError: if it could not be written; the older ones are as they were.
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
     beside = folder.with_name(f".{folder.name}.partial")
     text = json.dumps(dict(state), indent=2)
-    with guarding(run_dir):
+    optimizer = learner.state_dict()
+    with guarding(run_dir), _leaving_no_part(beside):
         if (folder / "state.json").is_file():
             newer = folder / "state.json.partial"
             newer.write_text(text, "utf-8")
@@ -56,8 +63,10 @@ def save_checkpoint(
             return folder
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
-        policy.save(beside / "policy")
-        torch.save(learner.state_dict(), beside / "optimizer.pt")
+        with _naming_write_errors("policy"):
+            policy.save(beside / "policy")
+        with _naming_write_errors("optimizer.pt"):
+            torch.save(optimizer, beside / "optimizer.pt")
         (beside / "state.json").write_text(text, "utf-8")
         for path in beside.rglob("*"):
             if path.is_file():
@@ -69,14 +78,45 @@ def save_checkpoint(
 
 
 def save_policy(run_dir: Path, policy: Policy) -> Path:
-    """Write the final policy to `policy/`, whole or not at all; returns its folder."""
+    """Write the final policy to `policy/`, whole or not at all; returns its folder.
+
+    Raises:
+        RunFolderError: if it could not be written.
+    """
     folder, beside = run_dir / "policy", run_dir / ".policy.partial"
-    with guarding(run_dir):
+    with guarding(run_dir), _leaving_no_part(beside):
         shutil.rmtree(beside, ignore_errors=True)
-        policy.save(beside)
+        with _naming_write_errors("policy"):
+            policy.save(beside)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
     return folder
+
+
+@contextmanager
+def _naming_write_errors(what: str) -> Iterator[None]:
+    """Turn what the writers of weights raise for a full disk into the `OSError` it is.
+
+    safetensors has an exception of its own, torch raises RuntimeError, tokenizers a bare Exception.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, SafetensorError) and type(error) not in (RuntimeError, Exception):
+            raise
+        first_line = str(error).strip().partition("\n")[0]
+        text = f"'{what}' could not be written whole ({first_line})"
+        raise OSError(errno.EIO, text) from error
+
+
+@contextmanager
+def _leaving_no_part(beside: Path) -> Iterator[None]:
+    """Remove what a failed write left: on a full disk it is the space that is missing."""
+    try:
+        yield
+    except Exception:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
 
 
 def _sync(path: Path) -> None:

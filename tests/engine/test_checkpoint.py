@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import multiprocessing
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from searchrl.engine.checkpoint import (
     read_state,
     rotate_checkpoints,
     save_checkpoint,
+    save_policy,
 )
 from searchrl.engine.learner import Learner
 from searchrl.engine.packing import TrainItem
@@ -141,19 +143,77 @@ def test_half_a_checkpoint_is_ignored(policy: Policy, tmp_path: Path):
     assert latest_checkpoint(tmp_path).name == "step_000003"
 
 
-def test_full_disk_says_what_to_do_and_keeps_the_old_one(
-    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    learner = make_learner(policy)
-    save_checkpoint(tmp_path, policy, learner, state(1))
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files in a fork")
+class TestFullDisk:
+    """Real writers at a real limit: each of them says it in an exception of its own."""
 
-    def full(*args: Any, **kwargs: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def attempt(self, limit: int, write: Callable[[], Any]) -> str:
+        """What `write` raises where no file may grow beyond `limit` bytes, or `written`."""
+        import resource
+        import signal
 
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(RunFolderError, match="No space left on device.*--resume"):
-        save_checkpoint(tmp_path, policy, learner, state(2))
-    assert latest_checkpoint(tmp_path).name == "step_000001"
+        def child(pipe: Any) -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # or the first byte too many would kill
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            try:
+                write()
+                pipe.send("written")
+            except BaseException as error:
+                pipe.send(f"{type(error).__name__}: {error}")
+
+        fork = multiprocessing.get_context("fork")
+        ours, theirs = fork.Pipe(duplex=False)
+        process = fork.Process(target=child, args=(theirs,), daemon=True)
+        process.start()
+        assert ours.poll(60), "the child hung"
+        text = str(ours.recv())
+        process.join()
+        return text
+
+    @pytest.mark.parametrize("adapter", ["full", "lora"])
+    def test_whichever_file_no_longer_fits_the_old_checkpoint_stays(
+        self, micro_model: Path, tmp_path: Path, items: list[TrainItem], adapter: str
+    ):
+        policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
+        learner = make_learner(policy)
+        learner.train_step(items)
+        folder = save_checkpoint(tmp_path, policy, learner, state(1))
+        sizes = {file: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+        assert {"optimizer.pt", "tokenizer.json", "state.json"} <= {file.name for file in sizes}
+        assert any(file.suffix == ".safetensors" for file in sizes)
+        for file, size in sizes.items():
+            text = self.attempt(
+                size - 1, lambda: save_checkpoint(tmp_path, policy, learner, state(2))
+            )
+            assert text.startswith("RunFolderError: cannot write the run folder"), (file, text)
+            assert text.endswith(f"--resume {tmp_path} continues from its last checkpoint")
+            left = [path.name for path in (tmp_path / "checkpoints").iterdir()]
+            assert left == ["step_000001"], "half a checkpoint takes the space that is missing"
+        assert load_checkpoint(latest_checkpoint(tmp_path), policy, learner) == state(1)
+        roomy = max(sizes.values()) + 1
+        write = lambda: save_checkpoint(tmp_path, policy, learner, state(2))  # noqa: E731
+        assert self.attempt(roomy, write) == "written"
+
+    def test_final_policy_too(self, policy: Policy, tmp_path: Path):
+        save_policy(tmp_path, policy)
+        (weights,) = (tmp_path / "policy").glob("*.safetensors")
+        before = weights.stat()
+        text = self.attempt(before.st_size - 1, lambda: save_policy(tmp_path, policy))
+        assert text.startswith("RunFolderError: ") and "'policy' could not be written whole" in text
+        # No checkpoint, so none is promised.
+        assert text.endswith("Free space, or choose another place with --run-dir")
+        assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+        assert weights.stat() == before
+
+    def test_errors_that_are_no_full_disk_stay_what_they_are(
+        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def broken(folder: Path) -> None:
+            raise KeyError("a bug of ours")
+
+        monkeypatch.setattr(policy.model, "save_pretrained", broken)
+        with pytest.raises(KeyError, match="a bug of ours"):
+            save_checkpoint(tmp_path, policy, make_learner(policy), state(1))
 
 
 class TestRotation:

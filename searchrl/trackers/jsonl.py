@@ -1,7 +1,7 @@
 """The `jsonl` tracker: one JSON line per step, in a file of the user's choice.
 
 For tools that follow a file. The run folder's own `metrics.jsonl` is written by the run itself;
-this one may lie anywhere. After a resume the steps that recur replace their old lines.
+this one may lie anywhere. After a resume what recurs replaces its old lines.
 """
 
 from __future__ import annotations
@@ -31,33 +31,52 @@ class JsonlTracker:
             self._earlier = self.path.read_text("utf-8").splitlines() if self.path.is_file() else []
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
-            raise RunFolderError(
-                f"tracker jsonl cannot write '{self.path}': {error.strerror or error}"
-            ) from error
+            raise self._refused(error) from error
 
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
-        """Append one line and flush it."""
-        if self._earlier:
-            self._drop_from(step)
+        """Append one line and flush it.
+
+        Raises:
+            RunFolderError: if the file cannot be written.
+        """
         row = {"step": step, "phase": phase, "metrics": {k: dict(v) for k, v in metrics.items()}}
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self._file.flush()
+        try:
+            if self._earlier:
+                self._drop_from(step, phase)
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._refused(error) from error
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _drop_from(self, step: int) -> None:
-        """Forget what an earlier process logged at `step` and later: it is being done again."""
+    def _drop_from(self, step: int, phase: str) -> None:
+        """Forget what an earlier process logged from here on: it is being done again."""
         kept = []
         for line in self._earlier:
             try:
-                is_kept = json.loads(line)["step"] < step
+                row = json.loads(line)
+                is_kept = _place(row["step"], row["phase"]) < _place(step, phase)
             except (ValueError, KeyError, TypeError):
                 is_kept = False  # a line torn by a kill
             if is_kept:
                 kept.append(line + "\n")
         self._file.close()
-        self._file = self.path.open("w", encoding="utf-8")
-        self._file.writelines(kept)
+        # Beside, then renamed: a kill in between must not cost the lines of the steps before.
+        beside = self.path.with_name(self.path.name + ".partial")
+        beside.write_text("".join(kept), "utf-8")
+        beside.replace(self.path)
+        self._file = self.path.open("a", encoding="utf-8")
         self._earlier = []
+
+    def _refused(self, error: OSError) -> RunFolderError:
+        return RunFolderError(
+            f"tracker jsonl cannot write '{self.path}': {error.strerror or error}"
+        )
+
+
+def _place(step: int, phase: str) -> tuple[int, bool]:
+    """Sorts lines as a run logs them: of one step, training comes before evaluation."""
+    return step, phase != "train"

@@ -6,11 +6,12 @@ Only values are written; the intervals are in the run folder's metrics.jsonl.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, RunFolderError
 
 
 class TensorBoardTracker:
@@ -22,6 +23,7 @@ class TensorBoardTracker:
 
     Raises:
         ConfigError: if TensorBoard is not installed.
+        RunFolderError: if the folder cannot be written.
     """
 
     def __init__(self, run_dir: str | Path, path: str = "tensorboard") -> None:
@@ -32,13 +34,26 @@ class TensorBoardTracker:
                 "tracker tensorboard: TensorBoard is not installed; run "
                 "`pip install 'searchrl[tensorboard]'`, or leave it out of log.trackers"
             ) from error
-        self._writer: Any = SummaryWriter(str(Path(run_dir) / path))
+        self.path = Path(run_dir) / path
+        with self._guarding():
+            self._writer: Any = SummaryWriter(str(self.path))
 
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
         """Write the values of one step."""
-        for name, metric in metrics.items():
-            self._writer.add_scalar(f"{phase}/{name}", metric["value"], step)
+        with self._guarding():
+            for name, metric in metrics.items():
+                self._writer.add_scalar(f"{phase}/{name}", metric["value"], step)
 
     def close(self) -> None:
         """Flush and close."""
-        self._writer.close()
+        with self._guarding():
+            self._writer.close()
+
+    @contextmanager
+    def _guarding(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunFolderError(
+                f"tracker tensorboard cannot write '{self.path}': {error.strerror or error}"
+            ) from error

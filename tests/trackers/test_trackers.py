@@ -45,6 +45,28 @@ def test_jsonl_after_resume_holds_every_step_once(tmp_path: Path) -> None:
     assert rows(path) == [(s, "train", r) for s, r in ((1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2))]
 
 
+def test_jsonl_keeps_the_training_row_of_the_step_whose_evaluation_recurs(tmp_path: Path) -> None:
+    first = JsonlTracker(tmp_path)
+    for step, phase in ((9, "train"), (10, "train"), (10, "eval"), (11, "train")):
+        first.log(step, {"reward": exact(0.1)}, phase)
+    first.close()
+    second = JsonlTracker(tmp_path)
+    second.log(10, {"reward": exact(0.2)}, "eval")
+    second.close()
+    assert rows(tmp_path / "tracker.jsonl") == [
+        (9, "train", 0.1), (10, "train", 0.1), (10, "eval", 0.2),
+    ]  # fmt: skip
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_jsonl_on_a_full_disk_says_where() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    tracker = JsonlTracker("/dev", path="full")
+    with pytest.raises(RunFolderError, match="cannot write '/dev/full': No space left"):
+        tracker.log(1, {"reward": exact(0.5)}, "train")
+
+
 def test_jsonl_that_cannot_write_says_where(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="tracker jsonl cannot write"):

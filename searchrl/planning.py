@@ -24,13 +24,17 @@ from searchrl.engine.policy import (
 )
 from searchrl.run_folder import Run
 
+TINY = "tiny"
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A resolved run: the config with its preset merged in, and where the weights come from."""
+    """A resolved run: where the weights come from, and the config with its preset merged in.
+
+    `config.model.name` is the model `auto` became: stored, it means the same wherever it is read.
+    """
 
     config: RunConfig
     model: ResolvedModel
@@ -46,7 +50,11 @@ def plan_run(*layers: Mapping[str, Any]) -> Plan:
     asked = build_config(*layers)
     model = _resolve(asked)
     preset = asked.preset or (TINY_PRESET if model.is_tiny else LARGE_PRESET)
-    config = build_config(load_preset(preset), *layers, {"preset": preset})
+    decided: dict[str, Any] = {"preset": preset}
+    if asked.model.name == "auto" and asked.init_from is None:
+        # With init_from the folder decides, and it will not change its mind.
+        decided["model"] = {"name": TINY if model.is_tiny else model.path}
+    config = build_config(load_preset(preset), *layers, decided)
     return Plan(config, model, (model.note,) if model.note else ())
 
 

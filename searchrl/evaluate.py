@@ -153,7 +153,7 @@ def run_episodes(
         ]
     groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
-    return EvalResult(summarise(rollouts), rollouts)
+    return EvalResult(summarise(rollouts, worlds), rollouts)
 
 
 def evaluate_both(
@@ -168,7 +168,8 @@ def evaluate_both(
 ) -> EvalResult:
     """The full evaluation: as it is, and (if `settings.forced`) with a forced first search.
 
-    The forced figures appear as `em_forced` beside the plain ones.
+    The forced figures appear as `em_forced` beside the plain ones, with several tasks also as
+    `TASK/em_forced`.
     """
     plain = run_episodes(
         worlds,
@@ -194,8 +195,10 @@ def evaluate_both(
         should_stop=should_stop,
     )
     metrics = dict(plain.metrics)
-    if "em" in forced.metrics:
-        metrics["em_forced"] = forced.metrics["em"]
+    for name, metric in forced.metrics.items():
+        task, slash, key = name.rpartition("/")
+        if key == "em":
+            metrics[f"{task}{slash}em_forced"] = metric
     return EvalResult(metrics, plain.rollouts, forced.rollouts)
 
 

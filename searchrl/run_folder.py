@@ -31,7 +31,7 @@ _README = """# A SearchRL run
 | `provenance.json` | package versions, machine, and each plugin with its version and hash |
 | `metrics.jsonl` | one line per training step or evaluation; a metric is value, low, high, n |
 | `summary.json` | the evaluations before and after, and where everything is |
-| `rollouts/` | every trajectory as JSONL (gzip): token ids, authors, log-probs, scores, text |
+| `rollouts/` | every trajectory, evaluations too, as JSONL (gzip): ids, authors, scores, text |
 | `checkpoints/` | what `--resume` needs; `policy/` in each is a Hugging Face folder |
 | `policy/` | the trained model or adapter in Hugging Face layout |
 | `failures/` | tracebacks of episodes that failed, if any did |
@@ -82,8 +82,13 @@ class Run:
         ]
 
     def rollouts(self, phase: str | None = None) -> Iterator[dict[str, Any]]:
-        """All trajectories, oldest first; `phase` picks `train`, `before`, `after` or `during`."""
-        for path in sorted((self.path / "rollouts").glob("*.jsonl*")):
+        """All trajectories, oldest first.
+
+        Args:
+            phase: only those of `before`, `train`, `during` or `after`; `before_forced` and
+                `after_forced` are the evaluations whose first turn was forced to search.
+        """
+        for path in _rollout_files(self.path):
             for row in read_jsonl(path):
                 if phase is None or row["phase"] == phase:
                     yield row
@@ -165,8 +170,9 @@ class RunWriter:
                 if row["step"] <= step and row["phase"] not in repeated
             ]
             writer._replace("metrics.jsonl", "".join(_line(row) for row in kept).encode())
-            for file in (writer.path / "rollouts").glob("step_*"):
-                if int(file.name.split(".")[0].split("_")[1]) > step:
+            for file in _rollout_files(writer.path):
+                phases = tuple(f"eval_{phase}" for phase in repeated)
+                if (_step_of(file) or 0) > step or file.name.startswith(phases):
                     file.unlink()
             (writer.path / "summary.json").unlink(missing_ok=True)
         return writer
@@ -201,7 +207,10 @@ class RunWriter:
     def write_rollouts(
         self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
     ) -> None:
-        """Write one file of trajectories; `keep` > 0 removes all but the newest `keep` files."""
+        """Write one file of trajectories, `NAME_STEP` or `NAME`.
+
+        `keep` > 0 removes all but the newest `keep` files of steps with the same NAME.
+        """
         data = "".join(_line(row) for row in rows).encode()
         suffix = ".jsonl.gz" if compress else ".jsonl"
         if compress:
@@ -209,8 +218,10 @@ class RunWriter:
             data = gzip.compress(data, compresslevel=5, mtime=0)
         self._replace(f"rollouts/{name}{suffix}", data)
         if keep:
+            kind = name.rpartition("_")[0]
             with guarding(self.path):
-                for old in sorted((self.path / "rollouts").glob("step_*"))[:-keep]:
+                files = [f for f in _rollout_files(self.path) if _step_of(f) is not None]
+                for old in [f for f in files if f.name.startswith(f"{kind}_")][:-keep]:
                     old.unlink()
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
@@ -236,18 +247,43 @@ class RunWriter:
             beside.replace(target)
 
 
+def _rollout_files(run_dir: Path) -> list[Path]:
+    """Whole files of trajectories, oldest first."""
+    files = (run_dir / "rollouts").glob("*.jsonl*")
+    return sorted((f for f in files if f.suffix in (".jsonl", ".gz")), key=_age)
+
+
+def _age(file: Path) -> tuple[int, int, bool, str]:
+    """Sorts files: the evaluation before, each step and the evaluation at it, everything else."""
+    step, name = _step_of(file), file.name.split(".")[0]
+    if step is not None:
+        return 1, step, not name.startswith("step_"), name
+    return 0 if name.startswith("eval_before") else 2, 0, False, name
+
+
+def _step_of(file: Path) -> int | None:
+    """The step in a file's name (`step_000012.jsonl.gz`), if there is one."""
+    number = file.name.split(".")[0].rpartition("_")[2]
+    return int(number) if number.isdigit() else None
+
+
 def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @contextmanager
 def guarding(path: Path) -> Iterator[None]:
-    """Turn a full disk or a missing permission into an error that says what to do."""
+    """Turn a full disk or a missing permission into an error that says what to do.
+
+    Only an `OSError` is one: writers that say it otherwise are translated where they are called.
+    """
     try:
         yield
     except OSError as error:
+        way_on = "choose another place with --run-dir"
+        if next((path / "checkpoints").glob("step_*/state.json"), None) is not None:
+            way_on = f"make it writable, then --resume {path} continues from its last checkpoint"
         raise RunFolderError(
-            f"cannot write the run folder '{path}': {error.strerror or error}. Free space or "
-            f"choose another place with --run-dir; what was finished is kept, and --resume {path} "
-            "continues from its last checkpoint"
+            f"cannot write the run folder '{path}': {error.strerror or error}. "
+            f"Free space, or {way_on}"
         ) from error

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from searchrl.engine.checkpoint import (
 from searchrl.engine.generator import mix_key
 from searchrl.engine.metrics import exact, proportion
 from searchrl.engine.policy import Policy, resolve_device
-from searchrl.engine.rollout import RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Interrupted, RolloutDriver, RolloutRequest
 from searchrl.engine.scratch import make_policy
 from searchrl.engine.supervised import SupervisedLearner
 from searchrl.engine.world import TaskWorld, make_worlds
@@ -45,6 +46,7 @@ from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
 from searchrl.planning import load_planned_policy, resolve_config, set_threads
 from searchrl.plugins import Registry, load_plugins
+from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
 from searchrl.traces import Trace, load_traces, trace_trajectory
 
@@ -76,6 +78,9 @@ def sft(
     Raises:
         SearchRLError: for anything a user can mend.
         KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
+
+    Whatever is raised once the run has begun, a checkpoint of the last finished step is written
+    first and the observer is told how to go on.
     """
     observer = observer or SilentObserver()
     config = resolve_config(config, resume, observer.note)
@@ -93,14 +98,38 @@ def sft(
     fitted = _fit_context(config, policy)
     demonstrate = _Demonstrator(fitted, worlds, policy, traces)
     writer, state = _open(config, registry, policy, learner, observer, resume)
-    with catching_ctrl_c() as stop:
-        _train(fitted, learner, writer, state, demonstrate, observer, stop)
-    if state["cut_demos"]:
-        observer.note(
-            f"{state['cut_demos']} of {state['demos']} demonstrations were cut at a token limit "
-            f"and trained without the turns that did not fit ({_limits_text(fitted)})"
-        )
-    save_policy(writer.path, policy)
+    save = partial(_save, config, writer, learner, state)
+    try:
+        with (
+            catching_ctrl_c() as stop,
+            keeping_finished("sft", writer.path, save, observer.note),
+        ):
+            _train(fitted, learner, writer, state, demonstrate, observer, stop)
+            if state["cut_demos"]:
+                observer.note(
+                    f"{state['cut_demos']} of {state['demos']} demonstrations were cut at a token "
+                    "limit and trained without the turns that did not fit "
+                    f"({_limits_text(fitted)})"
+                )
+            save_policy(writer.path, policy)
+            summary = _finish(config, worlds, policy, writer, int(state["step"]), observer, stop)
+    finally:
+        for world in worlds:
+            world.close()
+    observer.done(writer.path, summary)
+    return Run(writer.path)
+
+
+def _finish(
+    config: RunConfig,
+    worlds: Sequence[TaskWorld],
+    policy: Policy,
+    writer: RunWriter,
+    step: int,
+    observer: Observer,
+    stop: StopFlag,
+) -> dict[str, Any]:
+    """The evaluation after, recorded, and the summary."""
     driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
     after = evaluate_both(
         worlds,
@@ -108,6 +137,7 @@ def sft(
         config.eval,
         seed=config.seed,
         on_phase=lambda name, done, total: observer.phase(f"{name} (after)", done, total),
+        should_stop=stop,
     )
     limit = FailureLimit(
         "the cold start",
@@ -117,21 +147,20 @@ def sft(
         f"Mend it, then continue with: searchrl sft --resume {writer.path}",
     )
     limit.ensure((*after.rollouts, *after.forced), "the evaluation after", "eval_after")
-    writer.log(int(state["step"]), after.metrics, "after")
+    writer.log(step, after.metrics, "after")
     summary = {
         "env": [task.env.name for task in config.tasks],
         "model": policy.source,
         "seed": config.seed,
-        "steps": state["step"],
+        "steps": step,
         "fingerprint": config.fingerprint,
         "after": summary_metrics(after.metrics),
         "policy": str(writer.path / "policy"),
         "train": f"searchrl train --init-from {writer.path}",
     }
     writer.write_summary(summary)
-    observer.evaluation("after", int(state["step"]), after.metrics)
-    observer.done(writer.path, summary)
-    return Run(writer.path)
+    observer.evaluation("after", step, after.metrics)
+    return summary
 
 
 def _make_policy(config: RunConfig, worlds: Sequence[TaskWorld]) -> Policy:
@@ -211,26 +240,31 @@ def _train(
     for step, stage, stage_step, demonstrations in _ahead(steps, demonstrate):
         started = time.perf_counter()
         num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
-        _count_cut(config, state, observer, step, num_cut, len(demonstrations))
+        counted = _count_cut(config, state, observer, step, num_cut, len(demonstrations))
         dropout_seed = mix_key(config.seed, _DROPOUT, step) >> 1
         # One without a whole turn teaches nothing; its prompt may be too long to be read.
         trajectories = [d.trajectory for d in demonstrations if d.trajectory.turns]
         stats = learner.train_step(trajectories, stage, stage_step, seed=dropout_seed)
-        state["step"] = step + 1
+        state |= {"step": step + 1, **counted}
         num_tokens = int(stats.pop("num_tokens"))
         metrics = {name: exact(value, num_tokens) for name, value in stats.items()}
         metrics["cut_demos"] = proportion(num_cut, len(demonstrations))
         metrics["tokens_per_s"] = exact(num_tokens / (time.perf_counter() - started))
         writer.log(step + 1, metrics, "sft")
         observer.step(step + 1, total, metrics)
-        if stop.asked or (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
-            save_checkpoint(writer.path, learner.policy, learner, state)
-            rotate_checkpoints(writer.path, config.checkpoint.keep_last, None)
+        if (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
+            _save(config, writer, learner, state)
         if stop.asked:
-            observer.note(
-                f"stopped after step {step + 1}; continue with: searchrl sft --resume {writer.path}"
-            )
-            raise KeyboardInterrupt
+            raise Interrupted
+
+
+def _save(
+    config: RunConfig, writer: RunWriter, learner: SupervisedLearner, state: Mapping[str, Any]
+) -> int:
+    """Write the checkpoint of the last finished step; returns its number."""
+    save_checkpoint(writer.path, learner.policy, learner, state)
+    rotate_checkpoints(writer.path, config.checkpoint.keep_last, None)
+    return int(state["step"])
 
 
 def _count_cut(
@@ -240,8 +274,8 @@ def _count_cut(
     step: int,
     num_cut: int,
     num_demos: int,
-) -> None:
-    """Count what was cut; say so the first time.
+) -> dict[str, int]:
+    """The state's counts with this step's, once it is finished; says so the first time.
 
     Raises:
         ConfigError: if no demonstration was whole so far: nobody would be shown how to end.
@@ -251,13 +285,16 @@ def _count_cut(
             f"step {step + 1}: {num_cut} of {num_demos} demonstrations were cut at a token limit; "
             f"turns that do not fit are left out ({_limits_text(config)})"
         )
-    state["demos"] += num_demos
-    state["cut_demos"] += num_cut
-    if state["cut_demos"] == state["demos"]:
+    counted = {
+        "demos": state["demos"] + num_demos,
+        "cut_demos": state["cut_demos"] + num_cut,
+    }
+    if counted["cut_demos"] == counted["demos"]:
         raise ConfigError(
             f"every demonstration so far ({num_demos} of {num_demos}) was cut at a token limit: "
             f"they do not fit {_limits_text(config)}; raise them"
         )
+    return counted
 
 
 def _limits_text(config: RunConfig) -> str:

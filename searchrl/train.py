@@ -1,21 +1,22 @@
 """The training loop, readable top to bottom: sample, score, update, record, evaluate.
 
 Owns the order of things and nothing else: rollouts, scoring, the loss and checkpoints live below.
-Ctrl-C, a full disk or a kill lose nothing that was finished; `resume` continues exactly.
+Ctrl-C and errors, whoever raises them, lose no finished step. A kill, or a disk too full for a
+checkpoint, loses what came after the last one. `resume` continues exactly.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
-from searchrl.contracts import Tracker
 from searchrl.engine.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
@@ -31,7 +32,6 @@ from searchrl.engine.prompts import PromptStream
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.world import TaskWorld, make_worlds
-from searchrl.errors import FailureLimitError
 from searchrl.evaluate import (
     EvalResult,
     FailureLimit,
@@ -44,7 +44,9 @@ from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
 from searchrl.planning import load_planned_policy, resolve_config
 from searchrl.plugins import Registry, load_plugins
+from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
+from searchrl.tracking import Trackers
 
 
 class _Session:
@@ -104,6 +106,9 @@ def train(
     Raises:
         SearchRLError: for anything a user can mend (names, data, weights, disk, plugins).
         KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
+
+    Whatever is raised once the run has begun, a checkpoint of the last finished step is written
+    first and the observer is told how to go on.
     """
     observer = observer or SilentObserver()
     config = resolve_config(config, resume, observer.note)
@@ -114,36 +119,34 @@ def train(
         registry.get("tracker", spec.name).ensure_settings(spec.settings)
     with catching_ctrl_c() as stop:
         session = _Session(config, registry, observer, stop)
-        trackers: list[Tracker] = []
         try:
-            if resume is None:
-                writer, state = RunWriter.create(config), {}
-            else:
-                folder = latest_checkpoint(Path(resume))
-                state = load_checkpoint(folder, session.policy, session.learner)
-                repeated = ("after",) if state["before"] else ("before", "after")
-                writer = RunWriter.reopen(resume, int(state["step"]), repeated)
-                observer.note(f"resumed {resume} after step {state['step']}")
-            for spec in config.log.trackers:
-                entry = registry.get("tracker", spec.name)
-                trackers.append(entry.make(writer.path, **spec.settings))
-            if resume is None:
-                state = _begin(session, writer)
-            if state["before"] is None:
-                _evaluate_before(session, writer, state)
-            summary = _run(session, writer, trackers, state)
+            writer, state = _begin(session) if resume is None else _reopen(session, Path(resume))
+            save = partial(_save, session, writer, state)
+            with (
+                Trackers(registry, config.log.trackers, writer.path) as trackers,
+                keeping_finished("train", writer.path, save, observer.note),
+            ):
+                summary = _run(session, writer, trackers, state)
         finally:
-            for tracker in trackers:
-                tracker.close()
             for world in session.worlds:
                 world.close()
     observer.done(writer.path, summary)
     return Run(writer.path)
 
 
-def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
+def _reopen(session: _Session, run_dir: Path) -> tuple[RunWriter, dict[str, Any]]:
+    """Go back to the newest checkpoint of a run; what was recorded after it will recur."""
+    state = load_checkpoint(latest_checkpoint(run_dir), session.policy, session.learner)
+    repeated = ("after",) if state["before"] else ("before", "after")
+    writer = RunWriter.reopen(run_dir, int(state["step"]), repeated)
+    session.observer.note(f"resumed {run_dir} after step {state['step']}")
+    return writer, state
+
+
+def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
     """Record what is about to happen and write checkpoint 0: from here on a run can resume."""
     config = session.config
+    writer = RunWriter.create(config)
     trainable, total = session.policy.num_parameters
     writer.write_provenance(
         session.registry.provenance(),
@@ -170,56 +173,38 @@ def _begin(session: _Session, writer: RunWriter) -> dict[str, Any]:
     )
     state: dict[str, Any] = {"step": 0, "before": None, "best": None, "evaluated": 0}
     _checkpoint(session, writer, state)
-    return state
-
-
-def _evaluate_before(session: _Session, writer: RunWriter, state: dict[str, Any]) -> None:
-    """The evaluation that everything later is compared with; part of checkpoint 0."""
-    try:
-        state["before"] = _evaluate(session, writer, "before", 0).metrics
-    except Interrupted:
-        _stop_here(session, writer, state)
-    _checkpoint(session, writer, state)
+    return writer, state
 
 
 def _run(
-    session: _Session, writer: RunWriter, trackers: Sequence[Tracker], state: dict[str, Any]
+    session: _Session, writer: RunWriter, trackers: Trackers, state: dict[str, Any]
 ) -> dict[str, Any]:
-    """Steps until `max_steps`, then the final evaluation and the summary."""
+    """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
     config, observer = session.config, session.observer
+    if state["before"] is None:
+        # What everything later is compared with; part of checkpoint 0.
+        state["before"] = _evaluate(session, writer, "before", 0).metrics
+        _checkpoint(session, writer, state)
     _evaluate_during(session, writer, trackers, state)
     for step in range(int(state["step"]), config.max_steps):
-        try:
-            metrics = _train_step(session, writer, step)
-        except Interrupted:
-            # Nothing of this step was applied: the state is that of the last finished one.
-            _stop_here(session, writer, state)
-        except FailureLimitError:
-            # Raised before the update, so the same holds: no finished step is lost.
-            _checkpoint(session, writer, state)
-            raise
+        metrics = _train_step(session, writer, step, state)
         number = step + 1
-        state["step"] = number
         writer.log(number, metrics, "train")
-        for tracker in trackers:
-            tracker.log(number, metrics, "train")
+        trackers.log(number, metrics, "train")
         observer.step(number, config.max_steps, metrics)
         _evaluate_during(session, writer, trackers, state)
         if number % config.checkpoint.every == 0 or number == config.max_steps:
             _checkpoint(session, writer, state)
         if session.stop.asked:
-            _stop_here(session, writer, state)
-    try:
-        after = _evaluate(session, writer, "after", config.max_steps)
-    except Interrupted:
-        _stop_here(session, writer, state)
+            raise Interrupted
+    after = _evaluate(session, writer, "after", config.max_steps)
     save_policy(writer.path, session.policy)
     summary = _summary(session, writer, state, after)
     writer.write_summary(summary)
     return summary
 
 
-def _train_step(session: _Session, writer: RunWriter, step: int) -> Metrics:
+def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str, Any]) -> Metrics:
     """Sample groups, update once, record every trajectory; returns the step's metrics."""
     config, observer = session.config, session.observer
     started = time.perf_counter()
@@ -241,6 +226,8 @@ def _train_step(session: _Session, writer: RunWriter, step: int) -> Metrics:
         [train_item(rollout) for group in extended for rollout in group.rollouts],
         on_tokens=columns.__setitem__,
     )
+    # From here on the weights are those of the finished step, whatever becomes of its record.
+    state["step"] = step + 1
     _free_cache(session.policy)
     updated = time.perf_counter()
     if config.log.rollouts:
@@ -250,7 +237,7 @@ def _train_step(session: _Session, writer: RunWriter, step: int) -> Metrics:
             compress=config.log.compress,
             keep=config.log.max_rollout_files,
         )
-    metrics = summarise(rollouts)
+    metrics = summarise(rollouts, session.worlds)
     model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
     num_tokens = int(stats.pop("num_tokens"))
     metrics["dead_groups"] = proportion(stats.pop("num_dead_groups"), int(stats.pop("num_groups")))
@@ -307,12 +294,13 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
         on_phase=lambda name, done, total: session.observer.phase(f"{name} ({label})", done, total),
         should_stop=session.stop,
     )
-    if config.log.rollouts:
-        writer.write_rollouts(
-            f"eval_{label}",
-            (rollout_record(r, label, None) for r in result.rollouts),
-            compress=config.log.compress,
-        )
+    for phase, rollouts in ((label, result.rollouts), (f"{label}_forced", result.forced)):
+        if config.log.rollouts and rollouts:
+            writer.write_rollouts(
+                f"eval_{phase}",
+                (rollout_record(r, phase, None) for r in rollouts),
+                compress=config.log.compress,
+            )
     limit = _failure_limit(session, writer)
     played = (*result.rollouts, *result.forced)
     limit.ensure(played, f"the evaluation {label} (step {step})", f"eval_{label}")
@@ -323,7 +311,7 @@ def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> Ev
 
 
 def _evaluate_during(
-    session: _Session, writer: RunWriter, trackers: Sequence[Tracker], state: dict[str, Any]
+    session: _Session, writer: RunWriter, trackers: Trackers, state: dict[str, Any]
 ) -> None:
     """A short evaluation if one is due at this step; remembers the best checkpoint by reward."""
     config, step = session.config, int(state["step"])
@@ -331,54 +319,52 @@ def _evaluate_during(
     if not is_due or state["evaluated"] == step:
         return
     session.evaluator.generator.sync(session.policy)
-    try:
-        result = run_episodes(
-            session.worlds,
-            session.evaluator,
-            config.eval,
-            num_tasks=config.eval.num_tasks_during,
-            seed=config.seed,
-            step=step,
-            on_progress=lambda done, total: session.observer.phase("evaluate", done, total),
-            should_stop=session.stop,
+    result = run_episodes(
+        session.worlds,
+        session.evaluator,
+        config.eval,
+        num_tasks=config.eval.num_tasks_during,
+        seed=config.seed,
+        step=step,
+        on_progress=lambda done, total: session.observer.phase("evaluate", done, total),
+        should_stop=session.stop,
+    )
+    if config.log.rollouts:
+        writer.write_rollouts(
+            f"eval_during_{step:06d}",
+            (rollout_record(r, "during", None) for r in result.rollouts),
+            compress=config.log.compress,
+            keep=config.log.max_rollout_files,
         )
-        limit = _failure_limit(session, writer)
-        where = f"the evaluation during training (step {step})"
-        limit.ensure(result.rollouts, where, f"eval_during_{step:06d}")
-    except Interrupted:
-        return
-    except FailureLimitError:
-        # The step before it is finished; a resumed run begins with this evaluation.
-        _checkpoint(session, writer, state)
-        raise
+    limit = _failure_limit(session, writer)
+    where = f"the evaluation during training (step {step})"
+    limit.ensure(result.rollouts, where, f"eval_during_{step:06d}")
     writer.log(step, result.metrics, "during")
+    # Until here a resumed run begins with this evaluation.
     state["evaluated"] = step
-    for tracker in trackers:
-        tracker.log(step, result.metrics, "eval")
-    session.observer.evaluation("during", step, result.metrics)
-    reward = result.metrics["reward"]["value"]
-    best = state["best"]
-    if best is None or reward > best["reward"]:
+    reward, best = result.metrics["reward"], state["best"]
+    is_best = reward["n"] > 0 and (best is None or reward["value"] > best["reward"]["value"])
+    if is_best:
         state["best"] = {"step": step, "reward": reward}
+    trackers.log(step, result.metrics, "eval")
+    session.observer.evaluation("during", step, result.metrics)
+    if is_best:
         _checkpoint(session, writer, state)
 
 
 def _checkpoint(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> None:
-    settings = session.config.checkpoint
     session.observer.phase("checkpoint", 0, 1)
+    _save(session, writer, state)
+
+
+def _save(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> int:
+    """Write the checkpoint of the last finished step; returns its number."""
+    settings = session.config.checkpoint
     save_checkpoint(writer.path, session.policy, session.learner, state)
     best = state["best"]
     kept = f"step_{best['step']:06d}" if best and settings.keep_best else None
     rotate_checkpoints(writer.path, settings.keep_last, kept)
-
-
-def _stop_here(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> NoReturn:
-    """Ctrl-C: write a checkpoint of the last finished step and say how to go on."""
-    _checkpoint(session, writer, state)
-    session.observer.note(
-        f"stopped after step {state['step']}; continue with: searchrl train --resume {writer.path}"
-    )
-    raise KeyboardInterrupt
+    return int(state["step"])
 
 
 def _summary(

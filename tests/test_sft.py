@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.checkpoint import list_checkpoints
+from searchrl.engine.checkpoint import list_checkpoints, read_state
 from searchrl.engine.supervised import SupervisedLearner
 from searchrl.errors import ConfigError, DataError, FailureLimitError, RunFolderError
 from searchrl.observer import SilentObserver
@@ -75,13 +75,17 @@ def assert_same_run(left: Run, right: Run) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+class PowerCut(BaseException):
+    """What no handler gets to see in life."""
+
+
 class Crash(SilentObserver):
     def __init__(self, step: int) -> None:
         self.at = step
 
     def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
         if step == self.at:
-            raise RuntimeError("the power went")
+            raise PowerCut
 
 
 def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_path: Path):
@@ -109,10 +113,58 @@ def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Pa
     more: dict[str, Any] = {"model": model, "checkpoint": {"every": 2}}
     stages = ({"steps": 52, "batch_size": 1}, {"steps": 4, "mix": {"guesser": 1.0}})
     whole = sft(settings(tmp_path / "whole", *stages, **more))
-    with pytest.raises(RuntimeError, match="the power went"):
+    with pytest.raises(PowerCut):
         sft(settings(tmp_path / "run", *stages, **more), observer=Crash(55))
     assert list_checkpoints(tmp_path / "run")
     assert_same_run(whole, sft(resume=tmp_path / "run"))
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_error_of_anybody_keeps_the_finished_steps_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+):
+    """`checkpoint.every` is 100; what was counted of the step that failed is not counted twice."""
+    real = SupervisedLearner.train_step
+
+    def train_step(learner: Any, *args: Any, **more: Any) -> Any:
+        if learner.step == step:
+            raise MemoryError("too long")
+        return real(learner, *args, **more)
+
+    whole = sft(settings(tmp_path / "whole"))
+    notes: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(SupervisedLearner, "train_step", train_step)
+        with pytest.raises(MemoryError):
+            config = settings(tmp_path / "run", checkpoint={"every": 100})
+            sft(config, observer=Noting(notes))
+    folder = tmp_path / "run"
+    assert notes[-1] == (
+        f"everything up to step {step} is kept; continue with: searchrl sft --resume {folder}"
+    )
+    state = read_state(list_checkpoints(folder)[-1])
+    assert (state["step"], state["demos"]) == (step, 2 * step)
+    assert_same_run(whole, sft(resume=folder))
+
+
+def test_ctrl_c_in_the_evaluation_says_how_to_go_on(tmp_path: Path):
+    class Impatient(Noting):
+        def phase(self, name: str, done: int, total: int) -> None:
+            if name == "evaluate (after)" and not self.has_asked:
+                self.has_asked = True
+                os.kill(os.getpid(), signal.SIGINT)
+
+        has_asked = False
+
+    whole = sft(settings(tmp_path / "whole"))
+    notes: list[str] = []
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        sft(settings(folder), observer=Impatient(notes))
+    assert notes[-1] == f"stopped after step 4; continue with: searchrl sft --resume {folder}"
+    assert Run.open(folder).summary == {}
+    assert_same_run(whole, sft(resume=folder))
+    assert Run.open(folder).summary["steps"] == 4
 
 
 def test_demonstrations_from_a_file(tmp_path: Path):

@@ -12,20 +12,18 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from train_toy import Crash, PowerCut, assert_same_run, metrics_of, settings, weights_of
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
+from searchrl.engine import rollout as rollout_module
 from searchrl.engine.checkpoint import list_checkpoints, read_state
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.observer import SilentObserver
 from searchrl.planning import plan_run
-from searchrl.rewards.scorer import ScoredEpisode, Scorer
-from searchrl.run_folder import Run, read_jsonl
+from searchrl.rewards.scorer import ScoredEpisode
+from searchrl.run_folder import Run
 from searchrl.train import train, train_item
-
-TOY_PLUGIN = Path(__file__).resolve().parent / "fixtures" / "toy_world.py"
-TIMINGS = {"sample_s", "update_s", "tokens_per_s"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,87 +33,10 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def settings(folder: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
-    """Six steps of a micro model on the toy world: a second or so."""
-    task = {
-        "env": {"name": "toy", "max_turns": 3},
-        "reward": "parity",
-        "metrics": ["format"],
-        "protocol": {"name": "short-stops", "instruction": ""},
-        "retriever": {"name": "random"},
-    } | more.pop("task", {})
-    base: dict[str, Any] = {
-        "tasks": [task],
-        "plugins": [str(TOY_PLUGIN)],
-        "model": {"name": str(folder), "adapter": "full"},
-        "rollout": {
-            "group_size": 3,
-            "prompts_per_step": 2,
-            "max_turn_tokens": 12,
-            "max_total_tokens": 300,
-        },
-        "algorithm": {"beta": 0.01},
-        "optim": {"lr": 1e-2, "warmup_steps": 1, "schedule": "cosine"},
-        "eval": {"num_tasks": 2, "num_tasks_during": 2, "every": 3, "forced": False},
-        "checkpoint": {"every": 2, "keep_last": 2},
-        "max_steps": 6,
-        "num_threads": 1,
-        "device": "cpu",
-        "run_dir": str(run_dir),
-    }
-    for key, value in more.items():
-        old = base.get(key)
-        base[key] = old | value if isinstance(old, dict) and isinstance(value, dict) else value
-    return base
-
-
-def metrics_of(run: Run) -> list[dict[str, Any]]:
-    """Every row but its timings."""
-    return [
-        {"step": r["step"], "phase": r["phase"]}
-        | {k: v for k, v in r["metrics"].items() if k not in TIMINGS}
-        for r in read_jsonl(run.path / "metrics.jsonl")
-    ]
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    (file,) = folder.glob("*.safetensors")
-    return load_file(file)
-
-
-def assert_same_run(left: Run, right: Run) -> None:
-    assert metrics_of(left) == metrics_of(right)
-    ours, theirs = weights_of(left.path / "policy"), weights_of(right.path / "policy")
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    ours_rows, theirs_rows = list(left.rollouts()), list(right.rollouts())
-    assert ours_rows == theirs_rows and len(ours_rows) > 30
-    keys = ("before", "after", "best", "steps", "seed")
-    assert [left.summary[k] for k in keys] == [right.summary[k] for k in keys]
-
-
 @pytest.fixture(scope="module")
 def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The uninterrupted run the others are compared with."""
     return train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
-
-
-class Crash(SilentObserver):
-    """Raises, interrupts or kills when it sees a step finished."""
-
-    def __init__(self, step: int, how: str = "raise") -> None:
-        self.at = step
-        self.how = how
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-        if step == self.at:
-            if self.how == "raise":
-                raise RuntimeError("the power went")
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 class TestReproducible:
@@ -146,20 +67,24 @@ class TestResume:
     def test_after_a_crash_it_equals_the_uninterrupted_run(
         self, whole_run: Run, micro_model: Path, tmp_path: Path, step: int
     ):
-        with pytest.raises(RuntimeError, match="the power went"):
+        with pytest.raises(PowerCut):
             train(settings(micro_model, tmp_path / "run"), observer=Crash(step))
+        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == step - 1
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
+    @pytest.mark.parametrize(
+        "ending", [PowerCut(), RuntimeError("no terminal")], ids=["cut", "err"]
+    )
     @pytest.mark.parametrize("label", ["before", "during", "after"])
-    def test_killed_in_an_evaluation_it_is_measured_once(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path, label: str
+    def test_ended_in_an_evaluation_it_is_measured_once(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path, label: str, ending: BaseException
     ):
         class Fatal(SilentObserver):
             def evaluation(self, name: str, step: int, metrics: Mapping[str, Any]) -> None:
                 if name == label:
-                    raise RuntimeError("the power went")
+                    raise ending
 
-        with pytest.raises(RuntimeError):
+        with pytest.raises(type(ending)):
             train(settings(micro_model, tmp_path / "run"), observer=Fatal())
         assert_same_run(whole_run, train(resume=tmp_path / "run"))
 
@@ -178,7 +103,7 @@ class TestResume:
     def test_lora_and_kl_resume_exactly_too(self, micro_model: Path, tmp_path: Path):
         model = {"adapter": "lora", "lora_r": 4}
         whole = train(settings(micro_model, tmp_path / "whole", model=model))
-        with pytest.raises(RuntimeError):
+        with pytest.raises(PowerCut):
             train(settings(micro_model, tmp_path / "run", model=model), observer=Crash(3))
         assert_same_run(whole, train(resume=tmp_path / "run"))
         # The reference is still the starting policy: KL goes on growing from where it was.
@@ -236,6 +161,9 @@ class TestCheckpoints:
         assert names == sorted({f"step_{best:06d}", "step_000006"})
         during = {r["step"]: r["reward"] for r in run.metrics if r["phase"] == "during"}
         assert during[best] == max(during.values())
+        reward = run.summary["best"]["reward"]
+        assert reward["value"] == during[best] and reward["n"] == 2
+        assert 0 <= reward["low"] < reward["value"] + 1e-9 < reward["high"] + 1e-6 <= 1 + 2e-6
         assert read_state(list_checkpoints(run.path)[-1])["step"] == 6
 
     @pytest.mark.parametrize("kind", ["run", "checkpoint", "policy", "adapter"])
@@ -316,15 +244,16 @@ class TestFailures:
             def phase(self, name: str, done: int, total: int) -> None:
                 phases.append(name)
 
-        real = Scorer.score
+        real = rollout_module.score_together
 
-        def score(scorer: Scorer, episode: Any) -> Any:
-            if episode.task.split == "test" and phases.count("update") == steps_done and is_armed:
+        def score_together(work: Any) -> Any:
+            is_test = all(episode.task.split == "test" for _, episode in work)
+            if is_test and phases.count("update") == steps_done and is_armed:
                 failure = Failure(FailureKind.SCORING, "reward 'x'", "the judge is gone", "trace")
-                return ScoredEpisode(None, unscored="x", failure=failure)
-            return real(scorer, episode)
+                return [ScoredEpisode(None, unscored="x", failure=failure) for _ in work]
+            return real(work)
 
-        monkeypatch.setattr(Scorer, "score", score)
+        monkeypatch.setattr(rollout_module, "score_together", score_together)
         config = settings(micro_model, tmp_path / "run", checkpoint={"every": 100})
         with pytest.raises(FailureLimitError) as caught:
             train(config, observer=Noting())

@@ -20,7 +20,8 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
     """Describe a rollout completely.
 
     Args:
-        phase: `train`, `before`, `after` or `during`.
+        phase: `train`, `during`, `before` or `after`; `before_forced` and `after_forced` are the
+            evaluations with a forced first turn; other programs have their own name.
         columns: what the update saw, if the rollout was trained on.
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
@@ -49,7 +50,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "sampler_logp": [logp if is_finite(logp) else None for logp in trajectory.sampler_logps],
         "ratio": _spread(rollout, columns.ratio if columns else None),
         "entropy": _spread(rollout, columns.entropy if columns else None),
-        "advantage": columns.advantage if columns else None,
+        "advantage": _advantage(rollout, columns),
         "generated_text": trajectory.generated_text,
         "turns": [
             {
@@ -72,6 +73,14 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         if failure is None
         else {"kind": str(failure.kind), "owner": failure.owner, "message": failure.message},
     }
+
+
+def _advantage(rollout: Rollout, columns: TokenColumns | None) -> float | list[float | None] | None:
+    """One number for the rollout where it is one, else a column like the others."""
+    if columns is None:
+        return None
+    advantage = columns.advantage
+    return _spread(rollout, advantage) if isinstance(advantage, tuple) else advantage
 
 
 def _spread(rollout: Rollout, column: tuple[float, ...] | None) -> list[float | None] | None:

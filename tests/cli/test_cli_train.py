@@ -207,11 +207,13 @@ def test_failing_or_hanging_env_stops_training_and_keeps_what_was_done(
 def test_full_disk_says_what_to_do(
     micro_flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = tmp_path / "run"
+
     def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if list(folder.glob("checkpoints/step_*/state.json")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("searchrl.run_folder.os.fsync", full)
-    folder = tmp_path / "run"
     result = invoke("train", *micro_flags, "--run-dir", str(folder))
     assert result.exit_code == 2, result.output
     assert "No space left on device" in result.stderr

@@ -1,0 +1,95 @@
+"""What a run stores: the model it became, every trajectory in order, metrics per task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from train_toy import settings
+
+from searchrl.core.episode import SEARCH
+from searchrl.engine.policy import DEFAULT_MODEL
+from searchrl.planning import plan_run
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.run_folder import Run
+from searchrl.train import train
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The uninterrupted run the others are compared with."""
+    return train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
+
+
+def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path, tmp_path: Path):
+    task = {"protocol": {"name": "think-search-answer", "instruction": ""}}
+    config = settings(
+        micro_model, tmp_path / "run", task=task, eval={"forced": True, "every": 2}, max_steps=4
+    )
+    run = train(config)
+    seen = list(dict.fromkeys((row["phase"], row["step"]) for row in run.rollouts()))
+    assert seen == [
+        ("before", 0), ("before_forced", 0), ("train", 0), ("train", 1), ("during", 2),
+        ("train", 2), ("train", 3), ("after", 4), ("after_forced", 4),
+    ]  # fmt: skip
+    forced = list(run.rollouts("before_forced"))
+    opening = ThinkSearchAnswer().opening(SEARCH)
+    assert len(forced) == 2 and all(r["turns"][0]["text"].startswith(opening) for r in forced)
+    assert {row["phase"] for row in run.rollouts("during")} == {"during"}
+
+
+def test_only_the_newest_files_of_steps_stay(micro_model: Path, tmp_path: Path):
+    log = {"max_rollout_files": 2}
+    run = train(settings(micro_model, tmp_path / "run", log=log, eval={"every": 1}))
+    names = sorted(file.name.split(".")[0] for file in (run.path / "rollouts").iterdir())
+    assert names == [
+        "eval_after", "eval_before", "eval_during_000004", "eval_during_000005",
+        "step_000005", "step_000006",
+    ]  # fmt: skip
+
+
+class TestStoredModel:
+    """A run that was `auto` is the same run where `auto` would be another model."""
+
+    @pytest.mark.parametrize(("device", "name"), [("cpu", "tiny"), ("cuda", DEFAULT_MODEL)])
+    def test_auto_is_stored_as_what_it_became(
+        self, monkeypatch: pytest.MonkeyPatch, device: str, name: str
+    ):
+        from searchrl import planning
+        from searchrl.engine import policy
+
+        monkeypatch.setattr(policy, "_is_stored", lambda name: False)
+        with monkeypatch.context() as patch:
+            patch.setattr(planning, "resolve_device", lambda _: torch.device(device))
+            config = plan_run({"env": "regulations"}).config
+        assert config.model.name == name
+        # Resumed, or repeated with --config, on the other kind of machine:
+        other = {"cpu": "cuda", "cuda": "cpu"}[device]
+        monkeypatch.setattr(planning, "resolve_device", lambda _: torch.device(other))
+        again = plan_run(config.to_dict())
+        assert again.config == config and again.model.is_tiny == (name == "tiny")
+
+    def test_init_from_goes_on_deciding(self, whole_run: Run):
+        plan = plan_run({"init_from": str(whole_run.path)})
+        assert plan.config.model.name == "auto"
+        assert plan.model.path == str(whole_run.path / "policy")
+
+
+def test_two_tasks_on_one_env_are_measured_apart(micro_model: Path, tmp_path: Path):
+    """Pooled under the env's name, the task that fails would hide behind the one that works."""
+    config = settings(micro_model, tmp_path / "run", max_steps=1, rollout={"prompts_per_step": 6})
+    config["tasks"].append(config["tasks"][0] | {"reward": "declines"})
+    run = train(config)
+    (row,) = (row for row in run.metrics if row["phase"] == "train")
+    (before,) = (row for row in run.metrics if row["phase"] == "before")
+    for metrics in (row, before):
+        assert (metrics["toy.0/unscored"], metrics["toy.1/unscored"]) == (0.0, 1.0)
+        assert 0 < metrics["unscored"] < 1 and "toy/unscored" not in metrics

@@ -21,7 +21,6 @@ def register_envs(register: RegisterEnv) -> None:
         scripts={
             "passive": "searchrl.envs.regulations:make_passive",
             "clumsy": "searchrl.envs.regulations:make_clumsy",
-            "quoter": "searchrl.envs.regulations:make_quoter",
         },
         description="questions on generated school handbooks; every school is new",
     )

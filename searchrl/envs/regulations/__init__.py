@@ -6,7 +6,6 @@ from searchrl.envs.regulations.scripts import (
     make_clumsy,
     make_expert,
     make_passive,
-    make_quoter,
 )
 
 __all__ = [
@@ -15,5 +14,4 @@ __all__ = [
     "make_clumsy",
     "make_expert",
     "make_passive",
-    "make_quoter",
 ]

@@ -1,10 +1,9 @@
-"""Scripted policies for `regulations`: an expert, two weaknesses to be unlearned, an exercise.
+"""Scripted policies for `regulations`: an expert, and two weaknesses to be unlearned.
 
 Each writes raw turns for one episode. The expert decides from what the observation shows, so that
 a model can imitate it: it never uses what it could not have read. `passive` answers from nowhere
 without searching; `clumsy` searches with a word that says little, stops after the first hop or
-guesses where the handbook is silent; `quoter` is a reading exercise for models trained from
-nothing. Deterministic per task. Used for evaluation and cold starts.
+guesses where the handbook is silent. Deterministic per task. Used for evaluation and cold starts.
 """
 
 from __future__ import annotations
@@ -68,14 +67,6 @@ def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     if habit < THIN_SHARE + EARLY_SHARE:
         return _EarlyStopper(env, task, protocol)
     return _Guesser(env, task, protocol)
-
-
-def make_quoter(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches once and repeats one of the articles found: an exercise in reading, no answer.
-
-    Whole sentences give a model trained from nothing more to copy than a value does.
-    """
-    return _Quoter(env, task, protocol)
 
 
 def content_words(question: str, limit: int = 4) -> str:
@@ -210,23 +201,6 @@ class _Guesser(_Expert):
 
     def not_found(self, observation: str) -> str:
         return self._guess(observation)
-
-
-class _Quoter(_Expert):
-    """Repeats an article it names by its place in the list."""
-
-    def act(self, observation: str) -> str:
-        if self._hop < 0:
-            return self._search(self.first_query(), FIRST_THOUGHT)
-        shown = [
-            (rank, passage.text)
-            for rank, passage in enumerate(self._env.last_passages, 1)
-            if passage.text in observation
-        ]
-        if not shown:
-            return self.not_found(observation)
-        rank, text = self._rng.choice(shown)
-        return self._answer(text, f"I quote Doc {rank}.")
 
 
 class _Passive:

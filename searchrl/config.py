@@ -137,7 +137,10 @@ class RolloutConfig(Section):
     env_timeout_s: Seconds | None = 60.0
     reward_timeout_s: Seconds | None = 60.0
     max_failure_frac: Fraction = 0.2
-    """Training stops when more of a step's episodes than this failed (not: scored low)."""
+    """A program stops when more of the episodes of a step or an evaluation failed than this.
+
+    Failed, not: scored low.
+    """
 
 
 class OptimConfig(Section):

@@ -54,7 +54,7 @@ def eval(run: str | None, **values: Any) -> None:
         registry = load_registry(config)
         result = play_held_out(config, registry, observer.phase)
         # Recorded first: what was played is kept, whatever the limit says.
-        record_episodes(config, registry, "eval", result.rollouts, result.metrics)
+        record_episodes(config, registry, "eval", result.rollouts, result.metrics, result.forced)
         limit = FailureLimit(
             "evaluation",
             config.rollout.max_failure_frac,

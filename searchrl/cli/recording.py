@@ -21,8 +21,11 @@ def record_episodes(
     phase: str,
     rollouts: Sequence[Rollout],
     metrics: Mapping[str, Any],
+    forced: Sequence[Rollout] = (),
 ) -> None:
     """Write config, provenance, metrics and episodes to `config.run_dir`, if one was given.
+
+    Episodes whose first turn was `forced` have the phase `PHASE_forced`.
 
     Raises:
         RunFolderError: if the folder holds a run already or cannot be written.
@@ -33,6 +36,8 @@ def record_episodes(
     writer.write_provenance(registry.provenance(), seed=config.seed, fingerprint=config.fingerprint)
     if metrics:
         writer.log(0, metrics, phase)
-    rows = (rollout_record(rollout, phase, None) for rollout in rollouts)
-    writer.write_rollouts(phase, rows, compress=config.log.compress)
+    for name, played in ((phase, rollouts), (f"{phase}_forced", forced)):
+        if played:
+            rows = (rollout_record(rollout, name, None) for rollout in played)
+            writer.write_rollouts(name, rows, compress=config.log.compress)
     writer.write_summary({phase: metrics})

@@ -158,6 +158,15 @@ def test_long_observations_are_not_cut_by_bytes(tmp_path: Path) -> None:
     assert len(observation) > 1000 and observation.strip().endswith("</information>")
 
 
+def test_forced_episodes_are_recorded_apart(micro_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    flags = ["--set", "eval.forced=true", "--num-tasks", "2", "--run-dir", str(folder)]
+    result = invoke("eval", str(micro_run), *flags)
+    assert result.exit_code == 0, result.output
+    phases = [row["phase"] for row in Run.open(folder).rollouts()]
+    assert phases == ["eval"] * 2 + ["eval_forced"] * 2
+
+
 def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
     result = invoke("eval", str(micro_run), "--json")
     assert result.exit_code == 0, result.output

@@ -47,11 +47,11 @@ def _ignore_state(state: Mapping[str, Any]) -> None:
 class Algorithm:
     """What turns scored rollouts into a gradient.
 
-    `advantages` sees the whole optimiser step. `loss` has the signature of
-    `core.loss.ppo_clip_loss`. `reduction` names a `core.loss.Reduction`; `constant` divides by
-    `rollout.max_total_tokens`. `extend` may add rollouts to groups, `parameters` may add
-    trainable ones, `state_dict` is checkpointed and `load_state_dict` restores it; all of these do
-    nothing by default.
+    `advantages` sees the whole optimiser step and returns one per rollout, turn or token. `loss`
+    has the signature of `core.loss.ppo_clip_loss`. `reduction` names a `core.loss.Reduction`;
+    `constant` divides by `rollout.max_total_tokens`. `extend` may add rollouts to groups,
+    `parameters` may add trainable ones, `state_dict` is checkpointed and `load_state_dict`
+    restores it; all of these do nothing by default.
     """
 
     name: str

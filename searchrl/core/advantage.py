@@ -5,9 +5,9 @@
     RLOO      A_i = r_i - mean of the others         arXiv 2402.14740 (Kool et al. 2019)
 
 `mean` and `std` run over the *scored* rollouts of one group (one prompt instance). Left out: the
-value network (no critic in the core) and per-turn process rewards (an algorithm of their own;
-their scores already travel in `StepScores`). Dr. GRPO's other half, dividing by a constant
-instead of the length, is `Reduction.CONSTANT` in `core.loss`.
+value network (no critic in the core) and per-turn process rewards (an algorithm of their own:
+their scores travel in `StepScores`, and an advantage may be one per turn or per token). Dr. GRPO's
+other half, dividing by a constant instead of the length, is `Reduction.CONSTANT` in `core.loss`.
 
 Plain Python floats (float64) and no torch: a step has tens of rewards, and a mean taken in fp32
 gives constant groups a non-zero advantage. Called once per optimiser step, before packing.
@@ -30,24 +30,32 @@ class StepScores:
 
     `group_ids` name the prompt instance, never a dataset index: two data sets share indices.
     The reward of a rollout that is not scored is never read and may be NaN. `turn_scores` holds
-    one process score per turn where a reward gives them.
+    one process score per turn where a reward gives them. `num_turns` and `num_tokens` count the
+    turns and tokens the model wrote, for algorithms that return one advantage for each; the
+    packer always gives them.
     """
 
     rewards: Sequence[float]
     group_ids: Sequence[str]
     is_scored: Sequence[bool]
     turn_scores: Sequence[Sequence[float]] | None = None
+    num_turns: Sequence[int] | None = None
+    num_tokens: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every column has one entry per rollout."""
         _ensure_same_length(
             rewards=self.rewards, group_ids=self.group_ids, is_scored=self.is_scored
         )
-        if self.turn_scores is not None:
-            _ensure_same_length(rewards=self.rewards, turn_scores=self.turn_scores)
+        for name in ("turn_scores", "num_turns", "num_tokens"):
+            if (column := getattr(self, name)) is not None:
+                _ensure_same_length(**{"rewards": self.rewards, name: column})
 
 
-AdvantageFn = Callable[[StepScores], list[float]]
+Advantage = float | Sequence[float]
+"""Of one rollout: a number for all of it, or one per turn, or one per token the model wrote."""
+
+AdvantageFn = Callable[[StepScores], Sequence[Advantage]]
 """Sees the whole step, returns one advantage per rollout in the order given."""
 
 
@@ -102,9 +110,9 @@ def rloo_advantages(step: StepScores) -> list[float]:
 
 
 def dead_groups(
-    advantages: Sequence[float], group_ids: Sequence[str], is_scored: Sequence[bool]
+    advantages: Sequence[Advantage], group_ids: Sequence[str], is_scored: Sequence[bool]
 ) -> set[str]:
-    """Return the ids of the groups whose every scored rollout has advantage 0.
+    """Return the ids of the groups whose every scored rollout has advantage 0 throughout.
 
     They teach nothing but the KL term: at beta 0 they leave the step before any denominator is
     taken, or their tokens would shrink the loss of the others. A group without any scored rollout
@@ -114,9 +122,15 @@ def dead_groups(
     alive = {
         group_id
         for advantage, group_id, scored in zip(advantages, group_ids, is_scored, strict=True)
-        if scored and advantage != 0.0
+        if scored and not _is_zero(advantage)
     }
     return set(group_ids) - alive
+
+
+def _is_zero(advantage: Advantage) -> bool:
+    if isinstance(advantage, Sequence):
+        return not any(advantage)
+    return advantage == 0.0
 
 
 def _per_group(

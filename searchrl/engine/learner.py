@@ -26,7 +26,8 @@ from searchrl.engine.policy import Policy
 class TokenColumns(NamedTuple):
     """What the update saw of one rollout, over its trained tokens in order."""
 
-    advantage: float
+    advantage: float | tuple[float, ...]
+    """One number where the algorithm gave one for the whole rollout."""
     ratio: tuple[float, ...]
     """pi / sampler before the update."""
     entropy: tuple[float, ...]
@@ -96,6 +97,7 @@ class Learner:
             self.reduction,
             keep_dead_groups=self.settings.beta > 0,
             constant=self.constant,
+            owner=f"algorithm '{self.algorithm.name}'",
         )
         lr = learning_rate(self.optim.lr, self.step, self.optim, self.max_steps)
         for group in self.optimizer.param_groups:
@@ -195,7 +197,11 @@ def _report_tokens(
     counts = batch.mask_BT.sum(dim=1).tolist()
     for row, (rollout_id, count) in enumerate(zip(batch.rollout_ids, counts, strict=True)):
         part = slice(start, start + count)
-        advantage = float(batch.adv_BT[row, 0])
+        advantage = batch.advantages[row]
+        if isinstance(advantage, tuple):
+            is_trained = batch.mask_BT[row, : len(advantage)].tolist()
+            kept = zip(advantage, is_trained, strict=True)
+            advantage = tuple(value for value, trained in kept if trained)
         on_tokens(rollout_id, TokenColumns(advantage, tuple(ratios[part]), tuple(entropies[part])))
         start += count
 

@@ -1,22 +1,26 @@
 """Trajectories to tensors: the columns a loss reads, split into micro-batches.
 
 Owns what enters an optimiser step (unscored rollouts and, without a KL term, dead groups leave
-it), the token weights, which carry the denominator of the whole step and are fixed before any
-split, and the padding. Only MODEL tokens with a finite sampler log-prob are in the mask. The
-learner is its only caller. Shapes: B rollouts, T tokens.
+it), the broadcast of advantages onto tokens, the token weights, which carry the denominator of
+the whole step and are fixed before any split, and the padding. Only MODEL tokens with a finite
+sampler log-prob are in the mask. The learner is its only caller. Shapes: B rollouts, T tokens.
 """
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from searchrl.core.advantage import AdvantageFn, StepScores, dead_groups
+from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups
 from searchrl.core.loss import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
+from searchrl.errors import PluginError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +34,16 @@ class TrainItem:
 
 @dataclass(frozen=True, slots=True)
 class PackedRollout:
-    """One rollout's columns over its tokens; `mask` marks the tokens that are trained."""
+    """One rollout's columns over its tokens; `mask` marks the tokens that are trained.
+
+    `advantage` is one number where the algorithm gave one, else a column like the others.
+    """
 
     rollout_id: str
     ids: list[int]
     mask: list[bool]
     sampler_logp: list[float]
-    advantage: float
+    advantage: float | tuple[float, ...]
     weight: float
 
 
@@ -45,7 +52,7 @@ class PackedStep:
     """Everything one optimiser step trains on, and what left it."""
 
     rollouts: tuple[PackedRollout, ...]
-    advantages: dict[str, float]
+    advantages: dict[str, Advantage]
     num_unscored: int
     num_groups: int
     num_dead_groups: int
@@ -54,9 +61,13 @@ class PackedStep:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Right-padded columns of some rollouts; padding is outside the mask and never read."""
+    """Right-padded columns of some rollouts; padding is outside the mask and never read.
+
+    `advantages` are those of `PackedRollout`, unpadded; `adv_BT` is what the loss reads.
+    """
 
     rollout_ids: tuple[str, ...]
+    advantages: tuple[float | tuple[float, ...], ...]
     ids_BT: Tensor
     mask_BT: Tensor
     sampler_logp_BT: Tensor
@@ -71,6 +82,7 @@ def pack_step(
     *,
     keep_dead_groups: bool,
     constant: int,
+    owner: str = "the algorithm",
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole optimiser step.
 
@@ -80,9 +92,11 @@ def pack_step(
         reduction: how tokens become one number.
         keep_dead_groups: True when beta > 0: the KL term still has a gradient there.
         constant: token budget for the constant reduction.
+        owner: who is named for advantages that fit no rollout.
 
     Raises:
         ValueError: if a demonstration is offered (it has no sampler log-probs).
+        PluginError: if the advantages are not one per rollout, per turn or per token.
     """
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:
@@ -98,8 +112,10 @@ def pack_step(
         group_ids=groups,
         is_scored=is_scored,
         turn_scores=[item.turn_scores or () for item in items] if has_turns else None,
+        num_turns=[len(item.trajectory.turns) for item in items],
+        num_tokens=[item.trajectory.num_model_tokens for item in items],
     )
-    values = advantages(scores)
+    values = _checked(advantages(scores), items, owner)
     dead = dead_groups(values, groups, is_scored)
     enters = [
         scored and (keep_dead_groups or group not in dead)
@@ -116,7 +132,7 @@ def pack_step(
             list(item.trajectory.ids),
             mask,
             [logp or 0.0 for logp in item.trajectory.sampler_logps],
-            value,
+            _broadcast(value, item.trajectory),
             weight,
         )
         for item, mask, value, weight in zip(items, masks, values, weights, strict=True)
@@ -136,6 +152,54 @@ def pack_step(
             if enter
         ),
     )
+
+
+def _checked(values: Any, items: Sequence[TrainItem], owner: str) -> list[Advantage]:
+    """The advantages as plain numbers and tuples, each fit for its rollout.
+
+    What stands for an unscored rollout is never read and becomes 0.
+    """
+    values = _plain(values)
+    if not isinstance(values, list) or len(values) != len(items):
+        got = len(values) if isinstance(values, list) else type(values).__name__
+        raise PluginError(f"{owner}: expected {len(items)} advantages, one per rollout, got {got}")
+    checked: list[Advantage] = []
+    for value, item in zip(map(_plain, values), items, strict=True):
+        if item.reward is None:
+            checked.append(0.0)
+            continue
+        name, trajectory = item.trajectory.rollout_id, item.trajectory
+        given = [_plain(one) for one in value] if isinstance(value, list) else [value]
+        for one in given:
+            if not isinstance(one, numbers.Real) or not math.isfinite(one):
+                raise PluginError(f"{owner}: the advantage of {name} is {one!r}; expected a number")
+        turns, tokens = len(trajectory.turns), trajectory.num_model_tokens
+        if isinstance(value, list) and len(value) not in (turns, tokens):
+            raise PluginError(
+                f"{owner}: {len(value)} advantages for {name}; expected one number, {turns} (one "
+                f"per turn) or {tokens} (one per token the model wrote)"
+            )
+        column = tuple(float(one) for one in given)
+        checked.append(column if isinstance(value, list) else column[0])
+    return checked
+
+
+def _plain(value: Any) -> Any:
+    """Lists for tuples, arrays and tensors; anything else as it is."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _broadcast(value: Advantage, trajectory: Trajectory) -> float | tuple[float, ...]:
+    """One number as it is, one per turn or per model token as a column over all tokens."""
+    if not isinstance(value, Sequence):
+        return value
+    # As many turns as tokens: every turn is one token, and both readings agree.
+    if len(value) == len(trajectory.turns):
+        lengths = [turn.stop - turn.start for turn in trajectory.turns]
+        value = [one for one, n in zip(value, lengths, strict=True) for _ in range(n)]
+    of_model = iter(value)
+    return tuple(next(of_model) if author is Author.MODEL else 0.0 for author in trajectory.authors)
 
 
 def _trained(trajectory: Trajectory) -> list[bool]:
@@ -173,9 +237,10 @@ def _pad(rollouts: Sequence[PackedRollout], width: int, device: torch.device) ->
         ids_BT[row, :length] = torch.tensor(rollout.ids)
         mask_BT[row, :length] = torch.tensor(rollout.mask)
         logp_BT[row, :length] = torch.tensor(rollout.sampler_logp)
-        adv_BT[row, :length] = rollout.advantage
+        adv_BT[row, :length] = torch.tensor(rollout.advantage)
         weight_BT[row, :length] = rollout.weight
     return MicroBatch(
         tuple(rollout.rollout_id for rollout in rollouts),
+        tuple(rollout.advantage for rollout in rollouts),
         *(t.to(device) for t in (ids_BT, mask_BT, logp_BT, adv_BT, weight_BT)),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,14 +248,7 @@ class TestEnvironmentTokensGetNoGradient:
         changed = self.loss(
             rollouts,
             logits_BTV,
-            type(batch)(
-                batch.rollout_ids,
-                other,
-                *[
-                    getattr(batch, name)
-                    for name in ("mask_BT", "sampler_logp_BT", "adv_BT", "weight_BT")
-                ],
-            ),
+            replace(batch, ids_BT=other),
         )
         assert torch.equal(loss, changed)
 

@@ -25,6 +25,7 @@ from searchrl.errors import ConfigError, suggest
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 TASK_KEYS = ("env", "reward", "protocol", "retriever")
@@ -93,7 +94,7 @@ class ScratchConfig(Section):
 class ModelConfig(Section):
     """The policy. `name`: a path, a hub id, `tiny` (embedded), `auto` or `scratch` (sft only)."""
 
-    name: str = "auto"
+    name: Text = "auto"
     scratch: ScratchConfig = ScratchConfig()
     adapter: Literal["auto", "lora", "full"] = "auto"
     """`auto`: LoRA, except full fine-tuning for the embedded tiny model."""
@@ -219,7 +220,10 @@ class LogConfig(Section):
     @field_validator("trackers", mode="before")
     @classmethod
     def _names_only(cls, value: Any) -> Any:
-        return [{"name": item} if isinstance(item, str) else item for item in value or []]
+        items = [value] if isinstance(value, str) else value or []
+        if not isinstance(items, list):
+            return items
+        return [{"name": item} if isinstance(item, str) else item for item in items]
 
 
 class RunConfig(Section):
@@ -239,13 +243,13 @@ class RunConfig(Section):
     preset: str | None = None
     plugins: list[str] = Field(default_factory=list)
     strict_plugins: bool = False
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     max_steps: Annotated[int, Field(ge=0)] = 200
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     num_threads: Annotated[int, Field(ge=0)] = 0
     """CPU threads of torch; 0 leaves torch's own choice."""
     run_dir: str | None = None
-    init_from: str | None = None
+    init_from: Text | None = None
     """A run folder, checkpoint or adapter to start the policy from."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,10 +301,8 @@ def _read_yaml(text: str) -> Any:
     """Parse YAML; ValueError for whatever it cannot read, too large numbers and depths included."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -310,16 +312,13 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         ConfigError: if it is missing, is not UTF-8 or YAML (with line) or not a mapping.
     """
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        data = _read_yaml(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read config '{path}': {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"config '{path}' is not UTF-8 text (line {line}); expected a YAML file, saved as UTF-8"
-        ) from error
-    try:
-        data = _read_yaml(text)
+        text = f"config '{path}' is not UTF-8 text (line {line}); save it as UTF-8"
+        raise ConfigError(text) from error
     except ValueError as error:
         raise ConfigError(f"config '{path}' is not valid YAML: {error}") from error
     if not isinstance(data, dict):

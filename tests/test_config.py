@@ -85,6 +85,11 @@ def test_all_faults_are_reported_at_once() -> None:
         "rollout.temperature=0",
         "tasks=[]",
         "env=3",
+        "log.trackers=3",
+        "seed=-1",
+        "seed=99999999999999999999",
+        'model.name=""',
+        'init_from=""',
         "sft.stages.0.mix={}",
         "sft.stages.0.mix={expert: 0}",
         "sft.stages.0.mix={expert: -1, passive: 2}",
@@ -138,6 +143,11 @@ def test_set_with_a_value_that_is_no_yaml_names_the_assignment() -> None:
 def test_set_without_key_or_value_says_what_is_expected(wrong: str) -> None:
     with pytest.raises(ConfigError, match="expected KEY=VALUE such as --set optim.lr=1e-4"):
         parse_set(wrong)
+
+
+def test_one_tracker_needs_no_list() -> None:
+    assert [tracker.name for tracker in config("log.trackers=jsonl").log.trackers] == ["jsonl"]
+    assert config("log.trackers=null").log.trackers == []
 
 
 def test_set_addresses_an_element_of_a_list() -> None:

@@ -15,6 +15,7 @@ import click
 
 from searchrl.cli.group import plugin_sources
 from searchrl.config import load_yaml, merge, parse_set
+from searchrl.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,7 +100,7 @@ EVAL = (
         "Evaluate a second time with the first turn forced to search.",
         is_switch=True,
     ),
-    Flag("--show", "", "Print the first N episodes as well.", int, "N"),
+    Flag("--show", "", "Print the first N episodes as well.", click.IntRange(min=0), "N"),
 )
 """What `eval` adds."""
 
@@ -151,12 +152,27 @@ def read_layers(values: Mapping[str, Any], *tables: Sequence[Flag]) -> Layers:
         value = values.get(flag.parameter)
         if flag.key and flag.key != "plugins" and value is not None:
             flags = merge(flags, _nest(flag.key, _absolute(flag.key, value)))
+    listed = _listed_plugins(file)
+    if listed:
+        file["plugins"] = listed
     sources = [*plugin_sources(click.get_current_context()), *(values.get("plugin") or ())]
     if sources:
-        listed = file.get("plugins") or []
-        flags["plugins"] = [absolute_source(source) for source in [*listed, *sources]]
+        flags["plugins"] = [*listed, *map(absolute_source, sources)]
     assignments = [parse_set(text) for text in values.get("set") or ()]
     return tuple(layer for layer in (file, flags, *assignments) if layer)
+
+
+def _listed_plugins(file: Mapping[str, Any]) -> list[str]:
+    """The plugins a YAML file names, one or a list of them; those on the command line come on top.
+
+    Raises:
+        ConfigError: if it holds anything else there.
+    """
+    value = file.get("plugins") or []
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        raise ConfigError(f"plugins = {value!r}: expected a list of plugin files or modules")
+    return [absolute_source(source) for source in listed]
 
 
 def absolute_source(source: str) -> str:

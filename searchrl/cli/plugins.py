@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from searchrl.cli.options import PLUGINS, absolute_source, options, read_layers
+from searchrl.cli.options import PLUGINS, options, read_layers
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
 
@@ -28,7 +28,7 @@ def plugins(**values: Any) -> None:
     """
     sources: list[str] = []
     for layer in read_layers(values, PLUGINS):
-        sources = [absolute_source(source) for source in layer.get("plugins") or sources]
+        sources = layer.get("plugins") or sources
     registry = load_plugins(sources)
     if values["json"]:
         click.echo(json.dumps(describe(registry), indent=2, ensure_ascii=False))

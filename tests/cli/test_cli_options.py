@@ -85,6 +85,26 @@ def test_plugins_of_file_and_flags_add_up_and_are_absolute(tmp_path: Path) -> No
     assert made.plugins == ["some.module", str(Path("here.py").resolve()), "other.module"]
 
 
+def test_plugins_of_a_file_alone_are_absolute_and_one_needs_no_list(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("plugins: here.py\n")
+    assert config("--config", str(file)).plugins == [str(Path("here.py").resolve())]
+
+
+@pytest.mark.parametrize("listed", ["3", "[3]", "{a: b}"])
+@pytest.mark.parametrize("command", [["plugins"], ["eval", "--plugin", "x.py"], ["eval"]])
+def test_plugins_of_a_file_that_are_no_list_are_refused(
+    tmp_path: Path, listed: str, command: list[str]
+) -> None:
+    from searchrl.cli import main
+
+    file = tmp_path / "run.yaml"
+    file.write_text(f"plugins: {listed}\n")
+    result = CliRunner().invoke(main, [*command, "--config", str(file)])
+    assert result.exit_code == 2, result.exception
+    assert "expected a list of plugin files or modules" in result.stderr
+
+
 def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "tiny").mkdir()

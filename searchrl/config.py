@@ -18,9 +18,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from searchrl.errors import ConfigError, suggest
+from searchrl.yaml_text import read_yaml
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -86,9 +94,17 @@ class ScratchConfig(Section):
     num_layers: Count = 4
     num_heads: Count = 4
     num_kv_heads: Count = 2
-    head_dim: Count = 32
+    head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 32
     tokenizer_tasks: Count = 3000
     """Training tasks whose expert episodes the byte-level BPE tokenizer is trained on."""
+
+    @field_validator("num_kv_heads")
+    @classmethod
+    def _divides_heads(cls, value: int, info: ValidationInfo) -> int:
+        num_heads = info.data.get("num_heads", value)
+        if num_heads % value:
+            raise ValueError(f"must divide num_heads = {num_heads}")
+        return value
 
 
 class ModelConfig(Section):
@@ -192,7 +208,7 @@ class SftStage(Section):
 class SftConfig(Section):
     """Supervised cold start from the env's scripted policies or from a JSONL of traces."""
 
-    stages: list[SftStage] = Field(default=[SftStage()])
+    stages: Annotated[list[SftStage], Field(min_length=1)] = Field(default=[SftStage()])
     traces: str | None = None
     """JSONL of `{"messages" | "prompt" + "turns"}` demonstrations instead of scripted ones."""
     micro_batch_tokens: Count = 16384
@@ -287,24 +303,6 @@ def load_preset(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load(text) or {})
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain YAML without dates: nothing here is a date, and a folder may be called like one."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _read_yaml(text: str) -> Any:
-    """Parse YAML; ValueError for whatever it cannot read, too large numbers and depths included."""
-    try:
-        return yaml.load(text, _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-
-
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """Read a config file.
 
@@ -312,7 +310,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         ConfigError: if it is missing, is not UTF-8 or YAML (with line) or not a mapping.
     """
     try:
-        data = _read_yaml(Path(path).read_bytes().decode("utf-8-sig"))
+        data = read_yaml(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read config '{path}': {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -340,7 +338,7 @@ def parse_set(assignment: str) -> dict[str, Any]:
         )
     try:
         # `@prompt.txt` means a file here, and nothing in YAML.
-        value: Any = raw if raw.startswith("@") else _read_yaml(raw)
+        value: Any = raw if raw.startswith("@") else read_yaml(raw)
     except ValueError as error:
         raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
     if isinstance(value, str):

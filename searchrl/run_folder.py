@@ -122,7 +122,7 @@ def choose_folder(config: RunConfig) -> Path:
         is_taken = path.exists() and any(path.iterdir())
     if is_taken:
         way_on = "it is not empty, and holds nothing to resume; choose another with --run-dir"
-        if next((path / "checkpoints").glob("step_*"), None) is not None:
+        if _can_resume(path):
             way_on = f"continue it with --resume {path}, or choose another with --run-dir"
         raise RunFolderError(f"run folder '{path}' exists already; {way_on}")
     above = next(p for p in (path, *path.absolute().parents) if p.exists())
@@ -271,6 +271,14 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _can_resume(path: Path) -> bool:
+    """Whether a checkpoint is there; False where nothing can be read."""
+    try:
+        return next((path / "checkpoints").glob("step_*/state.json"), None) is not None
+    except OSError:  # a name that is too long, say
+        return False
+
+
 @contextmanager
 def guarding(path: Path) -> Iterator[None]:
     """Turn a full disk or a missing permission into an error that says what to do.
@@ -281,7 +289,7 @@ def guarding(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         way_on = "choose another place with --run-dir"
-        if next((path / "checkpoints").glob("step_*/state.json"), None) is not None:
+        if _can_resume(path):
             way_on = f"make it writable, then --resume {path} continues from its last checkpoint"
         raise RunFolderError(
             f"cannot write the run folder '{path}': {error.strerror or error}. "

@@ -212,9 +212,10 @@ def test_unwritable_run_folder_is_found_before_anything_is_loaded(
     file = tmp_path / "file"
     file.write_text("in the way")
     for args in (["train", *micro_flags], ["eval", "--policy", "scripted"]):
-        text = complaint(*args, "--run-dir", str(file / "run"))
-        assert "cannot write the run folder" in text and "--run-dir" in text
-        assert "--resume" not in text and "is kept" not in text  # nothing ever began
+        for folder in (file / "run", tmp_path / ("x" * 300)):
+            text = complaint(*args, "--run-dir", str(folder))
+            assert "cannot write the run folder" in text and "--run-dir" in text
+            assert "--resume" not in text and "is kept" not in text  # nothing ever began
 
 
 def test_a_folder_that_is_no_run_is_not_to_be_resumed(

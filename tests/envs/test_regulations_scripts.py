@@ -82,11 +82,15 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
 
 def read_documents(thought: str, observation: str, is_found: bool = True) -> str:
     """The sentence said to answer, after a check that all before it were quoted and refused."""
-    read = re.findall(r"Doc (\d) says: (.+?) (Yes|No)\.", thought)
+    need = re.match(r"I need (.+?)\. Doc 1", thought)
+    assert need is not None
+    read = re.findall(r"Doc (\d) says: (.+?\.) That is (.+?)\. (Yes|No)\.", thought)
     shown = dict(re.findall(r"Doc (\d)\(Title: [^)]*\) (.*)", observation))
-    assert [rank for rank, _, _ in read] == [str(n) for n in range(1, len(read) + 1)]
-    assert all(sentence in shown[rank] for rank, sentence, _ in read)
-    assert [verdict for _, _, verdict in read[:-1]] == ["No"] * len(read[:-1])
+    assert [rank for rank, *_ in read] == [str(n) for n in range(1, len(read) + 1)]
+    assert all(sentence in shown[rank] for rank, sentence, *_ in read)
+    # The verdict is what anyone would say who compares the two gists.
+    assert all((gist == need.group(1)) == (verdict == "Yes") for *_, gist, verdict in read)
+    assert all(verdict == "No" for *_, verdict in read[:-1])
     if is_found:
         assert thought.endswith(" Yes.")
         return str(read[-1][1])

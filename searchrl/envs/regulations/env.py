@@ -140,6 +140,7 @@ class RegulationsEnv(TextEnv):
                 "bridge": draft.bridge,
                 "value_kind": str(draft.value_kind),
                 "about": draft.about,
+                "gists": list(draft.gists),
                 "template": draft.question.template,
             },
         )
@@ -171,6 +172,12 @@ class RegulationsEnv(TextEnv):
             return self._handbook.key, self._handbook.passages
         school = self.school(task.split, task.meta["school_number"])
         return school.key, school.passages
+
+    def gists(self, task: Task) -> Mapping[str, str]:
+        """What each article is about, by its id; empty for a handbook that was not generated."""
+        if "school_number" not in task.meta:
+            return {}
+        return self.school(task.split, task.meta["school_number"]).gists
 
     def school(self, split: str, number: int) -> School:
         """The generated school `number` of `split`, with everything its handbook states."""

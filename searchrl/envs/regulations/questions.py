@@ -32,7 +32,8 @@ class Draft(NamedTuple):
     """A task without its place in the split.
 
     `queries` finds the evidence hop by hop; `bridge` is what the first hop yields, if there are
-    two; `value_kind` is the domain a plausible guess comes from; `about` is the rule's key.
+    two; `value_kind` is the domain a plausible guess comes from; `about` is the rule's key and
+    `gists` what the article wanted by each hop is about.
     """
 
     question: Question
@@ -41,6 +42,7 @@ class Draft(NamedTuple):
     queries: tuple[str, ...]
     value_kind: ValueKind
     about: str
+    gists: tuple[str, ...]
     bridge: str = ""
 
 
@@ -66,6 +68,7 @@ class _Absent(NamedTuple):
     """Something the handbook does not mention, and how to ask for it."""
 
     about: str
+    gist: str
     kind: ValueKind
     wordings: tuple[QuestionWording, ...]
     names: tuple[str, ...]
@@ -103,6 +106,7 @@ class _Writer:
             queries=(question.query,),
             value_kind=article.kind,
             about=article.about,
+            gists=(article.gist,),
         )
 
     def two_hop(self, number: int) -> Draft:
@@ -113,9 +117,10 @@ class _Writer:
             question=question,
             answers=_answers(link.entity_article),
             gold_ids=(link.link.passage.id, link.entity_article.passage.id),
-            queries=(question.query, f"{link.entity} {link.family.attribute}"),
+            queries=(question.query, link.family.entity_gist(link.entity)),
             value_kind=link.family.value_kind,
             about=link.entity_article.about,
+            gists=(link.link.gist, link.entity_article.gist),
             bridge=link.entity,
         )
 
@@ -126,7 +131,7 @@ class _Writer:
         answers: silence must be read, not inferred from an empty result.
         """
         absent: list[_Absent] = [
-            _Absent(topic.key, topic.kind, topic.questions, ("",))
+            _Absent(topic.key, topic.gist, topic.kind, topic.questions, ("",))
             for topic in self._school.absent_topics
         ]
         if ordinal % 2:
@@ -144,13 +149,15 @@ class _Writer:
             queries=(question.query,),
             value_kind=chosen.kind,
             about=chosen.about,
+            gists=(chosen.gist,),
         )
 
     def _absent_subject(self, family: Family, subject: Subject) -> _Absent:
-        about, names = f"{family.key}:{subject.key}", subject.names
+        about, gist = f"{family.key}:{subject.key}", family.link_gist(subject)
+        names = subject.names
         if self._difficulty is Difficulty.HARD and self._rng.random() < 0.5:
-            return _Absent(about, family.value_kind, family.hop_questions, names)
-        return _Absent(about, family.bridge_kind, family.link_questions, names)
+            return _Absent(about, gist, family.value_kind, family.hop_questions, names)
+        return _Absent(about, gist, family.bridge_kind, family.link_questions, names)
 
     def _finds_something(self, question: Question) -> bool:
         return any(word in self._school.num_articles_with for word in words_of(question.query))

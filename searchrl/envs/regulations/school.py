@@ -55,10 +55,15 @@ _REMARKS_PER_CHAIN = {Difficulty.EASY: 0.0, Difficulty.NORMAL: 0.7, Difficulty.H
 
 
 class Article(NamedTuple):
-    """A passage and what it states: `about` is the rule's key, unique within a school."""
+    """A passage and what it states.
+
+    `about` is the rule's key, unique within a school; `gist` says the same in a reader's words,
+    whatever the article's wording and synonyms: two texts on one matter have one gist.
+    """
 
     passage: Passage
     about: str
+    gist: str
     value: str
     kind: ValueKind
 
@@ -89,6 +94,8 @@ class School:
     absent_topics: tuple[Topic, ...]
     absent_subjects: tuple[tuple[Family, Subject], ...]
     num_articles_with: Mapping[str, int]
+    gists: Mapping[str, str]
+    """What each passage is about, by its id."""
 
     @property
     def articles(self) -> tuple[Article, ...]:
@@ -125,7 +132,12 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
     topics = rng.sample(load_topics(), len(load_topics()))
     count = max(rng.randint(*NUM_ARTICLES) - len(drafts), _MIN_RULES)
     rules = [
-        (topic, drafts.add(topic.key, topic.articles, values.draw(topic.kind), topic.kind, {}))
+        (
+            topic,
+            drafts.add(
+                topic.key, topic.gist, topic.articles, values.draw(topic.kind), topic.kind, {}
+            ),
+        )
         for topic in topics[:count]
     ]
     articles = drafts.articles()
@@ -142,6 +154,7 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
         num_articles_with=Counter(
             word for a in articles for word in words_of(f"{a.passage.title} {a.passage.text}")
         ),
+        gists={a.passage.id: a.gist for a in articles},
     )
 
 
@@ -161,11 +174,12 @@ class _Drafts:
     def __init__(self, rng: Random, num_wordings: int | None) -> None:
         self._rng = rng
         self._num_wordings = num_wordings
-        self._drafts: list[tuple[str, str, str, str, ValueKind]] = []
+        self._drafts: list[tuple[str, str, str, str, str, ValueKind]] = []
 
     def add(
         self,
         about: str,
+        gist: str,
         wordings: Sequence[ArticleWording],
         value: str,
         kind: ValueKind,
@@ -173,26 +187,30 @@ class _Drafts:
     ) -> int:
         wording = self._rng.choice(wordings[: self._num_wordings])
         title, text = wording.fill(v=value, **slots)
-        self._drafts.append((title, text, about, value, kind))
+        self._drafts.append((title, text, about, gist, value, kind))
         return len(self._drafts) - 1
 
     def add_chain(self, family: Family, subject: Subject, entity: str, value: str) -> _Chain:
         about = f"{family.key}:{subject.key}"
         names = self._names(subject)
-        link = self.add(about, family.links, entity, family.bridge_kind, names)
+        gist = family.link_gist(subject)
+        link = self.add(about, gist, family.links, entity, family.bridge_kind, names)
         slots = {"p": entity}
         kind = family.value_kind
-        at = self.add(f"{about}:{kind}", family.entities, value, kind, slots)
+        gist = family.entity_gist(entity)
+        at = self.add(f"{about}:{kind}", gist, family.entities, value, kind, slots)
         return _Chain(family, subject, entity, link, at)
 
     def add_remark(self, chain: _Chain) -> None:
         family, about = chain.family, f"{chain.family.key}:{chain.subject.key}:remark"
         if self._rng.random() < 0.5:
             names = self._names(chain.subject)
-            self.add(about, family.subject_remarks, "", family.bridge_kind, names)
+            gist = f"{chain.subject.names[0]} note"
+            self.add(about, gist, family.subject_remarks, "", family.bridge_kind, names)
         else:
             slots = {"p": chain.entity}
-            self.add(about, family.entity_remarks, "", family.value_kind, slots)
+            gist = f"{chain.entity} note"
+            self.add(about, gist, family.entity_remarks, "", family.value_kind, slots)
 
     def _names(self, subject: Subject) -> dict[str, str]:
         return {"A": self._rng.choice(subject.names), "a": self._rng.choice(subject.names)}
@@ -204,6 +222,8 @@ class _Drafts:
         numbers = list(range(1, len(self._drafts) + 1))
         self._rng.shuffle(numbers)
         return [
-            Article(Passage(f"art-{number:02d}", text, title), about, value, kind)
-            for number, (title, text, about, value, kind) in zip(numbers, self._drafts, strict=True)
+            Article(Passage(f"art-{number:02d}", text, title), about, gist, value, kind)
+            for number, (title, text, about, gist, value, kind) in zip(
+                numbers, self._drafts, strict=True
+            )
         ]

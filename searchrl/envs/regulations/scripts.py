@@ -134,23 +134,26 @@ class _Expert:
         return None
 
     def _read(self, answering: int, wanted: str, observation: str) -> str:
-        """Read the documents in order, each quoted and judged, until one answers (0: none does).
+        """Say what is wanted, then read the documents in order until one answers (0: none does).
 
-        A verdict stands right behind the sentence it is about, and an answer right behind the
-        sentence it is taken from: a small model learns both far sooner than a verdict on three
-        passages at a distance (docs/log.md), and a person sees what an answer rests on.
+        Each is quoted, named by its gist and judged. Gists make the verdict a comparison of words
+        side by side: synonyms are dealt with before, one text at a time. An answer stands right
+        behind the sentence it is taken from. A small model learns this far sooner than a verdict
+        on three passages at a distance (docs/log.md), and a person sees what an answer rests on.
         """
-        thought = []
+        wanted_gists = self._task.meta.get("gists", ())
+        gists = self._env.gists(self._task)
+        thought = [f"I need {wanted_gists[self._hop]}."] if self._hop < len(wanted_gists) else []
         for rank, passage in enumerate(self._env.last_passages[: answering or None], 1):
             if not re.search(rf"\bDoc {rank}\b", observation):
                 break
-            verdict = "Yes." if rank == answering else "No."
             sentences = [s for s in _SENTENCE_END.split(passage.text) if s in observation]
             telling = [s for s in sentences if wanted and wanted.casefold() in s.casefold()]
-            quote = (telling or sentences or [""])[0]
-            thought.append(
-                f"Doc {rank} says: {quote} {verdict}" if quote else f"Doc {rank}: {verdict}"
-            )
+            if sentences:
+                thought.append(f"Doc {rank} says: {(telling or sentences)[0]}")
+            if passage.id in gists:
+                thought.append(f"That is {gists[passage.id]}.")
+            thought.append("Yes." if rank == answering else "No.")
         return " ".join(thought if answering else [*thought, SILENT])
 
     def _search(self, query: str, thought: str) -> str:

@@ -75,6 +75,11 @@ class Topic:
     articles: tuple[ArticleWording, ...]
     questions: tuple[QuestionWording, ...]
 
+    @property
+    def gist(self) -> str:
+        """What its articles and questions are about, whatever their wording."""
+        return self.key.replace("-", " ")
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -100,6 +105,14 @@ class Family:
     link_questions: tuple[QuestionWording, ...]
     entity_questions: tuple[QuestionWording, ...]
     hop_questions: tuple[QuestionWording, ...]
+
+    def link_gist(self, subject: Subject) -> str:
+        """What a link article and a question about it are about, whichever name is used."""
+        return f"{subject.names[0]} {self.bridge_kind}"
+
+    def entity_gist(self, entity: str) -> str:
+        """What an entity's article and a question about it are about."""
+        return f"{entity} {self.attribute}"
 
 
 @cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import EvalConfig, RunConfig
-from searchrl.core.episode import SEARCH
+from searchrl.core.episode import SEARCH, StopReason
 from searchrl.engine.generator import Generator, mix_key
 from searchrl.engine.metrics import Metrics, summarise
 from searchrl.engine.rollout import Limits, Rollout, RolloutDriver, RolloutRequest, TextCodec
@@ -153,7 +153,21 @@ def run_episodes(
         ]
     groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
+    _ensure_room(rollouts, driver.limits.max_total_tokens)
     return EvalResult(summarise(rollouts, worlds), rollouts)
+
+
+def _ensure_room(rollouts: Sequence[Rollout], limit: int) -> None:
+    """Refuse to measure episodes of which not one had a token left for its first turn."""
+    is_full = [
+        r.episode.stop_reason is StopReason.TOTAL_TOKENS and not r.episode.turns for r in rollouts
+    ]
+    if all(is_full):
+        shortest = min(r.trajectory.num_prompt_tokens for r in rollouts)
+        raise ConfigError(
+            f"no prompt leaves room for a turn: the shortest has {shortest} tokens, and an episode "
+            f"may have {limit}; raise rollout.max_total_tokens (and model.max_context)"
+        )
 
 
 def evaluate_both(

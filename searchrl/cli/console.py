@@ -274,18 +274,14 @@ def choose_pair(
     """
     if not after:
         return None
-    earlier = {_task_key(rollout): rollout for rollout in before}
+    earlier = {rollout.trajectory.rollout_id: rollout for rollout in before}
 
     def gain(rollout: Rollout) -> tuple[bool, float, int]:
-        old = earlier.get(_task_key(rollout))
+        old = earlier.get(rollout.trajectory.rollout_id)
         gained = (rollout.scored.reward or 0.0) - (old.scored.reward or 0.0 if old else 0.0)
         # An episode that broke off teaches a reader less than one that answered wrongly.
         is_answered = old is None or old.episode.final_answer is not None
         return is_answered and gained > 0, gained, rollout.episode.num_searches
 
     best = max(after, key=gain)
-    return earlier.get(_task_key(best)), best
-
-
-def _task_key(rollout: Rollout) -> tuple[str, str]:
-    return rollout.world.name, rollout.episode.task.id
+    return earlier.get(best.trajectory.rollout_id), best

@@ -15,6 +15,7 @@ import click
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
+from searchrl.engine.metrics import label_tasks
 from searchrl.engine.policy import NO_SCRATCH, SCRATCH, resolve_device
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError
@@ -81,8 +82,8 @@ def _facts(plan: Plan) -> Mapping[str, Any]:
     for tracker in config.log.trackers:
         registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
     num_tasks = {
-        f"{world.name}/{split}": world.num_tasks(split)
-        for world in worlds
+        f"{label}/{split}": world.num_tasks(split)
+        for label, world in zip(label_tasks(worlds), worlds, strict=True)
         for split in ("train", config.eval.split)
     }
     for world in worlds:

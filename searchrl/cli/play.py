@@ -41,6 +41,7 @@ def play(**values: Any) -> None:
     from searchrl.cli.transcript import colour_observation, verdict_lines
     from searchrl.config import build_config
     from searchrl.engine.world import make_worlds
+    from searchrl.errors import FailureLimitError
     from searchrl.play import play_episode, read_turn
     from searchrl.run_folder import choose_folder
 
@@ -93,3 +94,7 @@ def play(**values: Any) -> None:
             "unscored": scored.unscored,
         }
         click.echo(json.dumps(result, ensure_ascii=False))
+    if episode.failure is not None:
+        # As when a run stops for its failures: nothing on the command line was wrong.
+        console.print(Text(episode.failure.detail, "dim"))
+        sys.exit(FailureLimitError.exit_code)

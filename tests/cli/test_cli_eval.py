@@ -182,3 +182,11 @@ def test_broken_plugin_is_named_and_stops_nothing() -> None:
     assert "not loaded: plugin bad_syntax" in result.stderr
     result = invoke(*SCRIPTED, "--plugin", str(broken), "--set", "strict_plugins=true")
     assert result.exit_code == 2 and "SyntaxError" in result.stderr
+
+
+def test_prompts_that_leave_no_room_are_no_measurement(micro_model: Path) -> None:
+    flags = ["--model", str(micro_model), "--num-tasks", "2", "--set", "rollout.max_total_tokens=5"]
+    result = invoke("eval", "--env", "regulations", *flags)
+    assert result.exit_code == 2
+    assert "no prompt leaves room for a turn" in result.output
+    assert "rollout.max_total_tokens" in result.output

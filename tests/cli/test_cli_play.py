@@ -15,6 +15,21 @@ from searchrl.plugins import load_plugins
 from searchrl.protocols.think_search_answer import ThinkSearchAnswer
 from searchrl.run_folder import Run
 
+FAILING = """
+from searchrl import hookimpl
+from searchrl.envs.regulations.env import RegulationsEnv
+
+
+class Failing(RegulationsEnv):
+    def step(self, action):
+        raise RuntimeError("the rules are gone")
+
+
+@hookimpl
+def register_envs(register):
+    register("failing", Failing)
+"""
+
 
 def play(text: str, *args: str) -> Result:
     return CliRunner().invoke(main, ["play", "--env", "regulations", *args], input=text)
@@ -93,3 +108,12 @@ def test_run_dir_keeps_the_episode(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     (row,) = Run.open(folder).rollouts("play")
     assert row["origin"] == "demonstration" and len(row["turns"]) == 2
+
+
+def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:
+    plugin = tmp_path / "failing.py"
+    plugin.write_text(FAILING)
+    arguments = ["play", "--plugin", str(plugin), "--env", "failing"]
+    result = CliRunner().invoke(main, arguments, input="a 1\n")
+    assert result.exit_code == 3
+    assert "the rules are gone" in result.output and "failing.py" in result.output

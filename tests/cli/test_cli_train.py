@@ -231,3 +231,11 @@ def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) 
     steps = [line for line in result.stdout.splitlines() if line.startswith("step ")]
     assert len(steps) == 2 and "  loss " in steps[0] and "token_accuracy" in steps[0]
     assert f"searchrl train --env regulations --init-from {folder}" in result.stdout
+
+
+def test_dry_run_counts_the_tasks_of_each_entry_on_one_environment() -> None:
+    tasks = "tasks=[{env: regulations}, {env: {name: regulations, difficulty: hard}}]"
+    result = CliRunner().invoke(main, ["train", "--set", tasks, "--dry-run", "--json"])
+    assert result.exit_code == 0, result.output
+    wanted = {f"regulations.{n}/{split}" for n in (0, 1) for split in ("train", "test")}
+    assert set(json.loads(result.stdout)["num_tasks"]) == wanted

@@ -74,6 +74,7 @@ def test_training_example_runs_in_miniature(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_training_example_runs_as_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

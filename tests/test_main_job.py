@@ -16,7 +16,7 @@ from searchrl.contracts import Metric
 
 KINDS = ("lookup", "two_hop", "not_regulated")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

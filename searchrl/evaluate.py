@@ -162,7 +162,7 @@ def _ensure_room(rollouts: Sequence[Rollout], limit: int) -> None:
     is_full = [
         r.episode.stop_reason is StopReason.TOTAL_TOKENS and not r.episode.turns for r in rollouts
     ]
-    if all(is_full):
+    if rollouts and all(is_full):
         shortest = min(r.trajectory.num_prompt_tokens for r in rollouts)
         raise ConfigError(
             f"no prompt leaves room for a turn: the shortest has {shortest} tokens, and an episode "

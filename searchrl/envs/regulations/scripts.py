@@ -136,10 +136,9 @@ class _Expert:
     def _read(self, answering: int, wanted: str, observation: str) -> str:
         """Say what is wanted, then read the documents in order until one answers (0: none does).
 
-        Each is quoted, named by its gist and judged. Gists make the verdict a comparison of words
-        side by side: synonyms are dealt with before, one text at a time. An answer stands right
-        behind the sentence it is taken from. A small model learns this far sooner than a verdict
-        on three passages at a distance (docs/log.md), and a person sees what an answer rests on.
+        Each is quoted, named by its gist and judged, and an answer stands right behind the sentence
+        it is taken from, so that a person sees what it rests on. How far a small model learns to
+        judge so is in docs/log.md.
         """
         wanted_gists = self._task.meta.get("gists", ())
         gists = self._env.gists(self._task)

@@ -21,9 +21,21 @@ Handle = NewType("Handle", int)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. `temperature` 0 is greedy; log-probs are then those at 1."""
+    """How tokens are drawn. `temperature` 0 is greedy; log-probs are then those at 1.
+
+    `top_k` (0: all), `top_p` and `min_p` cut what can be drawn, not the log-probs: those are of
+    the full vocabulary. They are for evaluation; in training they bias the ratio.
+    """
 
     temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether some tokens can never be drawn."""
+        return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1 or self.min_p > 0)
 
 
 @dataclass(frozen=True, slots=True)

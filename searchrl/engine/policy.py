@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
+from searchrl.engine.attention import AttentionPlan
 from searchrl.engine.rendering import Renderer
 from searchrl.errors import PolicyError
 from searchrl.sections import ModelConfig
@@ -170,6 +171,32 @@ class Policy:
     def parameters(self) -> list[nn.Parameter]:
         """The trainable parameters, in a fixed order."""
         return [p for p in self.model.parameters() if p.requires_grad]
+
+    @property
+    def base_model(self) -> Any:
+        """The stock causal LM, inside the adapter's wrapper if there is one."""
+        return self.model.get_base_model() if self.is_lora else self.model
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens the head scores (a model may have more than its tokenizer)."""
+        return int(self.base_model.get_output_embeddings().weight.shape[0])
+
+    def weights_stamp(self) -> tuple[int, ...]:
+        """Changes whenever a trainable weight does, by whatever hand: torch counts writes."""
+        return (self.version, *(p._version for p in self.parameters))
+
+    def hidden(self, ids_BT: Tensor, position_BT: Tensor, plan: AttentionPlan) -> Tensor:
+        """Last hidden states [B, T, D], attention done by a plan (inside `attending`)."""
+        states: Tensor = self.base_model.get_decoder()(
+            input_ids=ids_BT, position_ids=position_BT, use_cache=False, plan=plan
+        ).last_hidden_state
+        return states
+
+    def head(self, hidden_ND: Tensor) -> Tensor:
+        """Logits [N, V] of hidden states."""
+        logits: Tensor = self.base_model.get_output_embeddings()(hidden_ND)
+        return logits
 
     @property
     def num_parameters(self) -> tuple[int, int]:

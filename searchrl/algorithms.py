@@ -1,22 +1,29 @@
 """Algorithms: an advantage function, a loss function and a reduction, passed as functions.
 
-Owns the `Algorithm` record and the built-in GRPO, Dr. GRPO and RLOO. The mathematics lives in
-`core`; nothing here chooses a loss by string inside a loop. Torch is imported by the factories,
-not by this module, so that listing algorithms stays light. The learner calls all of it.
+Owns the `Algorithm` record, the built-in algorithms and what the numbers are that a run does not
+set. The mathematics lives in `core`; nothing here chooses a loss by string inside a loop. Torch is
+imported by the factories, not by this module, so that listing algorithms stays light. The learner
+and `train` call all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from pydantic import Field
+
+from searchrl.core import advantage
 from searchrl.core.advantage import (
     AdvantageFn,
     dr_grpo_advantages,
     grpo_advantages,
+    reinforce_pp_baseline_advantages,
     rloo_advantages,
 )
+from searchrl.sections import AlgorithmConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +32,24 @@ if TYPE_CHECKING:
     from searchrl.core.loss import LossStats
 
     LossFn = Callable[..., tuple[Tensor, LossStats]]
+
+AtLeastZero = Annotated[float, Field(ge=0)]
+AtLeastOne = Annotated[float, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class LossSettings(NamedTuple):
+    """The numbers a run uses: its own where it sets them, else the algorithm's."""
+
+    clip_low: float
+    clip_high: float
+    beta: float
+    reduction: str
+
+    def describe(self) -> str:
+        """One line for a person: `clip 0.2/0.28, beta 0, token-mean`."""
+        clip = f"clip {self.clip_low:g}/{self.clip_high:g}"
+        return f"{clip}, beta {self.beta:g}, {self.reduction}"
 
 
 def _keep_groups(groups: Sequence[Any], step: int) -> Sequence[Any]:
@@ -62,6 +87,34 @@ class Algorithm:
     parameters: Callable[[], Iterable[Parameter]] = _no_parameters
     state_dict: Callable[[], Mapping[str, Any]] = _no_state
     load_state_dict: Callable[[Mapping[str, Any]], None] = _ignore_state
+    clip_low: float = 0.2
+    """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
+    clip_high: float = 0.2
+    beta: float = 1e-3
+    needs_trainer_logp: bool = False
+    """Old log-probs are recomputed by the trainer before the update, not the sampler's record."""
+    max_refills: int | None = None
+    """Dynamic sampling: how often groups of one constant reward are replaced by other prompts.
+
+    None: never, and no such metric.
+    """
+    length_penalty: Callable[[int, int], float] | None = None
+    """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
+
+    def resolve(self, settings: AlgorithmConfig) -> LossSettings:
+        """Return the numbers of a run; nobody else decides what an unset one means."""
+        given = settings.clip_low, settings.clip_high, settings.beta
+        own = self.clip_low, self.clip_high, self.beta
+        clip_low, clip_high, beta = (
+            mine if value is None else value for value, mine in zip(given, own, strict=True)
+        )
+        reduction = self.reduction if settings.reduction == "auto" else settings.reduction
+        return LossSettings(clip_low, clip_high, beta, reduction)
+
+    def length_penalty_of(self, max_total_tokens: int) -> Callable[[int], float] | None:
+        """Return the length penalty of a run as a function of the tokens alone."""
+        penalty = self.length_penalty
+        return None if penalty is None else lambda num_tokens: penalty(num_tokens, max_total_tokens)
 
 
 def make_grpo() -> Algorithm:
@@ -83,3 +136,117 @@ def make_rloo() -> Algorithm:
     from searchrl.core.loss import ppo_clip_loss
 
     return Algorithm("rloo", rloo_advantages, ppo_clip_loss, "token-mean")
+
+
+def make_reinforce_pp() -> Algorithm:
+    """REINFORCE++-baseline (arXiv 2501.03262): GRPO with the standard deviation of the step."""
+    from searchrl.core.loss import ppo_clip_loss
+
+    return Algorithm("reinforce_pp", reinforce_pp_baseline_advantages, ppo_clip_loss)
+
+
+def make_dapo(
+    *,
+    max_refills: Annotated[int, Field(ge=0)] = 3,
+    overlong_limit: Count | None = None,
+    overlong_buffer: Count | None = None,
+    overlong_penalty: AtLeastZero = 1.0,
+) -> Algorithm:
+    """DAPO (arXiv 2503.14476): clip-higher, token-mean, no KL, dynamic sampling, overlong penalty.
+
+    Args:
+        max_refills: how often the groups of a step whose reward is constant are replaced.
+        overlong_limit: tokens written by the model at which the penalty is whole; by default
+            `rollout.max_total_tokens`.
+        overlong_buffer: over how many tokens before the limit it rises; by default a fifth of
+            the limit, as in the paper.
+        overlong_penalty: what the whole penalty takes from the reward; 0 for none.
+    """
+    from searchrl.core.loss import ppo_clip_loss
+
+    return Algorithm(
+        "dapo",
+        grpo_advantages,
+        ppo_clip_loss,
+        "token-mean",
+        clip_high=0.28,
+        beta=0.0,
+        max_refills=max_refills,
+        length_penalty=_length_penalty(overlong_limit, overlong_buffer, overlong_penalty),
+    )
+
+
+def _length_penalty(
+    limit: int | None, buffer: int | None, weight: float
+) -> Callable[[int, int], float] | None:
+    def penalty(num_tokens: int, max_total_tokens: int) -> float:
+        most = limit or max_total_tokens
+        return advantage.overlong_penalty(
+            num_tokens, limit=most, buffer=buffer or max(1, most // 5), weight=weight
+        )
+
+    return penalty if weight else None
+
+
+def make_gspo() -> Algorithm:
+    """GSPO (arXiv 2507.18071): the ratio of a rollout, clipped as a whole; no KL."""
+    from searchrl.core.losses import gspo_loss
+
+    return Algorithm("gspo", grpo_advantages, gspo_loss, clip_low=3e-4, clip_high=4e-4, beta=0.0)
+
+
+def make_cispo() -> Algorithm:
+    """CISPO (arXiv 2506.13585): weights capped at 1 + clip_high, none from below; no KL.
+
+    The paper does not give its cap; 5 is in the range in which ScaleRL (arXiv 2510.13786) used it.
+    """
+    from searchrl.core.losses import cispo_loss
+
+    return Algorithm(
+        "cispo", grpo_advantages, cispo_loss, "token-mean", clip_low=1.0, clip_high=4.0, beta=0.0
+    )
+
+
+def make_tis(*, cap: AtLeastOne = 2.0) -> Algorithm:
+    """GRPO with truncated importance sampling (Yao et al. 2025) against another sampler.
+
+    Args:
+        cap: largest weight of a token, trainer over sampler.
+    """
+    from searchrl.core.losses import tis_loss
+
+    return Algorithm("tis", grpo_advantages, partial(tis_loss, cap=cap), needs_trainer_logp=True)
+
+
+def make_masked_tis(
+    *, low: Annotated[float, Field(ge=0, le=1)] = 0.5, high: AtLeastOne = 5.0
+) -> Algorithm:
+    """GRPO with masked importance sampling (IcePop, arXiv 2510.18855).
+
+    Args:
+        low: a token whose trainer over sampler is below gives no policy gradient.
+        high: nor does one above.
+    """
+    from searchrl.core.losses import masked_tis_loss
+
+    return Algorithm(
+        "masked_tis",
+        grpo_advantages,
+        partial(masked_tis_loss, low=low, high=high),
+        needs_trainer_logp=True,
+    )
+
+
+def make_llds(*, coefficient: AtLeastZero = 0.1) -> Algorithm:
+    """GRPO with LLDS (arXiv 2512.04220), against the collapse of search agents.
+
+    Args:
+        coefficient: pull on tokens of good rollouts that became less likely; 0.1 to 0.2.
+    """
+    from searchrl.core.losses import llds_loss
+
+    # Against the sampler's record, rounding would count as a fall in half of all rollouts.
+    return Algorithm(
+        "llds", grpo_advantages, partial(llds_loss, coefficient=coefficient),
+        needs_trainer_logp=True,
+    )  # fmt: skip

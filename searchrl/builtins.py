@@ -106,6 +106,16 @@ def register_algorithms(register: Register) -> None:
         "searchrl.algorithms:make_rloo",
         description="leave-one-out baseline",
     )
+    for name, description in (
+        ("reinforce_pp", "group mean, standard deviation of the whole step"),
+        ("dapo", "clip-higher, dynamic sampling, overlong penalty, no KL"),
+        ("gspo", "one ratio per rollout, clipped as a whole"),
+        ("cispo", "caps importance weights, drops no token's gradient"),
+        ("tis", "corrects a sampler that disagrees with the trainer, with a cap"),
+        ("masked_tis", "the same, without the tokens that disagree too much"),
+        ("llds", "GRPO that keeps good rollouts likely"),
+    ):
+        register(name, f"searchrl.algorithms:make_{name}", description=description)
 
 
 @hookimpl

@@ -101,13 +101,16 @@ class ModelConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """The loss. Other settings of a third-party algorithm go under `settings`."""
+    """The loss. None: the algorithm's own number (`Algorithm.resolve`); its own knobs: `settings`.
+
+    The numbers of its paper differ by orders of magnitude from algorithm to algorithm.
+    """
 
     name: str = "grpo"
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    clip_low: Annotated[float, Field(gt=0, lt=1)] | None = None
+    clip_high: Annotated[float, Field(gt=0)] | None = None
     """Above `clip_low`: clip-higher (DAPO), which lets unlikely tokens grow faster."""
-    beta: Annotated[float, Field(ge=0)] = 1e-3
+    beta: Annotated[float, Field(ge=0)] | None = None
     """Weight of the k3 KL to the reference (adapter off, or the starting weights); 0 needs none."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
     """`auto`: what the algorithm's paper uses."""

@@ -7,6 +7,7 @@ checkpoint, loses what came after the last one. `resume` continues exactly.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -25,12 +26,12 @@ from searchrl.engine.checkpoint import (
     save_policy,
 )
 from searchrl.engine.learner import Learner, TokenColumns
-from searchrl.engine.metrics import Metrics, exact, proportion, summarise
-from searchrl.engine.packing import TrainItem
+from searchrl.engine.metrics import Metrics, exact, mean, proportion, summarise
 from searchrl.engine.policy import Policy
 from searchrl.engine.prompts import PromptStream
 from searchrl.engine.records import rollout_record
-from searchrl.engine.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.rollout import Interrupted, RolloutDriver
+from searchrl.engine.step_groups import sample_groups, train_item
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.evaluate import (
     EvalResult,
@@ -66,6 +67,7 @@ class _Session:
         self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
             **config.algorithm.settings
         )
+        self.length_penalty = self.algorithm.length_penalty_of(config.rollout.max_total_tokens)
         self.policy: Policy = load_planned_policy(config, trainable=True)
         self.learner = Learner(
             self.policy,
@@ -154,6 +156,7 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
         fingerprint=config.fingerprint,
         model=session.policy.source,
         device=str(session.policy.device),
+        algorithm={"name": config.algorithm.name, **session.learner.loss_settings._asdict()},
         trainable_parameters=trainable,
         parameters=total,
     )
@@ -167,7 +170,7 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
             "algorithm": (
                 f"{config.algorithm.name}, {config.max_steps} steps of "
                 f"{config.rollout.prompts_per_step} prompts × {config.rollout.group_size} "
-                f"rollouts, lr {config.optim.lr:g}, beta {config.algorithm.beta:g}"
+                f"rollouts, lr {config.optim.lr:g}, {session.learner.loss_settings.describe()}"
             ),
         },
     )
@@ -206,26 +209,28 @@ def _run(
 
 def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str, Any]) -> Metrics:
     """Sample groups, update once, record every trajectory; returns the step's metrics."""
-    config, observer = session.config, session.observer
+    config, observer, algorithm = session.config, session.observer, session.algorithm
     started = time.perf_counter()
     session.sampler.generator.sync(session.policy)
-    groups = session.sampler.run(
-        session.prompts.requests(step),
+    drawn = sample_groups(
+        session.sampler,
+        session.prompts,
+        step,
+        max_refills=algorithm.max_refills or 0,
         on_progress=lambda done, total: observer.phase("sample", done, total),
         should_stop=session.stop,
     )
     sampled = time.perf_counter()
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rollouts = drawn.rollouts
     limit = _failure_limit(session, writer)
     limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
     _free_cache(session.policy)
     columns: dict[str, TokenColumns] = {}
     observer.phase("update", 0, 1)
-    extended = session.algorithm.extend(groups, step)
-    stats = session.learner.train_step(
-        [train_item(rollout) for group in extended for rollout in group.rollouts],
-        on_tokens=columns.__setitem__,
-    )
+    extended = algorithm.extend(drawn.groups, step)
+    penalty = session.length_penalty
+    items = [train_item(rollout, penalty) for group in extended for rollout in group.rollouts]
+    stats = session.learner.train_step(items, on_tokens=columns.__setitem__)
     # From here on the weights are those of the finished step, whatever becomes of its record.
     state["step"] = step + 1
     _free_cache(session.policy)
@@ -242,24 +247,15 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
     num_tokens = int(stats.pop("num_tokens"))
     metrics["dead_groups"] = proportion(stats.pop("num_dead_groups"), int(stats.pop("num_groups")))
     metrics |= {name: exact(value, max(1, num_tokens)) for name, value in stats.items()}
+    if algorithm.max_refills is not None:
+        metrics["refills"] = exact(drawn.num_refills)
+    if penalty is not None:
+        taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
+        metrics["overlong"] = mean(taken, (-math.inf, 0.0))
     metrics["sample_s"] = exact(sampled - started)
     metrics["update_s"] = exact(updated - sampled)
     metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
     return metrics
-
-
-def train_item(rollout: Rollout) -> TrainItem:
-    """A rollout as the learner takes it: tokens, reward, and process scores if there are any."""
-    per_turn = rollout.scored.per_turn
-    turn_scores = None
-    if per_turn:
-        expression = rollout.world.scorer.schedule.at(rollout.episode.step)
-        weights = {name: weight for weight, name in expression.terms if name is not None}
-        turn_scores = tuple(
-            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
-            for turn in range(len(rollout.episode.turns))
-        )
-    return TrainItem(rollout.trajectory, rollout.scored.reward, turn_scores)
 
 
 def _failure_limit(session: _Session, writer: RunWriter) -> FailureLimit:

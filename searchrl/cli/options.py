@@ -54,7 +54,7 @@ SHARED = (
         "A model folder, a run folder, a hub id, tiny or auto.",
         metavar="MODEL",
     ),
-    Flag("--algorithm", "algorithm.name", "Algorithm: grpo, dr_grpo, rloo, ….", metavar="NAME"),
+    Flag("--algorithm", "algorithm.name", "Algorithm: grpo, dapo, gspo, ….", metavar="NAME"),
     Flag("--policy", "policy", "model, scripted or scripted:NAME.", metavar="POLICY"),
     Flag("--plugin", "plugins", "A plugin file or module; may be repeated.", str, "FILE", True),
     Flag("--config", "", "YAML file with any config keys.", metavar="FILE"),

@@ -78,7 +78,7 @@ def _facts(plan: Plan) -> Mapping[str, Any]:
     config = plan.config
     registry = load_registry(config)
     worlds = make_worlds(config, registry)
-    registry.get("algorithm", config.algorithm.name).ensure_settings(config.algorithm.settings)
+    algorithm = registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
     for tracker in config.log.trackers:
         registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
     num_tasks = {
@@ -95,6 +95,7 @@ def _facts(plan: Plan) -> Mapping[str, Any]:
         "model": weights,
         "device": str(resolve_device(config.device)),
         "run_dir": str(choose_folder(config)),
+        "loss": f"{config.algorithm.name}, {algorithm.resolve(config.algorithm).describe()}",
         "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
         "num_tasks": num_tasks,
         "fingerprint": config.fingerprint,

@@ -3,6 +3,7 @@
     GRPO      A_i = (r_i - mean) / (std + delta)     DeepSeekMath, arXiv 2402.03300, section 4.1.2
     Dr. GRPO  A_i = r_i - mean                       arXiv 2503.20783, section 3.2
     RLOO      A_i = r_i - mean of the others         arXiv 2402.14740 (Kool et al. 2019)
+    REINFORCE++-baseline  A_i = (r_i - mean) / (std of the step + delta)        arXiv 2501.03262
 
 `mean` and `std` run over the *scored* rollouts of one group (one prompt instance). Left out: the
 value network (no critic in the core) and per-turn process rewards (an algorithm of their own:
@@ -107,6 +108,37 @@ def rloo_advantages(step: StepScores) -> list[float]:
         return [reward - (total - reward) / num_others for reward in rewards_G]
 
     return _per_group(step, leave_one_out)
+
+
+def reinforce_pp_baseline_advantages(step: StepScores, *, delta: float = GRPO_DELTA) -> list[float]:
+    """Return (r - mean of the group) / (std of the step + delta): REINFORCE++-baseline.
+
+    The std is that of r - mean over all scored rollouts of the step, groups without a difference
+    among them. One scale for all: a group whose rewards hardly differ no longer weighs as much as
+    one that is split. Raises ValueError like `grpo_advantages`.
+
+    >>> step = StepScores([2.0, 0.0, 1.0, 1.0], ["p", "p", "q", "q"], [True] * 4)
+    >>> [round(a, 5) for a in reinforce_pp_baseline_advantages(step)]
+    [1.41421, -1.41421, 0.0, 0.0]
+    """
+    if not delta > 0:
+        raise ValueError(f"delta must be > 0, got {delta!r}: it keeps the division defined")
+    centred = dr_grpo_advantages(step)
+    scored = [value for value, is_scored in zip(centred, step.is_scored, strict=True) if is_scored]
+    std = statistics.pstdev(scored) if scored else 0.0
+    return [value / (std + delta) for value in centred]
+
+
+def overlong_penalty(num_tokens: int, *, limit: int, buffer: int, weight: float) -> float:
+    """Return what is added to the reward of a long rollout: weight * clip(x, -1, 0), never above 0.
+
+    x = (limit - buffer - num_tokens) / buffer: nothing up to limit - buffer tokens written by the
+    model, then falling in a straight line to -weight at `limit` (DAPO, arXiv 2503.14476, eq. 13).
+
+    >>> [overlong_penalty(n, limit=100, buffer=20, weight=1.0) for n in (80, 90, 100, 300)]
+    [0.0, -0.5, -1.0, -1.0]
+    """
+    return weight * min(0.0, max(-1.0, (limit - buffer - num_tokens) / buffer))
 
 
 def dead_groups(

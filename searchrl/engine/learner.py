@@ -65,13 +65,12 @@ class Learner:
         self.max_steps = max_steps
         self.temperature = temperature
         self.constant = constant
-        self.reduction = Reduction(
-            algorithm.reduction if settings.reduction == "auto" else settings.reduction
-        )
+        self.loss_settings = algorithm.resolve(settings)
+        self.reduction = Reduction(self.loss_settings.reduction)
         self.step = 0
         self.parameters = [*policy.parameters, *algorithm.parameters()]
         self.optimizer = AdamW(self.parameters, lr=optim.lr, betas=(0.9, 0.999), weight_decay=0.0)
-        if settings.beta > 0:
+        if self.loss_settings.beta > 0:
             policy.keep_reference()
 
     def train_step(
@@ -95,7 +94,7 @@ class Learner:
             items,
             self.algorithm.advantages,
             self.reduction,
-            keep_dead_groups=self.settings.beta > 0,
+            keep_dead_groups=self.loss_settings.beta > 0,
             constant=self.constant,
             owner=f"algorithm '{self.algorithm.name}'",
         )
@@ -147,7 +146,7 @@ class Learner:
         )
         assert entropy_N is not None
         ref_logp_N = None
-        if self.settings.beta > 0:
+        if self.loss_settings.beta > 0:
             with torch.no_grad():
                 ref_logp_N, _ = self.policy.token_logps(
                     batch.ids_BT, mask_BT, temperature=self.temperature, reference=True
@@ -159,10 +158,12 @@ class Learner:
             batch.adv_BT[mask_BT],
             torch.ones_like(logp_N, dtype=torch.bool),
             batch.weight_BT[mask_BT],
-            clip_low=self.settings.clip_low,
-            clip_high=self.settings.clip_high,
-            beta=self.settings.beta,
+            clip_low=self.loss_settings.clip_low,
+            clip_high=self.loss_settings.clip_high,
+            beta=self.loss_settings.beta,
             ref_logp_T=ref_logp_N,
+            sampler_logp_T=old_logp_N,
+            rollout_T=mask_BT.nonzero()[:, 0],
         )
         if on_tokens is not None:
             ratio_N = (logp_N.detach() - old_logp_N).exp()

@@ -1,20 +1,21 @@
-"""Which training prompts a step gets: a pure function of (seed, step).
+"""Which training prompts a step gets: a pure function of (seed, step, refill).
 
 Owns the order of prompts over steps and worlds. There is no iterator state: a resumed run sees
-exactly the prompts the uninterrupted one would have seen.
+exactly the prompts the uninterrupted one would have seen. Prompts that replace others (dynamic
+sampling) come from streams of their own, so that the main one still skips nothing.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
-from searchrl.engine.rollout import RolloutRequest
 from searchrl.engine.world import TaskWorld
 
-_ORDER, _SAMPLE, _WORLD = 1, 2, 3
+_ORDER, _SAMPLE, _WORLD, _REFILL = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,29 @@ class PromptStream:
     prompts_per_step: int
     group_size: int
     _choices: list[int] = field(default_factory=list, repr=False)
+    _refills: dict[int, PromptStream] = field(default_factory=dict, repr=False)
 
-    def requests(self, step: int) -> list[RolloutRequest]:
-        """The prompt instances of a step (from 0), each with its group's RNG keys."""
+    def requests(
+        self, step: int, refill: int = 0, places: Sequence[int] | None = None
+    ) -> list[RolloutRequest]:
+        """The prompt instances of a step (from 0), each with its group's RNG keys.
+
+        Args:
+            step: from 0.
+            refill: 0 for the prompts of the step, n for those of the n-th refill.
+            places: which of the `prompts_per_step` to ask for; by default all.
+        """
+        if refill:
+            if refill not in self._refills:
+                seed = mix_key(self.seed, _REFILL, refill)
+                self._refills[refill] = replace(self, seed=seed, _choices=[], _refills={})
+            return [
+                replace(request, group_id=request.group_id.replace("/", f"/refill{refill}/", 1))
+                for request in self._refills[refill].requests(step, places=places)
+            ]
         first = step * self.prompts_per_step
-        numbers = range(first, first + self.prompts_per_step)
-        return [self._request(step, number) for number in numbers]
+        chosen = range(self.prompts_per_step) if places is None else places
+        return [self._request(step, first + place) for place in chosen]
 
     def _request(self, step: int, number: int) -> RolloutRequest:
         which = self._world_of(number)

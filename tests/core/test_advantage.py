@@ -20,10 +20,12 @@ from searchrl.core.advantage import (
     dead_groups,
     dr_grpo_advantages,
     grpo_advantages,
+    reinforce_pp_baseline_advantages,
     rloo_advantages,
 )
 
-ALL: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
+OF_A_GROUP: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
+ALL = [*OF_A_GROUP, reinforce_pp_baseline_advantages]
 # A third of the profile's examples: these run once per estimator or loss, on small inputs.
 fewer = settings(max_examples=settings().max_examples // 3)
 every_estimator = pytest.mark.parametrize("estimate", ALL, ids=lambda fn: fn.__name__)
@@ -74,6 +76,29 @@ def test_dr_grpo_by_hand() -> None:
 def test_rloo_by_hand() -> None:
     # the others of 4 average 1.5, of 2: 2.5, of 1: 3
     assert rloo_advantages(group([4.0, 2.0, 1.0])) == [2.5, -0.5, -2.0]
+
+
+def test_reinforce_pp_baseline_by_hand() -> None:
+    """Centred within groups: 2, -2, 0 | 1, -1 | 0, 0; variance of the step (4+4+1+1) / 7."""
+    step = StepScores(
+        [5.0, 1.0, 3.0, math.nan, 9.0, 7.0, 4.0, 4.0],
+        ["a", "a", "a", "a", "b", "b", "c", "c"],
+        [True, True, True, False, True, True, True, True],
+    )
+    std = math.sqrt(10 / 7)
+    expected = [2 / std, -2 / std, 0, 0, 1 / std, -1 / std, 0, 0]
+    assert reinforce_pp_baseline_advantages(step) == pytest.approx(expected, abs=5e-6)
+    with_delta = reinforce_pp_baseline_advantages(step, delta=1.0)
+    assert with_delta[0] == pytest.approx(2 / (std + 1), abs=1e-12)
+
+
+def test_reinforce_pp_baseline_has_one_scale_for_the_step() -> None:
+    """What GRPO does not have: a group that hardly differs stays small beside one that is split."""
+    step = StepScores([1.0, 0.0, 0.51, 0.49], ["a", "a", "b", "b"], [True] * 4)
+    split, _, hardly, _ = reinforce_pp_baseline_advantages(step)
+    assert hardly / split == pytest.approx(0.01 / 0.5, rel=1e-9)
+    one, _, other, _ = grpo_advantages(step)
+    assert one == pytest.approx(other, rel=1e-3)
 
 
 def test_the_runnable_examples_in_the_docstrings_hold() -> None:
@@ -168,7 +193,7 @@ def test_order_of_rollouts_does_not_matter(
     assert estimate(shuffled) == [result[i] for i in order]
 
 
-@every_estimator
+@pytest.mark.parametrize("estimate", OF_A_GROUP, ids=lambda fn: fn.__name__)
 @fewer
 @given(left=one_group, right=one_group)
 def test_groups_do_not_see_each_other(
@@ -308,6 +333,8 @@ def test_columns_of_different_length_are_refused() -> None:
 def test_delta_must_be_positive(delta: float) -> None:
     with pytest.raises(ValueError, match="delta must be > 0"):
         grpo_advantages(group([1.0, 0.0]), delta=delta)
+    with pytest.raises(ValueError, match="delta must be > 0"):
+        reinforce_pp_baseline_advantages(group([1.0, 0.0]), delta=delta)
 
 
 @every_estimator

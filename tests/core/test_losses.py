@@ -300,6 +300,17 @@ def test_llds_without_its_coefficient_is_ppo_clip() -> None:
     assert stats.sum_drop > 0, "the term is measured all the same"
 
 
+def test_llds_against_the_samplers_record_acts_on_rounding() -> None:
+    """Why it asks for the trainer's old log-probs: its pull does not depend on how far one fell."""
+    step = random_losses_step(4)
+    noise_T = torch.randn(len(step.logp_T), generator=torch.Generator().manual_seed(0), dtype=F64)
+    step = replace(step, logp_T=step.old_logp_T + 1e-7 * noise_T)
+    _, plain_T, _ = run(ppo_clip_loss, step)
+    _, gradient_T, stats = run(llds_loss, step)
+    assert 0 < stats.sum_drop < 1e-6
+    assert (gradient_T - plain_T).norm() / plain_T.norm() > 0.01
+
+
 @every_loss
 def test_the_kl_term_is_that_of_ppo_clip(name: str) -> None:
     """Whatever weights the surrogate must leave the KL alone."""

@@ -103,3 +103,44 @@ def test_requests_say_their_step(toy_world: MakeWorld, step: int):
     (request,) = PromptStream([toy_world()], 0, 1, 3).requests(step)
     assert request.step == step and request.split == "train" and len(request.rng_keys) == 3
     assert replace(request, step=step) == request
+
+
+class TestRefills:
+    """Prompts that replace others (dynamic sampling)."""
+
+    def test_they_are_a_function_of_step_and_refill(self, toy_world: MakeWorld):
+        worlds = [toy_world(), toy_world("plain", reward="env")]
+
+        def ask(stream: PromptStream, step: int, refill: int, places: list[int]) -> list[Any]:
+            requests = stream.requests(step, refill, places)
+            return [(r.group_id, r.world.name, r.index, r.rng_keys) for r in requests]
+
+        straight = PromptStream(worlds, 3, 4, 2)
+        cells = [(step, refill) for step in range(6) for refill in range(3)]
+        expected = {cell: ask(straight, *cell, [0, 1, 2, 3]) for cell in cells}
+        resumed = PromptStream(worlds, 3, 4, 2)
+        for cell in reversed(cells):
+            assert ask(resumed, *cell, [3, 1]) == [expected[cell][3], expected[cell][1]]
+        # Not those of the step, nor of the refill before, nor of another seed.
+        drawn = [tuple((world, index) for _, world, index, _ in e) for e in expected.values()]
+        assert len(set(drawn)) == len(cells)
+        assert ask(PromptStream(worlds, 4, 4, 2), 0, 1, [0, 1, 2, 3]) != expected[0, 1]
+
+    def test_the_prompts_of_the_steps_are_the_same_with_and_without(self, toy_world: MakeWorld):
+        worlds = [toy_world(), toy_world("plain", reward="env")]
+        plain = PromptStream(worlds, 0, 6, 1)
+        mixed = PromptStream(worlds, 0, 6, 1)
+        for step in range(8):
+            mixed.requests(step, 1, [0, 5])
+            assert asked(mixed, step) == asked(plain, step)
+        refilled = PromptStream([toy_world()], 0, 6, 1)
+        refilled.requests(3, 2)
+        indices = [r.index for step in range(8) for r in refilled.requests(step)]
+        assert sorted(indices) == list(range(NUM_TASKS))
+
+    def test_ids_and_keys_are_unique_over_them(self, toy_world: MakeWorld):
+        stream = PromptStream([toy_world()], 0, 6, 5)
+        requests = [r for step in range(10) for n in range(4) for r in stream.requests(step, n)]
+        assert len({r.group_id for r in requests}) == len(requests) == 240
+        assert len({key for r in requests for key in r.rng_keys}) == 240 * 5
+        assert requests[6].group_id == "step000000/refill1/prompt0"

@@ -1,0 +1,359 @@
+"""Algorithms by name: their numbers, two steps of each, dynamic sampling, overlong penalty."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
+
+from searchrl.algorithms import Algorithm
+from searchrl.engine.metrics import Metrics
+from searchrl.engine.step_groups import is_constant, sample_groups, train_item
+from searchrl.errors import ConfigError
+from searchrl.observer import SilentObserver
+from searchrl.plugins import load_plugins
+from searchrl.run_folder import Run
+from searchrl.sections import AlgorithmConfig
+from searchrl.train import train
+
+registry = load_plugins(entry_points=False)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def make(name: str, **own: Any) -> Algorithm:
+    return registry.get("algorithm", name).make(**own)
+
+
+# --- the numbers a run uses ----------------------------------------------------------------------
+
+OWN_NUMBERS = {
+    "grpo": (0.2, 0.2, 1e-3, "sequence-mean"),
+    "dr_grpo": (0.2, 0.2, 1e-3, "constant"),
+    "rloo": (0.2, 0.2, 1e-3, "token-mean"),
+    "reinforce_pp": (0.2, 0.2, 1e-3, "sequence-mean"),
+    "dapo": (0.2, 0.28, 0.0, "token-mean"),
+    "gspo": (3e-4, 4e-4, 0.0, "sequence-mean"),
+    "cispo": (1.0, 4.0, 0.0, "token-mean"),
+    "tis": (0.2, 0.2, 1e-3, "sequence-mean"),
+    "masked_tis": (0.2, 0.2, 1e-3, "sequence-mean"),
+    "llds": (0.2, 0.2, 1e-3, "sequence-mean"),
+}
+
+
+def test_every_algorithm_uses_the_numbers_of_its_paper_where_a_run_sets_none() -> None:
+    assert OWN_NUMBERS.keys() == set(registry.names("algorithm"))
+    for name, numbers in OWN_NUMBERS.items():
+        assert make(name).resolve(AlgorithmConfig(name=name)) == numbers
+        assert make(name).name == name
+
+
+@pytest.mark.parametrize("name", OWN_NUMBERS)
+def test_what_a_run_sets_wins_zero_included(name: str) -> None:
+    mine = AlgorithmConfig(clip_low=0.1, clip_high=0.3, beta=0.0, reduction="constant")
+    assert make(name).resolve(mine) == (0.1, 0.3, 0.0, "constant")
+    one = make(name).resolve(AlgorithmConfig(beta=0.5))
+    assert one == (*OWN_NUMBERS[name][:2], 0.5, OWN_NUMBERS[name][3])
+
+
+def test_which_algorithms_ask_the_trainer_for_the_old_log_probs() -> None:
+    asking = {name for name in OWN_NUMBERS if make(name).needs_trainer_logp}
+    assert asking == {"tis", "masked_tis", "llds"}
+
+
+def test_settings_reach_the_loss() -> None:
+    """One token, sampler at a third of the trainer's probability, fallen to 0.9; hand numbers."""
+    columns = (
+        torch.tensor([0.9]).log(),
+        torch.zeros(1),
+        torch.ones(1),
+        torch.ones(1, dtype=torch.bool),
+        torch.ones(1),
+    )
+    more = {"sampler_logp_T": -torch.tensor([3.0]).log(), "rollout_T": torch.zeros(1).long()}
+    for name, own, expected in (
+        ("tis", {}, -0.9 * 2),
+        ("tis", {"cap": 2.5}, -0.9 * 2.5),
+        ("masked_tis", {}, -0.9 * 3),
+        ("masked_tis", {"high": 2.9}, 0.0),
+        ("llds", {}, -0.9 + 0.1 * 0.1053605),
+        ("llds", {"coefficient": 0.2}, -0.9 + 0.2 * 0.1053605),
+    ):
+        loss, _ = make(name, **own).loss(*columns, clip_low=0.2, clip_high=0.2, beta=0.0, **more)
+        assert loss.item() == pytest.approx(expected, abs=1e-6), (name, own)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("dapo", {"max_refills": -1}),
+        ("dapo", {"overlong_buffer": 0}),
+        ("dapo", {"overlong_limit": 0}),
+        ("dapo", {"overlong_penalty": -1.0}),
+        ("tis", {"cap": 0.5}),
+        ("masked_tis", {"low": 1.5}),
+        ("masked_tis", {"high": 0.5}),
+        ("llds", {"coefficient": -0.1}),
+        ("llds", {"lambda": 0.1}),
+    ],
+)
+def test_settings_out_of_range_are_refused_before_anything_starts(
+    name: str, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=f"algorithm '{name}'.*{next(iter(wrong))}"):
+        registry.get("algorithm", name).ensure_settings(wrong)
+
+
+# --- two steps of each ---------------------------------------------------------------------------
+
+
+class Noting(SilentObserver):
+    """Keeps the metrics of the steps."""
+
+    def __init__(self) -> None:
+        self.steps: list[Metrics] = []
+        self.plans: list[str] = []
+
+    def plan(self, config: Any, facts: Any) -> None:
+        self.plans.append(facts["algorithm"])
+
+    def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
+        self.steps.append(metrics)
+
+
+def short(folder: Path, run_dir: Path, name: str, **own: Any) -> dict[str, Any]:
+    """Two steps with the algorithm's own numbers."""
+    config = settings(folder, run_dir, max_steps=2, eval={"every": 0, "num_tasks": 1})
+    config["algorithm"] = {"name": name, "settings": own}
+    return config
+
+
+@pytest.mark.parametrize("name", [name for name in OWN_NUMBERS if name != "grpo"])
+def test_two_steps_by_name(name: str, micro_model: Path, tmp_path: Path) -> None:
+    observer = Noting()
+    run = train(short(micro_model, tmp_path / "run", name), observer=observer)
+    before, after = weights_of(micro_model), weights_of(run.path / "policy")
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+    assert len(observer.steps) == 2
+    for metrics in observer.steps:
+        assert metrics["num_nonfinite"]["value"] == metrics["skipped_steps"]["value"] == 0
+        # The first update of a step: ratios are 1 up to rounding, whatever is done with them.
+        if metrics["num_rollouts"]["value"]:
+            assert metrics["ratio_mean"]["value"] == pytest.approx(1, abs=1e-4)
+            assert metrics["sampler_ratio_mean"]["value"] == pytest.approx(1, abs=1e-4)
+    # The numbers used are on the console and in the run folder, though the run set none.
+    described = make(name).resolve(AlgorithmConfig()).describe()
+    assert described in observer.plans[0] and "None" not in observer.plans[0]
+    provenance = json.loads((run.path / "provenance.json").read_text())
+    clip_low, clip_high, beta, reduction = OWN_NUMBERS[name]
+    assert provenance["algorithm"] == {
+        "name": name,
+        "clip_low": clip_low,
+        "clip_high": clip_high,
+        "beta": beta,
+        "reduction": reduction,
+    }
+
+
+# --- dynamic sampling ----------------------------------------------------------------------------
+
+
+def groups_of(run: Run, step: int) -> dict[str, list[dict[str, Any]]]:
+    """The recorded rollouts of a step (from 0) by group."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in run.rollouts("train"):
+        if row["step"] == step:
+            groups[row["group_id"]].append(row)
+    return groups
+
+
+def has_contrast(rows: list[dict[str, Any]]) -> bool:
+    return len({row["reward"] for row in rows} - {None}) > 1
+
+
+@pytest.fixture(scope="module")
+def dapo_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Six steps; two refills at most."""
+    return train(dapo_settings(micro_model, tmp_path_factory.mktemp("dapo") / "run"))
+
+
+def dapo_settings(folder: Path, run_dir: Path) -> dict[str, Any]:
+    own = {"max_refills": 2, "overlong_limit": 30, "overlong_buffer": 20}
+    config = settings(folder, run_dir)
+    config["algorithm"] = {"name": "dapo", "settings": own}
+    return config
+
+
+def test_constant_groups_are_replaced_and_everything_sampled_is_recorded(dapo_run: Run) -> None:
+    rows = [row for row in dapo_run.metrics if row["phase"] == "train"]
+    assert len({row["refills"] for row in rows}) > 1, "no step differs: nothing is tested"
+    for step, row in enumerate(rows):
+        groups = groups_of(dapo_run, step)
+        assert all(len(group) == 3 for group in groups.values())
+        rounds = [
+            {name: group for name, group in groups.items() if name.count("/refill") == bool(n)
+             and (not n or f"/refill{n}/" in name)}
+            for n in range(3)
+        ]  # fmt: skip
+        # A place is asked for again exactly where the round before left it without contrast.
+        places = {"prompt0", "prompt1"}
+        for n, found in enumerate(rounds):
+            assert {name.rpartition("/")[2] for name in found} == places
+            alive = {
+                name.rpartition("/")[2] for name, group in found.items() if has_contrast(group)
+            }
+            places -= alive
+            assert (row["refills"] >= n) == bool(found) or n == 0
+        # Groups without contrast have left the step, unless a penalty told them apart.
+        assert row["num_rollouts"] >= 3 * sum(has_contrast(group) for group in groups.values())
+        assert row["num_rollouts"] <= 6
+
+
+def test_replaced_groups_are_not_trained_on(dapo_run: Run) -> None:
+    for step in range(6):
+        groups = groups_of(dapo_run, step)
+        for name, rows in groups.items():
+            place = name.rpartition("/")[2]
+            later = [other for other in groups if other.endswith(place) and len(other) > len(name)]
+            if later and "/refill" not in name:
+                assert not has_contrast(rows)
+                assert all(row["advantage"] is None for row in rows)
+            if has_contrast(rows):
+                assert all(row["advantage"] is not None for row in rows)
+
+
+@pytest.mark.parametrize("step", [2, 5])
+def test_a_resumed_run_refills_with_the_same_prompts(
+    dapo_run: Run, micro_model: Path, tmp_path: Path, step: int
+) -> None:
+    with pytest.raises(PowerCut):
+        train(dapo_settings(micro_model, tmp_path / "run"), observer=Crash(step))
+    assert_same_run(dapo_run, train(resume=tmp_path / "run"))
+
+
+@pytest.mark.parametrize("max_refills", [0, 3])
+def test_refills_end_at_their_limit_and_the_step_goes_on(
+    micro_model: Path, tmp_path: Path, max_refills: int
+) -> None:
+    """Nothing is ever scored here: each place is filled 1 + max_refills times."""
+    config = short(micro_model, tmp_path / "run", "dapo", max_refills=max_refills)
+    config["tasks"][0] |= {"reward": "declines", "metrics": []}
+    run = train(config | {"max_steps": 1})
+    (row,) = [row for row in run.metrics if row["phase"] == "train"]
+    assert row["refills"] == max_refills
+    assert len(list(run.rollouts("train"))) == 6 * (1 + max_refills)
+    assert row["unscored"] == 1.0
+    assert (row["num_rollouts"], row["grad_norm"], row["overlong"]) == (0, 0, 0)
+    before, after = weights_of(micro_model), weights_of(run.path / "policy")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def fake_group(*rewards: float | None) -> Any:
+    rollouts = [SimpleNamespace(scored=SimpleNamespace(reward=reward)) for reward in rewards]
+    return SimpleNamespace(rollouts=rollouts)
+
+
+def test_which_groups_are_constant() -> None:
+    for rewards in ((1.0, 1.0), (0.0, None, 0.0), (None, None), (0.5,)):
+        assert is_constant(fake_group(*rewards))
+    for rewards in ((1.0, 0.0), (0.0, None, 0.1), (0.3, 0.1 + 0.2)):
+        assert not is_constant(fake_group(*rewards))
+
+
+def test_only_the_places_without_contrast_are_asked_for_again() -> None:
+    asked: list[tuple[int, int, list[int]]] = []
+    outcomes = {
+        (0, 0): fake_group(1.0, 0.0),
+        (0, 1): fake_group(0.0, 0.0),
+        (0, 2): fake_group(1.0, 1.0),
+        (1, 1): fake_group(0.0, 0.0),
+        (1, 2): fake_group(0.0, 1.0),
+        (2, 1): fake_group(1.0, 0.0),
+    }
+
+    class Prompts:
+        prompts_per_step = 3
+
+        def requests(self, step: int, refill: int, places: Any) -> list[tuple[int, int]]:
+            asked.append((step, refill, list(places)))
+            return [(refill, place) for place in places]
+
+    sampler = SimpleNamespace(run=lambda requests, **_: [outcomes[r] for r in requests])
+    drawn = sample_groups(sampler, Prompts(), 7, max_refills=3)  # type: ignore[arg-type]
+    assert asked == [(7, 0, [0, 1, 2]), (7, 1, [1, 2]), (7, 2, [1])]
+    assert drawn.num_refills == 2
+    assert drawn.groups == (outcomes[0, 0], outcomes[2, 1], outcomes[1, 2])
+    assert drawn.replaced == (outcomes[0, 1], outcomes[0, 2], outcomes[1, 1])
+    assert len(drawn.rollouts) == 12
+    last = sample_groups(sampler, Prompts(), 7, max_refills=1)  # type: ignore[arg-type]
+    assert last.groups == (outcomes[0, 0], outcomes[1, 1], outcomes[1, 2])
+    plain = sample_groups(sampler, Prompts(), 7)  # type: ignore[arg-type]
+    assert (plain.num_refills, plain.replaced) == (0, ())
+
+
+# --- overlong penalty ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        # limit 100, buffer 20: nothing up to 80, half at 90, all from 100 on.
+        ({}, {80: 0.0, 90: -0.5, 100: -1.0, 500: -1.0}),
+        ({"overlong_penalty": 0.4}, {90: -0.2, 100: -0.4}),
+        ({"overlong_buffer": 50}, {50: 0.0, 75: -0.5}),
+        ({"overlong_limit": 40}, {32: 0.0, 36: -0.5, 40: -1.0}),
+    ],
+)
+def test_overlong_penalty_by_hand(own: dict[str, Any], expected: dict[int, float]) -> None:
+    penalty = make("dapo", **own).length_penalty_of(100)
+    assert penalty is not None
+    assert {n: penalty(n) for n in expected} == pytest.approx(expected)
+
+
+def test_algorithms_without_an_overlong_penalty_have_none() -> None:
+    assert make("dapo", overlong_penalty=0.0).length_penalty_of(100) is None
+    assert make("grpo").length_penalty_of(100) is None
+
+
+def test_overlong_penalty_is_on_the_reward_that_is_compared_and_shown_apart(dapo_run: Run) -> None:
+    """limit 30, buffer 20, from the recorded rows: mean penalty, and who ends up below."""
+    steps = [row for row in dapo_run.metrics if row["phase"] == "train"]
+    assert any(row["overlong"] < 0 for row in steps)
+    checked = 0
+    for step, metrics in enumerate(steps):
+        groups = groups_of(dapo_run, step)
+        rows = [row for group in groups.values() for row in group]
+        taken = [min(0.0, max(-1.0, (10 - row["authors"].count("M")) / 20)) for row in rows]
+        assert metrics["overlong"] == pytest.approx(sum(taken) / len(taken), abs=1e-9)
+        # The recorded reward, and its mean, are those of the reward expression.
+        rewards = [row["reward"] for row in rows]
+        assert set(rewards) <= {0.0, 1.0}
+        assert metrics["reward"] == pytest.approx(sum(rewards) / len(rewards))
+        penalty_of = {row["rollout_id"]: value for row, value in zip(rows, taken, strict=True)}
+        for group in groups.values():
+            if any(row["advantage"] is None for row in group):
+                continue
+            compared = [row["reward"] + penalty_of[row["rollout_id"]] for row in group]
+            mean = sum(compared) / 3
+            std = (sum((value - mean) ** 2 for value in compared) / 3) ** 0.5
+            expected = [(value - mean) / (std + 1e-6) for value in compared]
+            assert [row["advantage"] for row in group] == pytest.approx(expected, abs=1e-6)
+            checked += len({round(value, 6) for value in compared}) > 2
+    assert checked, "no group in which the penalty made a difference"
+
+
+def test_unscored_rollouts_stay_unscored_whatever_their_length() -> None:
+    scored = SimpleNamespace(reward=None, per_turn={})
+    rollout: Any = SimpleNamespace(scored=scored, trajectory=SimpleNamespace(num_model_tokens=99))
+    assert train_item(rollout, lambda n: -1.0).reward is None

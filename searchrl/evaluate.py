@@ -17,9 +17,11 @@ from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import SEARCH, StopReason
+from searchrl.engine.codec import TextCodec
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import Generator, mix_key
 from searchrl.engine.metrics import Metrics, summarise
-from searchrl.engine.rollout import Limits, Rollout, RolloutDriver, RolloutRequest, TextCodec
+from searchrl.engine.rollout import Limits, Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import ConfigError, FailureLimitError

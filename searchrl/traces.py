@@ -18,7 +18,7 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.trajectory import Origin, Trajectory, TurnStop
-from searchrl.engine.rollout import TextCodec
+from searchrl.engine.codec import TextCodec
 from searchrl.errors import DataError
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
-import gymnasium
-
-from searchrl.contracts import Expert, ExpertFactory, TokenBudget
 from searchrl.core.episode import (
     INVALID,
     Action,
@@ -24,9 +22,8 @@ from searchrl.core.episode import (
     Failure,
     FailureKind,
     StopReason,
-    Task,
 )
-from searchrl.core.trajectory import Group, Origin, Trajectory, TurnStop
+from searchrl.core.trajectory import Group, Trajectory, TurnStop
 from searchrl.deadline import Raised, call_together
 from searchrl.engine.boundary import (
     Begun,
@@ -36,8 +33,10 @@ from searchrl.engine.boundary import (
     classify,
     step_env,
 )
+from searchrl.engine.codec import TextCodec
+from searchrl.engine.dialogue import Dialogue, Played, RolloutRequest, Stepping
 from searchrl.engine.generator import FinishedTurn, Generator, Handle
-from searchrl.engine.rendering import RenderedPrompt, find_stop
+from searchrl.engine.rendering import find_stop
 from searchrl.engine.world import TaskWorld
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
@@ -46,36 +45,6 @@ _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
     "split, index and seed"
 )
-
-
-class TextCodec(Protocol):
-    """Text to ids and back: the policy's tokenizer, or bytes where there is no model."""
-
-    def render_prompt(
-        self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
-    ) -> RenderedPrompt:
-        """A prompt as ids, rendered once."""
-        ...
-
-    def encode_plain(self, text: str) -> list[int]:
-        """Foreign text as ids; never a control token."""
-        ...
-
-    def encode_model_text(self, text: str) -> list[int]:
-        """A demonstrated turn as ids."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Ids as text."""
-        ...
-
-    def cut(self, text: str, limit: int) -> str:
-        """The longest prefix of at most `limit` tokens."""
-        ...
-
-    def budget(self, max_tokens: int) -> TokenBudget:
-        """An observation budget measured with this codec."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +56,6 @@ class Limits:
     max_total_tokens: int
     env_timeout_s: float | None = None
     thinking: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutRequest:
-    """Ask for `len(rng_keys)` episodes of one prompt instance.
-
-    `options` are passed to the env's reset besides index and split. `forced` names an action
-    kind to which the first turn is committed by its opening tag. `script` is the scripted policy
-    for a scripted generator. `origin` is what the trajectories will say of themselves.
-    """
-
-    group_id: str
-    world: TaskWorld
-    split: str
-    index: int | None
-    rng_keys: tuple[int, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    forced: str | None = None
-    script: ExpertFactory | None = None
-    step: int = 0
-
-    @property
-    def reset_options(self) -> dict[str, Any]:
-        """What the env's reset is given."""
-        index = {} if self.index is None else {"index": self.index}
-        return {"split": self.split, **self.options, **index}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,37 +86,20 @@ class Interrupted(Exception):
     """The caller's `should_stop` asked to abandon the rollouts in flight."""
 
 
-class _Dialogue:
-    """One episode in flight."""
-
-    def __init__(self, request: RolloutRequest, sample: int) -> None:
-        self.request = request
-        self.sample = sample
-        self.env: gymnasium.Env[Any, Any] | None = None
-        self.task: Task | None = None
-        self.prompt = ""
-        self.prefix = ""
-        self.expert: Expert | None = None
-        self.turns: list[EpisodeTurn] = []
-        self.signals: dict[str, float] = {}
-        self.env_return = 0.0
-        self.stop: StopReason | None = None
-        self.failure: Failure | None = None
-        self.trajectory = Trajectory(
-            rollout_id=f"{request.group_id}/{sample}",
-            group_id=request.group_id,
-            env=request.world.name,
-            origin=Origin.DEMONSTRATION if request.script else Origin.SAMPLED,
-        )
-
-
 class RolloutDriver:
-    """Runs requests to completion on one generator."""
+    """Runs requests to completion on one generator.
 
-    def __init__(self, generator: Generator, codec: TextCodec, limits: Limits) -> None:
+    `deterministic` takes observations in after a fixed number of polls instead of when they
+    arrive: what is decoded together, and so every rounding error, then repeats.
+    """
+
+    def __init__(
+        self, generator: Generator, codec: TextCodec, limits: Limits, deterministic: bool = True
+    ) -> None:
         self.generator = generator
         self.codec = codec
         self.limits = limits
+        self.deterministic = deterministic
 
     def run(
         self,
@@ -193,34 +119,49 @@ class RolloutDriver:
             Interrupted: when `should_stop` said so; nothing of the step is kept.
         """
         dialogues = [
-            [_Dialogue(request, sample) for sample in range(len(request.rng_keys))]
+            [Dialogue(request, sample) for sample in range(len(request.rng_keys))]
             for request in requests
         ]
         self._reset([dialogue for group in dialogues for dialogue in group])
-        live: dict[Handle, _Dialogue] = {}
+        live: dict[Handle, Dialogue] = {}
         for request, group in zip(requests, dialogues, strict=True):
             live |= self._open(request, group)
         total = sum(len(group) for group in dialogues)
-        while live:
-            finished = self.generator.poll()
-            if not finished:
-                break
-            self._step([(live[t.handle], t, self._record(live[t.handle], t)) for t in finished])
-            for turn in finished:
-                if live[turn.handle].stop is not None:
-                    self.generator.close(turn.handle)
-                    del live[turn.handle]
-            if on_progress is not None:
-                on_progress(total - len(live), total)
-            if should_stop is not None and should_stop():
-                for handle in live:
-                    self.generator.close(handle)
-                raise Interrupted
+        stepping: Stepping | None = None
+        with ThreadPoolExecutor(1, "searchrl-envs") as beside:
+            while live:
+                if stepping is not None and stepping.is_most_of(len(live)):
+                    self._take_in(stepping, live)
+                    stepping = None
+                # Environments step beside the generator, which decodes the others meanwhile.
+                finished = self.generator.poll()
+                if stepping is not None and (stepping.is_due(self.deterministic) or not finished):
+                    self._take_in(stepping, live)
+                    stepping = None
+                elif stepping is None and not finished:
+                    break
+                played = [(live[t.handle], t, self._record(live[t.handle], t)) for t in finished]
+                begun = self._begin_steps(played, beside)
+                stepping = begun if stepping is None else stepping.and_then(begun)
+                self._close_stopped([turn.handle for turn in finished], live)
+                if on_progress is not None:
+                    on_progress(total - len(live), total)
+                if should_stop is not None and should_stop():
+                    for handle in live:
+                        self.generator.close(handle)
+                    _release([dialogue for group in dialogues for dialogue in group])
+                    raise Interrupted
         return self._finish(requests, dialogues)
 
+    def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
+        for handle in handles:
+            if live[handle].stop is not None:
+                self.generator.close(handle)
+                del live[handle]
+
     def _open(
-        self, request: RolloutRequest, dialogues: Sequence[_Dialogue]
-    ) -> dict[Handle, _Dialogue]:
+        self, request: RolloutRequest, dialogues: Sequence[Dialogue]
+    ) -> dict[Handle, Dialogue]:
         """Open the dialogues of a group on one rendered prompt; those now in flight."""
         ready = [d for d in dialogues if d.stop is None]
         if not ready:
@@ -259,7 +200,7 @@ class RolloutDriver:
                 self.generator.close(handle)
         return live
 
-    def _reset(self, dialogues: Sequence[_Dialogue]) -> None:
+    def _reset(self, dialogues: Sequence[Dialogue]) -> None:
         """Reset an environment for each dialogue; those that hang wait at the same time."""
         calls = [
             (functools.partial(self._begin, d.request), d.request.world.owner) for d in dialogues
@@ -282,7 +223,7 @@ class RolloutDriver:
             script=request.script,
         )
 
-    def _submit(self, dialogue: _Dialogue, handle: Handle, append_ids: list[int]) -> bool:
+    def _submit(self, dialogue: Dialogue, handle: Handle, append_ids: list[int]) -> bool:
         """Ask for the next turn; False (and a stop reason) when no token is left for it."""
         room = self.limits.max_total_tokens - len(dialogue.trajectory) - len(append_ids)
         if room < 1:
@@ -294,7 +235,7 @@ class RolloutDriver:
         self.generator.submit(handle, append_ids, stops, min(self.limits.max_turn_tokens, room))
         return True
 
-    def _record(self, dialogue: _Dialogue, turn: FinishedTurn) -> str:
+    def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
         """Record one model turn and return its text; a turn that was cut ends the episode."""
         if turn.error is not None:
             self._fail(dialogue, turn.error)
@@ -317,7 +258,7 @@ class RolloutDriver:
             dialogue.turns.append(EpisodeTurn(text, self._parse(dialogue, text)))
         return text
 
-    def _parse(self, dialogue: _Dialogue, text: str) -> Action:
+    def _parse(self, dialogue: Dialogue, text: str) -> Action:
         """The action of a turn; a protocol that cannot say fails the episode."""
         try:
             return dialogue.request.world.protocol.parse(text)
@@ -325,24 +266,34 @@ class RolloutDriver:
             self._fail(dialogue, error)
             return Action(INVALID, None, "The protocol could not read this turn.")
 
-    def _step(self, played: Sequence[tuple[_Dialogue, FinishedTurn, str]]) -> None:
-        """Step the environments of turns just recorded; those that hang wait at the same time."""
+    def _begin_steps(self, played: Sequence[Played], beside: Executor) -> Stepping | None:
+        """Begin to step the environments of turns just recorded; None if no turn reaches one."""
         played = [one for one in played if one[0].stop is None]
+        if not played:
+            return None
         calls = []
         for dialogue, _, text in played:
             assert dialogue.env is not None
             step = functools.partial(step_env, dialogue.env, text)
             calls.append((step, dialogue.request.world.owner))
-        outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
-        for (dialogue, turn, text), outcome in zip(played, outcomes, strict=True):
+        # Those that hang wait at the same time.
+        limit = self.limits.env_timeout_s
+        return Stepping(played, [beside.submit(call_together, calls, timeout_s=limit)])
+
+    def _take_in(self, stepping: Stepping, live: dict[Handle, Dialogue]) -> None:
+        """Wait for environments and go on with what they made of the turns."""
+        for (dialogue, turn, text), outcome in zip(
+            stepping.played, stepping.outcomes(), strict=True
+        ):
             if isinstance(outcome, Raised):
                 action = self._parse(dialogue, text)
                 dialogue.turns.append(EpisodeTurn(text, action))
                 self._fail(dialogue, outcome.error)
             else:
                 self._advance(dialogue, turn, text, outcome.value)
+        self._close_stopped([turn.handle for _, turn, _ in stepping.played], live)
 
-    def _advance(self, dialogue: _Dialogue, turn: FinishedTurn, text: str, made: Stepped) -> None:
+    def _advance(self, dialogue: Dialogue, turn: FinishedTurn, text: str, made: Stepped) -> None:
         """Take in what the environment made of a turn."""
         action = made.action or self._parse(dialogue, text)
         if dialogue.failure is not None:
@@ -363,7 +314,7 @@ class RolloutDriver:
         passages = made.passages if shown else ()
         dialogue.turns.append(EpisodeTurn(text, action, passages, shown, made.reward))
 
-    def _observe(self, dialogue: _Dialogue, handle: Handle, observation: str) -> str:
+    def _observe(self, dialogue: Dialogue, handle: Handle, observation: str) -> str:
         """Append an observation and ask for the next turn; returns the text appended."""
         # Measured as the env's own budget is: the byte codec has no tokens and counts words.
         budget = self.codec.budget(self.limits.max_observation_tokens)
@@ -374,7 +325,7 @@ class RolloutDriver:
         ids = self.codec.encode_plain(observation)
         return observation if self._submit(dialogue, handle, ids) else ""
 
-    def _fail(self, dialogue: _Dialogue, error: BaseException) -> None:
+    def _fail(self, dialogue: Dialogue, error: BaseException) -> None:
         """End an episode that somebody failed; the instance at fault is not reused."""
         world = dialogue.request.world
         player = f"script of env '{world.name}' ({world.owner})"
@@ -384,14 +335,12 @@ class RolloutDriver:
         dialogue.env = None
 
     def _finish(
-        self, requests: Sequence[RolloutRequest], dialogues: Sequence[Sequence[_Dialogue]]
+        self, requests: Sequence[RolloutRequest], dialogues: Sequence[Sequence[Dialogue]]
     ) -> list[RolloutGroup]:
         """Freeze the episodes, give the environments back, and score all of them together."""
         played = [dialogue for group in dialogues for dialogue in group]
         episodes = [self._freeze(dialogue) for dialogue in played]
-        for dialogue in played:
-            if dialogue.env is not None:
-                dialogue.request.world.release(dialogue.env)
+        _release(played)
         scorers = [dialogue.request.world.scorer for dialogue in played]
         scores = score_together(list(zip(scorers, episodes, strict=True)))
         finished = iter(
@@ -406,7 +355,7 @@ class RolloutDriver:
             groups.append(RolloutGroup(Group(request.group_id, task, trajectories), rollouts))
         return groups
 
-    def _freeze(self, dialogue: _Dialogue) -> Episode:
+    def _freeze(self, dialogue: Dialogue) -> Episode:
         """The episode as rewards will see it."""
         if dialogue.stop is None:
             error = "RuntimeError: the generator lost this dialogue"
@@ -437,3 +386,10 @@ class RolloutDriver:
             failure=dialogue.failure,
             step=request.step,
         )
+
+
+def _release(dialogues: Sequence[Dialogue]) -> None:
+    """Give back the environments that did not fail; who gave them out closes them."""
+    for dialogue in dialogues:
+        if dialogue.env is not None:
+            dialogue.request.world.release(dialogue.env)

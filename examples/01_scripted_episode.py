@@ -11,7 +11,8 @@ from itertools import groupby
 
 from searchrl.config import build_config
 from searchrl.core.trajectory import Author, Trajectory
-from searchrl.engine.rollout import RolloutRequest, TextCodec
+from searchrl.engine.dialogue import RolloutRequest
+from searchrl.engine.rollout import TextCodec
 from searchrl.engine.scripted import ByteCodec
 from searchrl.engine.world import make_worlds
 from searchrl.evaluate import make_scripted_driver

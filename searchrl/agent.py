@@ -15,8 +15,9 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, merge
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
-from searchrl.engine.rollout import Rollout, RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import (
     ConfigError,

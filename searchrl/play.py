@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
-from searchrl.engine.rollout import Rollout, RolloutRequest
+from searchrl.engine.rollout import Rollout
 from searchrl.engine.world import TaskWorld
 from searchrl.errors import ConfigError
 from searchrl.evaluate import make_scripted_driver

@@ -27,10 +27,11 @@ from searchrl.engine.checkpoint import (
     save_checkpoint,
     save_policy,
 )
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
 from searchrl.engine.metrics import exact, proportion
 from searchrl.engine.policy import Policy, resolve_device
-from searchrl.engine.rollout import Interrupted, RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Interrupted, RolloutDriver
 from searchrl.engine.scratch import make_policy
 from searchrl.engine.supervised import SupervisedLearner
 from searchrl.engine.world import TaskWorld, make_worlds

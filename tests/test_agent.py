@@ -13,8 +13,8 @@ import searchrl
 from searchrl.agent import load_agent, make_answer
 from searchrl.cli import main
 from searchrl.config import build_config
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
-from searchrl.engine.rollout import RolloutRequest
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
 from searchrl.evaluate import make_scripted_driver

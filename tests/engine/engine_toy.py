@@ -11,10 +11,11 @@ import torch
 
 from searchrl.config import RunConfig, build_config
 from searchrl.core.trajectory import TurnStop
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.hf_generator import HFGenerator
 from searchrl.engine.policy import Policy, ResolvedModel, load_policy
-from searchrl.engine.rollout import Limits, Rollout, RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Limits, Rollout, RolloutDriver
 from searchrl.engine.world import TaskWorld
 
 TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py"

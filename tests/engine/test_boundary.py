@@ -13,8 +13,9 @@ from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator, say
 from searchrl.config import build_config
 from searchrl.core.episode import Failure, FailureKind
 from searchrl.deadline import DeadlineExceeded
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.records import rollout_record
-from searchrl.engine.rollout import Rollout, RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.world import TaskWorld, make_world
 from searchrl.errors import ConfigError, EnvironmentFailure, PluginError

@@ -14,9 +14,10 @@ from engine_toy import LIMITS, Said, SayingGenerator, play, say
 from searchrl.core.episode import FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
 from searchrl.deadline import Returned, call_together
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.metrics import summarise
 from searchrl.engine.policy import Policy
-from searchrl.engine.rollout import Interrupted, Limits, Rollout, RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Interrupted, Limits, Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.envs.indexes import IndexCache
 from searchrl.errors import GenerationFailure

@@ -21,13 +21,14 @@ from searchrl.algorithms import make_grpo
 from searchrl.core.episode import StopReason
 from searchrl.core.loss import Reduction, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import FinishedTurn, Sampling
 from searchrl.engine.hf_generator import HFGenerator
 from searchrl.engine.learner import Learner, TokenColumns
 from searchrl.engine.packing import TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
 from searchrl.engine.records import rollout_record
-from searchrl.engine.rollout import Rollout, RolloutDriver, RolloutRequest
+from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec
 from searchrl.sections import AlgorithmConfig, OptimConfig
 

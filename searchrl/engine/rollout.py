@@ -215,6 +215,7 @@ class RolloutDriver:
             if should_stop is not None and should_stop():
                 for handle in live:
                     self.generator.close(handle)
+                _release([dialogue for group in dialogues for dialogue in group])
                 raise Interrupted
         return self._finish(requests, dialogues)
 
@@ -389,9 +390,7 @@ class RolloutDriver:
         """Freeze the episodes, give the environments back, and score all of them together."""
         played = [dialogue for group in dialogues for dialogue in group]
         episodes = [self._freeze(dialogue) for dialogue in played]
-        for dialogue in played:
-            if dialogue.env is not None:
-                dialogue.request.world.release(dialogue.env)
+        _release(played)
         scorers = [dialogue.request.world.scorer for dialogue in played]
         scores = score_together(list(zip(scorers, episodes, strict=True)))
         finished = iter(
@@ -437,3 +436,10 @@ class RolloutDriver:
             failure=dialogue.failure,
             step=request.step,
         )
+
+
+def _release(dialogues: Sequence[_Dialogue]) -> None:
+    """Give back the environments that did not fail; who gave them out closes them."""
+    for dialogue in dialogues:
+        if dialogue.env is not None:
+            dialogue.request.world.release(dialogue.env)

@@ -387,7 +387,8 @@ class TestFailures:
 def test_asked_to_stop_it_closes_everything_in_flight(toy_world: MakeWorld, policy: Policy):
     generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA] * 9)
     driver = RolloutDriver(generator, policy.renderer, WIDE)
-    request = RolloutRequest("g", toy_world(), "train", 0, (1, 2, 3))
+    world = toy_world()
+    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
     progress: list[tuple[int, int]] = []
     with pytest.raises(Interrupted):
         driver.run(
@@ -396,3 +397,5 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: MakeWorld, poli
             should_stop=lambda: len(progress) == 2,
         )
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
+    # Its environments too: whoever closes the world closes them.
+    assert len(world._idle) == 3

@@ -99,9 +99,10 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     opener: Any = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
+    # Bytes: a line may be torn in the middle of a character.
+    with opener(path, "rb") as file:
         for line in file:
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return
             yield json.loads(line)
 

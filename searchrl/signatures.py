@@ -14,7 +14,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from searchrl.errors import ConfigError, suggest
@@ -151,7 +151,7 @@ def _convert(value: Any, kind: Any) -> Any:
     if adapter is None:
         return value
     try:
-        converted = adapter.validate_python(value)
+        converted = _stored(adapter.validate_python(value))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place, inner = "", value
@@ -163,6 +163,14 @@ def _convert(value: Any, kind: Any) -> Any:
     if isinstance(value, bool) and isinstance(converted, int | float) and converted is not value:
         raise ValueError(f" = {value!r}: Input should be a number")
     return converted
+
+
+def _stored(value: Any) -> Any:
+    """`value` with lists for iterators: settings serve many instances, and those only the first."""
+    # pydantic makes one for `Iterable[str]`, and checks each item when it is taken.
+    if isinstance(value, Iterator) or type(value) is list:
+        return [_stored(item) for item in value]
+    return {k: _stored(v) for k, v in value.items()} if type(value) is dict else value
 
 
 def _make_adapter(kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""YAML as configs here have it: plain values, and no dates.
+"""YAML as configs here have it: plain values, no dates, and every key once.
 
 Owns the dialect and the one kind of error it fails with. What the values mean, and how layers of
 them merge, is `config.py`, the only caller.
@@ -14,6 +14,18 @@ import yaml
 class _Loader(yaml.SafeLoader):
     """Plain YAML without dates: nothing here is a date, and a folder may be called like one."""
 
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Refuse a key that is there twice: the first of two sections would be lost silently."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    text = f"the key {key.value!r} is there twice; keep one of them"
+                    raise yaml.composer.ComposerError(None, None, text, key.start_mark)
+                seen.add(key.value)
+        return node
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
@@ -25,9 +37,12 @@ def read_yaml(text: str) -> Any:
     """Parse a YAML text.
 
     Raises:
-        ValueError: for whatever cannot be read, too large numbers and depths included.
+        ValueError: for whatever cannot be read, too large numbers and depths included, and for a
+            key that a mapping has twice.
     """
     try:
         return yaml.load(text, _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(str(error)) from error
+    except Exception as error:  # of a tag on what it does not fit: whatever PyYAML trips over
+        raise ValueError(f"{type(error).__name__}: {error}") from error

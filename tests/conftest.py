@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
-from hypothesis import settings
 
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=500)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+if TYPE_CHECKING:
+    from searchrl.run_folder import Run
+
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -45,6 +50,30 @@ def micro_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("micro") / "model"
     make_policy(shape, texts, torch.device("cpu"), max_context=2048, seed=0).save(folder)
     return folder
+
+
+@pytest.fixture
+def threads_restored() -> Iterator[None]:
+    """For tests of programs, which give torch as many threads as their config says."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The uninterrupted run on the toy world that others are compared with; to be read only."""
+    import torch
+    from train_toy import settings
+
+    from searchrl.train import train
+
+    before = torch.get_num_threads()
+    run = train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
+    torch.set_num_threads(before)
+    return run
 
 
 MICRO_SETTINGS = (

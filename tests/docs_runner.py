@@ -79,13 +79,14 @@ class BlockFailed(Exception):
     """A block did not do what the page says; the text says where and why."""
 
 
-def run_blocks(blocks: list[Block], folder: Path) -> None:
-    """Run blocks in order; the current directory must be `folder`.
+def run_blocks(blocks: list[Block], folder: Path) -> int:
+    """Run blocks in order; the current directory must be `folder`. Returns how many were run.
 
     Raises:
         BlockFailed: at the first block that fails.
     """
     namespace: dict[str, Any] = {"__name__": "docs"}
+    num_run = 0
     for block in blocks:
         if block.saved_as:
             (folder / block.saved_as).write_text(block.text, "utf-8")
@@ -98,6 +99,8 @@ def run_blocks(blocks: list[Block], folder: Path) -> None:
         except BaseException as error:
             text = "".join(traceback.format_exception(error))
             raise BlockFailed(f"{block.path.name}:{block.line}: {text}") from error
+        num_run += 1
+    return num_run
 
 
 def _run(block: Block, namespace: dict[str, Any]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import searchrl
-from searchrl.agent import load_agent, make_answer
+from searchrl.agent import Agent, load_agent, make_answer
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.engine.dialogue import RolloutRequest
@@ -173,6 +174,28 @@ def test_ask_json_and_piped_questions(micro_run: Path, tmp_path: Path) -> None:
         "question", "final_answer", "stop_reason", "queries", "passages", "trace"
     }  # fmt: skip
     assert len(list(Run.open(folder).rollouts("ask"))) == 2
+
+
+def test_questions_before_one_that_fails_are_recorded(
+    micro_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the prompt is how a person leaves `ask`."""
+    real = Agent.play
+
+    def play(agent: Agent, question: str, **options: Any) -> Any:
+        if question == "leave":
+            raise KeyboardInterrupt
+        return real(agent, question, **options)
+
+    monkeypatch.setattr(Agent, "play", play)
+    folder = tmp_path / "asked"
+    flags = ["ask", str(micro_run), "--run-dir", str(folder)]
+    result = CliRunner().invoke(main, flags, input="leave\n")
+    assert result.exit_code == 130 and not folder.exists()
+    result = CliRunner().invoke(main, flags, input=f"{QUESTION}\nleave\n")
+    assert result.exit_code == 130, result.output
+    (row,) = Run.open(folder).rollouts("ask")
+    assert row["task"]["question"] == QUESTION
 
 
 def test_ask_a_model_instead_of_a_run(micro_model: Path) -> None:

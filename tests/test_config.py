@@ -129,12 +129,23 @@ def test_set_reads_its_value_as_a_person_means_it(text: str, value: Any) -> None
     assert type(parse_set(f"key={text}")["key"]) is type(value)
 
 
-@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000, "!!int x", "2024-13-45T"])
+@pytest.mark.parametrize(
+    "value",
+    ["9" * 5000, "[" * 5000, "!!int x", "!!int ''", "!!bool x", "!!timestamp x", "{a: 1, a: 2}"],
+)
 def test_set_of_what_yaml_chokes_on_is_no_traceback(value: str) -> None:
-    try:
+    with pytest.raises(ConfigError, match="^cannot read the value of --set 'env.mix="):
         parse_set(f"env.mix={value}")
-    except ConfigError as error:
-        assert str(error).startswith("cannot read the value of --set 'env.mix=")
+
+
+def test_a_section_that_is_there_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    """The first would be gone, and no unknown key to show for it."""
+    path = tmp_path / "run.yaml"
+    path.write_text("rollout: {group_size: 4}\nseed: 1\nrollout: {env_timeout_s: 5}\n")
+    with pytest.raises(ConfigError, match="(?s)the key 'rollout' is there twice.*line 3"):
+        load_yaml(path)
+    path.write_text("a: &A {x: 1}\nb: {<<: *A, x: 2}\nc: {x: 3}\n")
+    assert load_yaml(path) == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 3}}
 
 
 def test_set_with_a_value_that_is_no_yaml_names_the_assignment() -> None:

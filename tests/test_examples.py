@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from searchrl.cli import main
 from searchrl.config import build_config, load_preset, load_yaml
+from searchrl.engine.world import make_worlds
 from searchrl.plugins import load_plugins
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -111,11 +112,10 @@ def test_plugin_example_trains_and_tests_on_different_countries() -> None:
 def test_example_configuration_is_valid_and_its_names_are_registered(path: Path) -> None:
     config = build_config(load_yaml(path))
     registry = load_plugins()
-    registry.get("algorithm", config.algorithm.name)
-    for task in config.tasks:
-        registry.get("env", task.env.name)
-        registry.get("retriever", task.retriever.name)
-        registry.get("protocol", task.protocol.name)
+    assert registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
+    for world in make_worlds(config, registry):
+        assert world.num_tasks("train") > 0 and world.num_tasks(config.eval.split) > 0
+        world.close()
 
 
 def test_example_configuration_is_the_main_command() -> None:

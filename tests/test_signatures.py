@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
@@ -52,8 +52,11 @@ class Maker:
         act: Callable[[str], str] = str,
         thing: Thing = 0,
         free=0,
+        words: Iterable[str] = (),
+        lists: Mapping[str, Iterable[int]] | None = None,
     ) -> None:
         self.given = (count, share, path, paths, mix, mode, window, late, speaker, act, thing, free)
+        self.words, self.lists = words, lists
 
 
 class Child(Maker):
@@ -76,6 +79,9 @@ def check(settings: Mapping[str, Any], factory: Callable[..., Any] = Maker) -> d
         ({"late": None, "mix": None}, {"late": None, "mix": None}),
         ({"thing": "abc", "free": {"any": [1]}}, {"thing": "abc", "free": {"any": [1]}}),
         ({"speaker": "abc"}, {"speaker": "abc"}),
+        # Lists, not iterators that the first of many instances would use up.
+        ({"words": ["a", 1]}, {"words": ["a", "1"]}),
+        ({"lists": {"x": ["1", 2]}}, {"lists": {"x": [1, 2]}}),
     ],
 )
 @pytest.mark.parametrize("factory", [Maker, Child, functools.partial(Maker, free=1)])
@@ -105,6 +111,7 @@ def test_settings_that_fit_are_taken_as_annotated(
         ({"act": "abc"}, "act = 'abc': Input should be callable"),
         ({"count": "abc", "mix": 3}, "(?s)count = 'abc'.*\n.*mix = 3"),
         ({"passages": []}, "has no setting 'passages'"),
+        ({"words": ["a", ["b"]]}, "cannot use words.1 = \\['b'\\]: Input should be a valid string"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_by_name(

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine import rollout as rollout_module
 from searchrl.engine.checkpoint import list_checkpoints, read_state
+from searchrl.engine.rollout import Rollout
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.observer import SilentObserver
 from searchrl.planning import plan_run
@@ -25,18 +27,7 @@ from searchrl.rewards.scorer import ScoredEpisode
 from searchrl.run_folder import Run
 from searchrl.train import train, train_item
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The uninterrupted run the others are compared with."""
-    return train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
+pytestmark = pytest.mark.usefixtures("threads_restored")
 
 
 class TestReproducible:
@@ -286,7 +277,7 @@ class TestFailures:
     def test_steps_without_anything_to_learn_change_nothing(
         self, micro_model: Path, tmp_path: Path
     ):
-        # Every group is dead (em is 0 for all) and there is no KL: the weights stay bit for bit.
+        # No rollout is scored and there is no KL: the weights stay bit for bit.
         run = train(
             settings(
                 micro_model,
@@ -343,18 +334,30 @@ def test_several_worlds_train_together_and_are_measured_apart(micro_model: Path,
     assert {("toy", 0.0), ("toy", 1.0), ("plain", 0.25)} <= rewards
 
 
-def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Any):
+def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
     item = train_item(toy_rollout)
     assert item.turn_scores is None and item.reward == toy_rollout.scored.reward
+    assert len(toy_rollout.episode.turns) == 2
+    # `searched` is a metric: it has no weight in "2*parity-0.5*format".
+    per_turn = {"parity": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
+    scored = replace(toy_rollout.scored, per_turn=per_turn)
+    item = train_item(replace(toy_rollout, scored=scored))
+    assert item.turn_scores == (1.5, -0.25)
 
 
 @pytest.fixture
-def toy_rollout(micro_model: Path) -> Any:
+def toy_rollout(micro_model: Path) -> Rollout:
     from searchrl.engine.world import make_worlds
     from searchrl.evaluate import make_scripted_driver, run_episodes
     from searchrl.plugins import load_plugins
 
-    config = plan_run(settings(micro_model, Path("unused"))).config
+    task = {
+        "reward": "2*parity-0.5*format",
+        "metrics": ["searched"],
+        "protocol": "think-search-answer",
+        "retriever": "bm25",
+    }
+    config = plan_run(settings(micro_model, Path("unused"), task=task)).config
     worlds = make_worlds(config, load_plugins(config.plugins))
     result = run_episodes(
         worlds,

@@ -19,18 +19,7 @@ from searchrl.observer import SilentObserver
 from searchrl.run_folder import Run, RunWriter, read_jsonl
 from searchrl.train import train
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The uninterrupted run the others are compared with."""
-    return train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
+pytestmark = pytest.mark.usefixtures("threads_restored")
 
 
 class TestNothingFinishedIsLost:

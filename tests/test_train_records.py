@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,21 +13,10 @@ from searchrl.core.episode import SEARCH
 from searchrl.engine.policy import DEFAULT_MODEL
 from searchrl.planning import plan_run
 from searchrl.protocols import ThinkSearchAnswer
-from searchrl.run_folder import Run
+from searchrl.run_folder import Run, RunWriter
 from searchrl.train import train
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The uninterrupted run the others are compared with."""
-    return train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))
+pytestmark = pytest.mark.usefixtures("threads_restored")
 
 
 def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path, tmp_path: Path):
@@ -54,6 +44,16 @@ def test_only_the_newest_files_of_steps_stay(micro_model: Path, tmp_path: Path):
         "eval_after", "eval_before", "eval_during_000004", "eval_during_000005",
         "step_000005", "step_000006",
     ]  # fmt: skip
+
+
+def test_row_torn_in_the_middle_of_a_character_is_left_out(whole_run: Run, tmp_path: Path):
+    """A kill does not ask where a character ends; the run could not be resumed at all."""
+    run = Run(Path(shutil.copytree(whole_run.path, tmp_path / "run")))
+    file = run.path / "metrics.jsonl"
+    file.write_bytes(file.read_bytes() + '{"step": 7, "phase": "图'.encode()[:-1])
+    assert run.metrics == whole_run.metrics
+    RunWriter.reopen(run.path, 6, ())
+    assert run.metrics == whole_run.metrics and file.read_bytes().endswith(b"\n")
 
 
 class TestStoredModel:

@@ -53,21 +53,25 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
         choose_folder(config)
     console = make_console(sys.stdout)
     rollouts = []
-    for text in _questions(question):
-        rollout = loaded.play(text)
-        rollouts.append(rollout)
-        answer = make_answer(text, rollout)
-        if is_json:
-            click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
-            continue
-        console.print(render_turns(answer.trace))
-        console.print()
-        if answer.final_answer is None:
-            console.print(f"no final answer ({answer.stop_reason})", style="red")
-        else:
-            console.print(answer.final_answer, style="bold green", markup=False)
-    record_episodes(config, loaded.registry, "ask", rollouts, {})
-    loaded.close()
+    try:
+        for text in _questions(question):
+            rollout = loaded.play(text)
+            rollouts.append(rollout)
+            answer = make_answer(text, rollout)
+            if is_json:
+                click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
+                continue
+            console.print(render_turns(answer.trace))
+            console.print()
+            if answer.final_answer is None:
+                console.print(f"no final answer ({answer.stop_reason})", style="red")
+            else:
+                console.print(answer.final_answer, style="bold green")
+    finally:
+        # Ctrl-C is how a person leaves, and a question may fail: those before it are kept.
+        loaded.close()
+        if rollouts:
+            record_episodes(config, loaded.registry, "ask", rollouts, {})
 
 
 def _questions(question: str | None) -> Iterator[str]:

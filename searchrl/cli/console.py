@@ -51,7 +51,10 @@ _MOVING = 5
 
 
 def make_console(file: TextIO | None = None) -> Console:
-    """A rich console: colours on a terminal, plain text of fixed width elsewhere."""
+    """A rich console: colours on a terminal, plain text of fixed width elsewhere.
+
+    Text is shown as it is: what is in brackets is no style, and `:key:` no picture.
+    """
     stream = file or sys.stdout
     is_terminal = stream.isatty()
     return Console(
@@ -59,6 +62,8 @@ def make_console(file: TextIO | None = None) -> Console:
         width=None if is_terminal else PLAIN_WIDTH,
         no_color=None if is_terminal else True,
         highlight=False,
+        markup=False,
+        emoji=False,
         soft_wrap=not is_terminal,
     )
 

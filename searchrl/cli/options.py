@@ -193,9 +193,8 @@ def _nest(key: str, value: Any) -> dict[str, Any]:
 
 
 def given_flags(values: Mapping[str, Any], *besides: str) -> list[str]:
-    """Names of the flags that were given, apart from `besides`."""
-    return [
-        f"--{name.replace('_', '-')}"
-        for name, value in values.items()
-        if value not in (None, (), False) and name not in besides
-    ]
+    """Names of the flags that were given, apart from `besides`; 0 was given, as any number is."""
+    given = [name for name, value in values.items() if value is not None and value != ()]
+    if plugin_sources(click.get_current_context()) and "plugin" not in given:
+        given.append("plugin")  # before the command
+    return [f"--{name.replace('_', '-')}" for name in given if name not in besides]

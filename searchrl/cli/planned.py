@@ -36,7 +36,7 @@ def ensure_alone(others: list[str]) -> None:
     """
     if others:
         raise ConfigError(
-            f"--resume continues a run with its own configuration and takes no {others[0]}; "
+            f"--resume continues a run with its own configuration and takes no {' '.join(others)}; "
             "to train on with other settings, start a new run with --init-from RUN"
         )
 

@@ -179,4 +179,6 @@ def _find_task_problem(task: object) -> str:
         # A text is a sequence of texts as well, of its letters: the usual slip.
         if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):
             return f"a Task whose {name} are {texts!r}; expected a tuple of texts"
+    if not isinstance(task.meta, Mapping):
+        return f"a Task whose meta is {task.meta!r}; expected a mapping"
     return ""

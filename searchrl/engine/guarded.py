@@ -75,7 +75,7 @@ class GuardedProtocol:
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """See `TagProtocol.render_turn`; a ValueError says that it writes no such action."""
-        return self._protocol.render_turn(action, thought)
+        return self._text("render_turn", action, thought, through=ValueError)
 
     def opening(self, kind: str) -> str:
         """See `TagProtocol.opening`."""
@@ -85,16 +85,25 @@ class GuardedProtocol:
         """See `TagProtocol.neutralise`."""
         return self._text("neutralise", text)
 
-    def _text(self, method: str, *args: Any) -> str:
-        text: str = self._call(_find_text_problem, method, *args)
+    def _text(self, method: str, *args: Any, through: type[Exception] | tuple[()] = ()) -> str:
+        text: str = self._call(_find_text_problem, method, *args, through=through)
         return text
 
-    def _call(self, find_problem: Callable[[object], str], method: str, *args: Any) -> Any:
+    def _call(
+        self,
+        find_problem: Callable[[object], str],
+        method: str,
+        *args: Any,
+        through: type[Exception] | tuple[()] = (),
+    ) -> Any:
         try:
             result = getattr(self._protocol, method)(*args)
+            problem = find_problem(result)
+        except through:
+            raise
         except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             raise ProtocolFailure(f"{method}() raised {type(error).__name__}: {error}") from error
-        if problem := find_problem(result):
+        if problem:
             raise ProtocolFailure(f"{method}() returned {problem}")
         return result
 

@@ -22,7 +22,14 @@ from searchrl.config import RunConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
 from searchrl.engine.guarded import GuardedProtocol
 from searchrl.envs.indexes import IndexCache
-from searchrl.errors import ConfigError, EnvironmentFailure, SearchRLError, suggest
+from searchrl.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    PluginError,
+    ProtocolFailure,
+    SearchRLError,
+    suggest,
+)
 from searchrl.plugins import Entry, Registry
 from searchrl.registry import describe_error
 from searchrl.rewards.expression import RewardSchedule
@@ -174,7 +181,10 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
         retriever_owner=str(retriever_entry.owner),
         protocol_owner=str(protocol_entry.owner),
     )
-    world.release(make_env())
+    try:
+        world.release(make_env())
+    except ProtocolFailure as error:  # an env asks its protocol for examples of turns
+        raise PluginError(f"{protocol_entry}: {error}") from error
     return world
 
 

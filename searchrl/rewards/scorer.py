@@ -20,7 +20,7 @@ from types import MappingProxyType
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Unscored
 from searchrl.deadline import DeadlineExceeded, Raised, Returned, call_together
-from searchrl.errors import ScoringFailure, UnknownNameError, suggest
+from searchrl.errors import PluginError, ScoringFailure, UnknownNameError, suggest
 from searchrl.rewards.expression import RewardSchedule
 
 _TOLERANCE = 1e-9
@@ -58,7 +58,7 @@ class Scorer:
     `components` by the names the expressions use; `metrics` are run besides, with weight 0;
     `owners` says whose each component is, for the failure text. Each call of a component may take
     `timeout_s` seconds (None: no limit, and no thread). Raises `UnknownNameError` at once for a
-    name without a component.
+    name without a component, `PluginError` for a component that declares no values.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Scorer:
                 raise UnknownNameError(
                     f"unknown reward component '{name}'.{suggest(name, components)}"
                 )
+        self._owners = dict(owners)
         self._components = {name: components[name] for name in self.names}
         self.ranges: Mapping[str, tuple[float, float]] = {
-            name: (float(min(component.values)), float(max(component.values)))
+            name: _declared_range(component, self._owner(name))
             for name, component in self._components.items()
         }
         """The least and the greatest value each component declares."""
         self.timeout_s = timeout_s
-        self._owners = dict(owners)
 
     def score(self, episode: Episode) -> ScoredEpisode:
         """Score one finished episode. Never raises for what a component does."""
@@ -213,6 +213,23 @@ def _finite(raw: object, verb: str) -> float:
     if not math.isfinite(value):
         raise ScoringFailure(f"{verb} {value}, which is not a finite number")
     return value
+
+
+def _declared_range(component: Reward, owner: str) -> tuple[float, float]:
+    """The least and the greatest declared value; `PluginError` says how to declare them."""
+    values = getattr(component, "values", None)
+    is_range = getattr(component, "is_range", None)
+    if (
+        not isinstance(values, tuple | list)
+        or not all(isinstance(v, numbers.Real) and not math.isnan(v) for v in values)
+        or not isinstance(is_range, bool)
+        or (len(values) != 2 or values[0] > values[1] if is_range else not values)
+    ):
+        raise PluginError(
+            f"{owner} declares values = {values!r} and is_range = {is_range!r}; expected the "
+            "numbers it may return as a tuple and False, or their (low, high) and True"
+        )
+    return float(min(values)), float(max(values))
 
 
 def _is_declared(value: float, component: Reward) -> bool:

@@ -28,7 +28,9 @@ class JsonlTracker:
         self.path = Path(run_dir) / path
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._earlier = self.path.read_text("utf-8").splitlines() if self.path.is_file() else []
+            # Bytes: a kill may tear a character, and text has more line breaks than "\n".
+            earlier = self.path.read_bytes() if self.path.is_file() else b""
+            self._earlier = earlier.removesuffix(b"\n").split(b"\n") if earlier else []
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise self._refused(error) from error
@@ -62,11 +64,11 @@ class JsonlTracker:
             except (ValueError, KeyError, TypeError):
                 is_kept = False  # a line torn by a kill
             if is_kept:
-                kept.append(line + "\n")
+                kept.append(line + b"\n")
         self._file.close()
         # Beside, then renamed: a kill in between must not cost the lines of the steps before.
         beside = self.path.with_name(self.path.name + ".partial")
-        beside.write_text("".join(kept), "utf-8")
+        beside.write_bytes(b"".join(kept))
         beside.replace(self.path)
         self._file = self.path.open("a", encoding="utf-8")
         self._earlier = []

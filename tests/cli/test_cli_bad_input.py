@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from searchrl.cli import main
 
+REPO = Path(__file__).resolve().parent.parent.parent
+
 
 def invoke(*args: str, env: dict[str, str] | None = None) -> Result:
     result = CliRunner().invoke(main, list(args), env=env)
@@ -237,7 +239,20 @@ def test_existing_run_folder_is_never_written_into(micro_run: Path, micro_flags:
 def test_resume_of_something_else(tmp_path: Path, micro_run: Path) -> None:
     assert "no run folder" in complaint("train", "--resume", str(tmp_path))
     text = complaint("train", "--resume", str(micro_run), "--lr", "1")
-    assert "takes no --lr" in text and "--init-from" in text
+    assert "takes no --lr;" in text and "--init-from" in text
+
+
+@pytest.mark.parametrize("flags", [["--seed", "0"], ["--max-steps", "0"], ["--beta", "0"]])
+def test_resume_does_not_take_a_zero_for_nothing(micro_run: Path, flags: list[str]) -> None:
+    text = complaint("train", "--resume", str(micro_run), "--lr", "0", *flags)
+    assert "--lr" in text and f"{flags[0]}" in text and "takes no" in text
+
+
+def test_resume_takes_no_plugin_before_the_command_either(micro_run: Path) -> None:
+    """The run has its own: one that is named and not loaded would be missed much later."""
+    plugin = str(REPO / "examples" / "03_my_plugin.py")
+    text = complaint("--plugin", plugin, "train", "--resume", str(micro_run))
+    assert "takes no --plugin;" in text
 
 
 def test_scripted_policy_cannot_be_trained() -> None:

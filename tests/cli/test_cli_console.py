@@ -54,6 +54,13 @@ def episodes() -> dict[str, tuple[Rollout, ...]]:
     }
 
 
+def test_text_in_brackets_or_colons_is_shown_as_it_is() -> None:
+    """A folder called `[old]` was left out, and an answer `:key:` became a picture."""
+    console = make_console(io.StringIO())
+    console.print("runs/[old] on x, :key:")
+    assert text(console) == "runs/[old] on x, :key:\n"
+
+
 def test_components_of_plugins_are_shown_and_bookkeeping_is_not() -> None:
     assert shown_keys([STEP]) == [
         "reward", "format", "em", "my_reward", "em/lookup", "passive",

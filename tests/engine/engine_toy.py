@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,6 +121,16 @@ class SayingGenerator:
 
     def sync(self, policy: Any) -> int:
         return 0
+
+
+def run_within(
+    seconds: float, driver: RolloutDriver, requests: Sequence[RolloutRequest]
+) -> list[tuple[int, Rollout]]:
+    """Run requests that hang in `seconds`; each rollout with the place of its request."""
+    started = time.perf_counter()
+    groups = driver.run(requests)
+    assert time.perf_counter() - started < seconds
+    return [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
 
 
 def say(

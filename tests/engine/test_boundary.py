@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator, say
+from engine_toy import LIMITS, TOY_PLUGIN, SayingGenerator, run_within, say
 
 from searchrl.config import build_config
-from searchrl.core.episode import Failure, FailureKind
+from searchrl.core.episode import Action, Failure, FailureKind
 from searchrl.deadline import DeadlineExceeded
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.records import rollout_record
@@ -82,6 +81,7 @@ class TestEnvironments:
             ("task-not-task", "info['task'] str; expected a Task"),
             ("task-answers-text", "info['task'] a Task whose answers are '4'"),
             ("task-index-text", "a Task whose index is '0' (str); expected an int"),
+            ("task-meta-none", "a Task whose meta is None; expected a mapping"),
             ("task-question-none", "a Task whose question is None; expected text"),
         ],
     )
@@ -157,6 +157,31 @@ class TestProtocols:
         protocol = {"name": "foreign-protocol", "method": "format_score"}
         failure = failure_of(play(world(fault="reward-nan", protocol=protocol)))
         assert failure.kind is FailureKind.ENVIRONMENT
+
+    @pytest.mark.parametrize("how", ["raises", "exits", "nonsense"])
+    def test_turn_that_cannot_be_rendered_is_not_the_scripts_fault(self, world: Any, how: str):
+        protocol = {"name": "foreign-protocol", "method": "render_turn", "how": how}
+        (rollout, _) = TestScripts.run(world(protocol=protocol), "raises")[:2]
+        failure = failure_of(rollout)
+        assert failure.kind is FailureKind.PROTOCOL and failure.owner == PROTOCOL
+        assert "render_turn() r" in failure.message
+
+    def test_action_that_a_protocol_does_not_write_is_no_fault_of_it(self, world: Any):
+        with pytest.raises(ValueError, match="writes search, answer and invalid turns"):
+            world().protocol.render_turn(Action("dance", None))
+
+    @pytest.mark.parametrize("method", ["opening", "render_notice", "render_turn"])
+    def test_protocol_at_fault_before_anything_starts_is_named(self, world: Any, method: str):
+        with pytest.raises(PluginError, match=f"'foreign-protocol': {method}.. raised Runtime"):
+            world("toy", protocol={"name": "foreign-protocol", "method": method})
+
+    def test_format_score_beyond_any_float_is_the_protocols_fault(
+        self, world: Any, monkeypatch: Any
+    ):
+        from searchrl.protocols import ThinkSearchAnswer
+
+        monkeypatch.setattr(ThinkSearchAnswer, "format_score", lambda *_: 10**400)
+        assert failure_of(play(world(protocol="foreign-protocol"))).owner == PROTOCOL
 
     def test_protocol_without_stop_strings_is_refused(self, world: Any, monkeypatch: Any):
         from searchrl.protocols import ThinkSearchAnswer
@@ -254,19 +279,15 @@ class TestScoring:
             RolloutRequest(f"g{i}", other if i == 3 else made, "train", i, (1, 2, 3, 4))
             for i in range(12)
         ]
-        started = time.perf_counter()
-        groups = driver.run(requests)
-        assert time.perf_counter() - started < 4  # one after another: 44 × 0.4 s
-        for index, group in enumerate(groups):
-            for rollout in group.rollouts:
-                failure = rollout.scored.failure
-                assert rollout.episode.task.index == index
-                assert rollout.scored.per_turn == {"per_turn": (0.5,)}
-                assert (failure is None) == (index == 3)
-                if failure is not None:
-                    assert failure.kind is FailureKind.TIMEOUT
-                    assert failure.owner == "reward 'hangs' of plugin toy_world"
-                    assert "time.sleep(HANG_S)" in failure.detail
+        for index, rollout in run_within(4, driver, requests):  # one after another: 44 × 0.4 s
+            failure = rollout.scored.failure
+            assert rollout.episode.task.index == index
+            assert rollout.scored.per_turn == {"per_turn": (0.5,)}
+            assert (failure is None) == (index == 3)
+            if failure is not None:
+                assert failure.kind is FailureKind.TIMEOUT
+                assert failure.owner == "reward 'hangs' of plugin toy_world"
+                assert "time.sleep(HANG_S)" in failure.detail
 
     def test_a_deadline_of_the_component_itself_is_not_taken_for_ours(self):
         from searchrl.rewards import FunctionReward, RewardSchedule, Scorer

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine_toy import LIMITS, Said, SayingGenerator, play, say
+from engine_toy import LIMITS, Said, SayingGenerator, play, run_within, say
 
 from searchrl.core.episode import FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
@@ -253,19 +253,15 @@ class TestFailures:
         generator = SayingGenerator(policy.renderer.encode_model_text, [ANSWER])
         driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=0.4))
         requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2, 3, 4)) for i in range(12)]
-        started = time.perf_counter()
-        groups = driver.run(requests)
-        assert time.perf_counter() - started < 4  # one after another: 24 × 0.4 s
-        for index, group in enumerate(groups):
-            for rollout in group.rollouts:
-                failure = rollout.episode.failure
-                assert rollout.episode.task.index == index
-                assert rollout.trajectory.group_id == f"g{index}"
-                assert (failure is None) == (index % 2 == 1)
-                if failure is not None:
-                    assert failure.kind is FailureKind.TIMEOUT
-                    assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
-                    assert "time.sleep(HANG_S)" in failure.detail
+        for index, rollout in run_within(4, driver, requests):  # one after another: 24 × 0.4 s
+            failure = rollout.episode.failure
+            assert rollout.episode.task.index == index
+            assert rollout.trajectory.group_id == f"g{index}"
+            assert (failure is None) == (index % 2 == 1)
+            if failure is not None:
+                assert failure.kind is FailureKind.TIMEOUT
+                assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
+                assert "time.sleep(HANG_S)" in failure.detail
 
     def test_a_hanging_neighbour_changes_no_other_episode(
         self, toy_world: MakeWorld, policy: Policy
@@ -392,7 +388,8 @@ class TestFailures:
 def test_asked_to_stop_it_closes_everything_in_flight(toy_world: MakeWorld, policy: Policy):
     generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA] * 9)
     driver = RolloutDriver(generator, policy.renderer, WIDE)
-    request = RolloutRequest("g", toy_world(), "train", 0, (1, 2, 3))
+    world = toy_world()
+    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
     progress: list[tuple[int, int]] = []
     with pytest.raises(Interrupted):
         driver.run(
@@ -401,3 +398,5 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: MakeWorld, poli
             should_stop=lambda: len(progress) == 2,
         )
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
+    # Its environments too: whoever closes the world closes them.
+    assert len(world._idle) == 3

@@ -24,7 +24,7 @@ from searchrl.core.episode import (
     Task,
     Unscored,
 )
-from searchrl.errors import UnknownNameError
+from searchrl.errors import PluginError, UnknownNameError
 from searchrl.rewards import BUILTIN_REWARDS, RewardSchedule, ScoredEpisode, Scorer
 
 EPISODE = Episode(
@@ -69,6 +69,20 @@ def test_combines_and_keeps_every_component_apart_metrics_included() -> None:
         "format": 1.0, "em": 1.0, "searches": 1.0, "f1": 1.0, "searched": 1.0,
     }  # fmt: skip
     assert scored.unscored is None and scored.failure is None and not scored.missing
+
+
+@pytest.mark.parametrize(
+    ("values", "is_range"),
+    [((), False), (None, False), (("0", "1"), False), ((0.0, math.nan), False), ((0.0,), True),
+     ((1.0, 0.0), True), ((0.0, 1.0), "yes")],
+)  # fmt: skip
+def test_component_that_declares_no_values_is_named_at_once(values: Any, is_range: Any) -> None:
+    probe = Component(1.0, values=values, is_range=is_range)
+    with pytest.raises(PluginError, match="reward 'probe' of plugin p declares values = .*expect"):
+        make_scorer("em+probe", probe, owners={"probe": "plugin p"})
+    class_of_its_own = type("Bare", (), {"__call__": lambda self, episode: 0.0})()
+    with pytest.raises(PluginError, match="reward 'bare' declares values = None and is_range"):
+        Scorer({"bare": class_of_its_own}, RewardSchedule.parse("bare"))
 
 
 def test_the_schedule_follows_the_step_of_the_episode() -> None:

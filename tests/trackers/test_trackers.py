@@ -37,7 +37,8 @@ def test_jsonl_after_resume_holds_every_step_once(tmp_path: Path) -> None:
         first.log(step, {"reward": exact(0.1)}, "train")
     first.close()
     path = tmp_path / "logs" / "all.jsonl"
-    path.write_text(path.read_text() + '{"step": 4, "pha')  # killed while writing
+    # Killed while writing, in the middle of a character.
+    path.write_bytes(path.read_bytes() + '{"step": 4, "phase": "图'.encode()[:-1])
     second = JsonlTracker(tmp_path, path="logs/all.jsonl")
     for step in (3, 4):
         second.log(step, {"reward": exact(0.2)}, "train")
@@ -57,6 +58,18 @@ def test_jsonl_keeps_the_training_row_of_the_step_whose_evaluation_recurs(tmp_pa
         (9, "train", 0.1), (10, "train", 0.1), (10, "eval", 0.2),
     ]  # fmt: skip
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_jsonl_line_ends_where_json_ends_it(tmp_path: Path) -> None:
+    """Text has other line breaks too, which JSON leaves as they are in a name."""
+    first = JsonlTracker(tmp_path)
+    first.log(1, {"em/a\u2028b": exact(0.1), "reward": exact(0.1)}, "train")
+    first.close()
+    second = JsonlTracker(tmp_path)
+    second.log(2, {"reward": exact(0.2)}, "train")
+    second.close()
+    lines = (tmp_path / "tracker.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]
 
 
 def test_jsonl_on_a_full_disk_says_where() -> None:

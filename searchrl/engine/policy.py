@@ -12,7 +12,7 @@ import copy
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
-from searchrl.engine.attention import AttentionPlan
+from searchrl.engine.attention import AttentionPlan, attending
+from searchrl.engine.head import TokenLogps, has_plain_head, head_logps, logits_logps
+from searchrl.engine.layout import Layout, padded_layout
 from searchrl.engine.rendering import Renderer
 from searchrl.errors import PolicyError
 from searchrl.sections import ModelConfig
@@ -37,6 +39,12 @@ NO_SCRATCH = (
     "model 'scratch' is a new model that knows nothing, which only `searchrl sft` makes; train it "
     "there first, then name its run folder: --init-from RUN (or --model RUN)"
 )
+NO_HALF_WEIGHTS = (
+    "model.dtype 'float16' with full fine-tuning would update weights in half precision, where "
+    "most updates round to nothing; use model.adapter: lora (its weights are float32), or dtype "
+    "bfloat16 or float32"
+)
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TINY_PATH = Path(__file__).resolve().parent.parent / "assets" / "tiny"
 
 
@@ -165,7 +173,7 @@ class Policy:
     """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
     version: int = 0
     _frozen: Any = None
-    _head_is_linear: bool | None = field(default=None, repr=False)
+    _head_is_plain: bool | None = field(default=None, repr=False)
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -248,59 +256,64 @@ class Policy:
         if not self.is_lora and self._frozen is None:
             self._frozen = copy.deepcopy(self.model).eval().requires_grad_(False)
 
-    def token_logps(
+    @contextmanager
+    def attending(self) -> Iterator[None]:
+        """Let plans do the attention of the model, and of the reference if it is a copy."""
+        with ExitStack() as stack:
+            for model in (self.base_model, self._frozen):
+                if model is not None:
+                    stack.enter_context(attending(model))
+            yield
+
+    def logps(
         self,
-        ids_BT: Tensor,
-        chosen_BT: Tensor,
+        layout: Layout,
         *,
         temperature: float = 1.0,
         with_entropy: bool = False,
+        with_best: bool = False,
         reference: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Log-probs of chosen tokens given everything before them.
+    ) -> TokenLogps:
+        """Log-probs of the tokens of a layout given everything before them.
 
         Args:
-            ids_BT: right-padded ids. Padding needs no mask: a causal model never looks ahead.
-            chosen_BT: bool; True at the tokens wanted (never in column 0).
+            layout: one with a plan needs `attending` around this and around the backward pass.
             temperature: logits are divided by it, as the sampler did.
-            with_entropy: also return the entropy of each token's distribution (no gradient).
+            with_entropy: also return the entropy of each token's distribution.
+            with_best: also return whether each token is the most probable one.
             reference: under the reference policy instead of the current one.
-
-        Returns:
-            (logp_N, entropy_N or None), fp32 nats, in row-major order of `chosen_BT`.
         """
         model, scope = self.model, nullcontext()
         if reference:
             model = self._frozen if self._frozen is not None else self.model
             scope = self.model.disable_adapter() if self.is_lora else nullcontext()
-        with scope:
-            logits_NV = self._chosen_logits(model, ids_BT, chosen_BT)
-        # fp32: a bf16 log-prob has two digits, a ratio needs more.
-        logp_NV = torch.log_softmax(logits_NV.float() / temperature, dim=-1)
-        target_N = ids_BT[chosen_BT]
-        entropy_N = None
-        if with_entropy:
-            with torch.no_grad():
-                entropy_N = -(logp_NV.exp() * logp_NV).sum(dim=-1)
-        return logp_NV.gather(1, target_N[:, None])[:, 0], entropy_N
-
-    def chosen_logits(self, ids_BT: Tensor, chosen_BT: Tensor) -> Tensor:
-        """Logits [N, V] that predict the chosen tokens, in row-major order of `chosen_BT`."""
-        return self._chosen_logits(self.model, ids_BT, chosen_BT)
-
-    def _chosen_logits(self, model: Any, ids_BT: Tensor, chosen_BT: Tensor) -> Tensor:
-        """Logits at the rows that predict chosen tokens; [N, V], never [B, T, V] if avoidable."""
-        rows_BT = torch.zeros_like(chosen_BT)
-        rows_BT[:, :-1] = chosen_BT[:, 1:]
         base = model.get_base_model() if self.is_lora else model
-        if self._head_is_linear is None:
-            self._head_is_linear = _probe_head(base, ids_BT[:1, :4])
-        if not self._head_is_linear:
-            logits: Tensor = model(input_ids=ids_BT, use_cache=False).logits
-            return logits[rows_BT]
-        hidden_BTD = base.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-        picked: Tensor = base.get_output_embeddings()(hidden_BTD[rows_BT])
-        return picked
+        if self._head_is_plain is None:
+            self._head_is_plain = has_plain_head(base, layout.ids_BT[:1, :4])
+        options: dict[str, Any] = {"input_ids": layout.ids_BT, "use_cache": False}
+        if layout.plan is not None:
+            options |= {"position_ids": layout.position_BT, "plan": layout.plan}
+        asked: dict[str, Any] = {
+            "temperature": temperature,
+            "with_entropy": with_entropy,
+            "with_best": with_best,
+        }
+        with scope:
+            if not self._head_is_plain:
+                logits_NV = model(**options).logits.flatten(0, 1)[layout.row_N]
+                return logits_logps(logits_NV, layout.target_N, **asked)
+            hidden_TD = base.get_decoder()(**options).last_hidden_state.flatten(0, 1)
+            head = base.get_output_embeddings()
+            return head_logps(head, hidden_TD[layout.row_N], layout.target_N, **asked)
+
+    def token_logps(
+        self, ids_BT: Tensor, chosen_BT: Tensor, **asked: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """(logp_N, entropy_N or None) of chosen tokens of right-padded ids: `padded_layout`.
+
+        In row-major order of `chosen_BT`; options are those of `logps`.
+        """
+        return self.logps(padded_layout(ids_BT, chosen_BT), **asked)[:2]
 
     def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout."""
@@ -329,24 +342,6 @@ def _checkpoint_in_eval(
     return checkpoint(run, *args)
 
 
-def _probe_head(model: Any, ids_BT: Tensor) -> bool:
-    """Whether logits are just output_embeddings(hidden): not so with soft-capping or scaling."""
-    if model.get_output_embeddings() is None:
-        return False
-    # Without dropout: it would make the two passes differ, and use up random numbers. Flags are
-    # put back one by one, because `updating` does not set them all alike.
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            full = model(input_ids=ids_BT, use_cache=False).logits
-            hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-            return bool(torch.allclose(full, model.get_output_embeddings()(hidden), atol=1e-4))
-    finally:
-        for module, was_training in training.items():
-            module.training = was_training
-
-
 def load_policy(
     config: ModelConfig,
     resolved: ResolvedModel,
@@ -367,9 +362,7 @@ def load_policy(
     """
     if resolved.path == SCRATCH:
         raise PolicyError(NO_SCRATCH)
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(
-        config.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32
-    )
+    dtype = _DTYPES.get(config.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32)
     # transformers draws its own progress bars on stderr; ours would be torn apart by them.
     hf_logging.disable_progress_bar()
     try:
@@ -380,6 +373,8 @@ def load_policy(
     model.to(device)
     wants_lora = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
     is_lora = resolved.adapter_path is not None or (trainable and wants_lora)
+    if trainable and not is_lora and dtype == torch.float16:
+        raise PolicyError(NO_HALF_WEIGHTS)
     with warnings.catch_warnings():
         # transformers renames checkpointing from 5.2x on; we (and peft) use the name that every
         # supported version has.

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.optim import AdamW
 
 from searchrl.core.trajectory import Author, Trajectory
+from searchrl.engine.layout import padded_layout
 from searchrl.engine.learner import learning_rate
 from searchrl.engine.policy import Policy
 from searchrl.sections import SftStage
@@ -66,7 +67,10 @@ class SupervisedLearner:
             batch = ordered[start : start + max(1, self.micro_batch_tokens // width)]
             start += len(batch)
             ids_BT, chosen_BT = self._pad(batch, width, stage.loss_on)
-            logp_N, is_right_N = self._forward(ids_BT, chosen_BT)
+            logp_N, _, is_right_N = self.policy.logps(
+                padded_layout(ids_BT, chosen_BT), with_best=True
+            )
+            assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.
             loss = -logp_N.sum() / total
             loss.backward()
@@ -90,12 +94,6 @@ class SupervisedLearner:
             "lr": lr,
             "num_tokens": float(total),
         }
-
-    def _forward(self, ids_BT: Tensor, chosen_BT: Tensor) -> tuple[Tensor, Tensor]:
-        logits_NV = self.policy.chosen_logits(ids_BT, chosen_BT)
-        target_N = ids_BT[chosen_BT]
-        logp_NV = torch.log_softmax(logits_NV.float(), dim=-1)
-        return logp_NV.gather(1, target_N[:, None])[:, 0], logits_NV.argmax(-1) == target_N
 
     def _pad(self, batch: Sequence[Trajectory], width: int, loss_on: str) -> tuple[Tensor, Tensor]:
         ids_BT = torch.zeros(len(batch), width, dtype=torch.long)

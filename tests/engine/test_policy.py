@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from searchrl.algorithms import make_grpo
+from searchrl.engine.head import has_plain_head
 from searchrl.engine.learner import Learner
 from searchrl.engine.packing import TrainItem
 from searchrl.engine.policy import (
@@ -29,7 +30,6 @@ from searchrl.engine.policy import (
     TINY_PATH,
     Policy,
     ResolvedModel,
-    _probe_head,
     load_policy,
     resolve_device,
     resolve_model,
@@ -130,7 +130,7 @@ class TestLora:
         torch.manual_seed(3)
         expected = torch.rand(1)
         torch.manual_seed(3)
-        assert _probe_head(policy.model.get_base_model(), batch()[0]) is True
+        assert has_plain_head(policy.model.get_base_model(), batch()[0]) is True
         assert torch.equal(torch.rand(1), expected)
         assert [module.training for module in policy.model.modules()] == modes
 

@@ -1,0 +1,198 @@
+"""The head: log-probs of given tokens from hidden states, never with logits [N, V] of a whole batch.
+
+Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
+
+    u = (W[target] - p W) / temperature        d logp / d hidden,  p = softmax(logits)
+
+so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
+the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
+makes logits a second time, chunk by chunk. `policy` is the caller. Shapes: N rows, D hidden size,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+CHUNK_BYTES = {"cpu": 1 << 23, "cuda": 1 << 29}
+"""Logits (fp32) that exist at a time, by device: cache on a CPU, keeping the device busy on CUDA.
+
+In bytes and not in rows, so that memory does not grow with the vocabulary.
+"""
+
+_MIN_ROWS = 16
+
+
+class TokenLogps(NamedTuple):
+    """What the head says of N tokens, in nats and at least fp32."""
+
+    logp_N: Tensor
+    entropy_N: Tensor | None
+    """Of the whole distribution; no gradient."""
+    is_best_N: Tensor | None
+    """Whether no token is more probable; no gradient."""
+
+
+def head_logps(
+    head: nn.Linear,
+    hidden_ND: Tensor,
+    target_N: Tensor,
+    *,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    with_best: bool = False,
+) -> TokenLogps:
+    """Log-probs of `target_N` under softmax(head(hidden_ND) / temperature).
+
+    Gradients flow into the hidden states and, where they are trained, the weights of the head.
+    """
+    asked = (temperature, with_entropy, with_best, torch.is_grad_enabled())
+    logp_N, entropy_N, is_best_N = _HeadLogps.apply(
+        hidden_ND, head.weight, head.bias, target_N, asked
+    )
+    return TokenLogps(logp_N, entropy_N if with_entropy else None, is_best_N if with_best else None)
+
+
+def logits_logps(
+    logits_NV: Tensor,
+    target_N: Tensor,
+    *,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    with_best: bool = False,
+) -> TokenLogps:
+    """The same of logits that are there already: for models whose head is more than a matrix."""
+    logits_NV = logits_NV.to(_precision(logits_NV.dtype))
+    logp_NV = torch.log_softmax(logits_NV / temperature, dim=-1)
+    logp_N = logp_NV.gather(1, target_N[:, None])[:, 0]
+    with torch.no_grad():
+        entropy_N = -(logp_NV.exp() * logp_NV).sum(dim=-1) if with_entropy else None
+        is_best_N = logp_N >= logp_NV.amax(dim=-1) if with_best else None
+    return TokenLogps(logp_N, entropy_N, is_best_N)
+
+
+def chunk_rows(vocab_size: int, device: torch.device) -> int:
+    """How many rows of logits exist at a time."""
+    return max(_MIN_ROWS, CHUNK_BYTES.get(device.type, CHUNK_BYTES["cuda"]) // (4 * vocab_size))
+
+
+class _HeadLogps(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        target_N: Tensor,
+        asked: tuple[float, bool, bool, bool],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        temperature, with_entropy, with_best, with_grad = asked
+        num_rows, dtype = len(hidden_ND), _precision(hidden_ND.dtype)
+        logp_N = torch.empty(num_rows, dtype=dtype, device=hidden_ND.device)
+        entropy_N = torch.empty_like(logp_N if with_entropy else logp_N[:0])
+        is_best_N = torch.empty_like(target_N if with_best else target_N[:0], dtype=torch.bool)
+        needs_slope = with_grad and ctx.needs_input_grad[0]
+        slope_ND = torch.empty_like(hidden_ND if needs_slope else hidden_ND[:0])
+        for rows in _chunks(num_rows, len(weight_VD), hidden_ND.device):
+            target_n = target_N[rows, None]
+            logp_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature)
+            logp_N[rows] = logp_nV.gather(1, target_n)[:, 0]
+            if with_best:
+                is_best_N[rows] = logp_N[rows] >= logp_nV.amax(dim=-1)
+            if not (with_entropy or needs_slope):
+                continue
+            p_nV = logp_nV.exp()
+            if with_entropy:
+                # As a product of matrices: the elementwise one would be a chunk of its own.
+                entropy_N[rows] = -torch.bmm(p_nV[:, None], logp_nV[:, :, None])[:, 0, 0]
+            del logp_nV
+            if needs_slope:
+                slope_ND[rows] = _minus_one(p_nV, target_n).to(weight_VD.dtype) @ weight_VD
+        if needs_slope:
+            slope_ND.mul_(-1.0 / temperature)
+        is_trained = with_grad and any(ctx.needs_input_grad[1:3])
+        ctx.save_for_backward(
+            slope_ND, *((hidden_ND, weight_VD, bias_V, target_N) if is_trained else ())
+        )
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropy_N, is_best_N)
+        return logp_N, entropy_N, is_best_N
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad_N, (slope_ND, *saved) = grads[0], ctx.saved_tensors
+        grad_ND = grad_VD = grad_V = None
+        if ctx.needs_input_grad[0]:
+            grad_ND = (grad_N[:, None] * slope_ND).to(slope_ND.dtype)
+        if saved:
+            grad_VD, grad_V = _weight_gradients(grad_N, ctx.temperature, *saved)
+        return grad_ND, grad_VD, grad_V, None, None
+
+
+def _weight_gradients(
+    grad_N: Tensor,
+    temperature: float,
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    target_N: Tensor,
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of a trained head; the logits are made again."""
+    # Sums over chunks in fp32: a bf16 sum of many of them loses the small ones.
+    sum_VD = torch.zeros_like(weight_VD, dtype=_precision(weight_VD.dtype))
+    sum_V = None if bias_V is None else torch.zeros_like(bias_V, dtype=sum_VD.dtype)
+    for rows in _chunks(len(hidden_ND), len(weight_VD), hidden_ND.device):
+        p_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature).exp_()
+        grad_nV = _minus_one(p_nV, target_N[rows, None]).mul_(grad_N[rows, None] / -temperature)
+        if sum_V is not None:
+            sum_V += grad_nV.sum(dim=0)
+        product_VD = grad_nV.to(hidden_ND.dtype).T @ hidden_ND[rows]
+        sum_VD += product_VD
+    return sum_VD.to(weight_VD.dtype), None if sum_V is None else sum_V.to(weight_VD.dtype)
+
+
+def _log_softmax(
+    hidden_nD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, temperature: float
+) -> Tensor:
+    # fp32: a bf16 log-prob has two digits, a ratio needs more. float64 stays: tests use it.
+    logits_nV = F.linear(hidden_nD, weight_VD, bias_V).to(_precision(hidden_nD.dtype))
+    if temperature != 1.0:
+        logits_nV.div_(temperature)
+    return torch.log_softmax(logits_nV, dim=-1)
+
+
+def _minus_one(p_nV: Tensor, target_n1: Tensor) -> Tensor:
+    """p - onehot(target), in place and before any rounding: p may be almost 1."""
+    return p_nV.scatter_add_(1, target_n1, torch.full_like(target_n1, -1, dtype=p_nV.dtype))
+
+
+def _precision(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _chunks(num_rows: int, vocab_size: int, device: torch.device) -> Iterator[slice]:
+    step = chunk_rows(vocab_size, device)
+    return (slice(start, start + step) for start in range(0, num_rows, step))
+
+
+def has_plain_head(model: Any, ids_BT: Tensor) -> bool:
+    """Whether logits are just a linear map of hidden states: not so with soft-capping or scaling."""
+    if type(model.get_output_embeddings()) is not nn.Linear:
+        return False
+    # Without dropout: it would make the two passes differ, and use up random numbers. Flags are
+    # put back one by one, because `updating` does not set them all alike.
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            full = model(input_ids=ids_BT, use_cache=False).logits
+            hidden = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
+            return bool(torch.allclose(full, model.get_output_embeddings()(hidden), atol=1e-4))
+    finally:
+        for module, was_training in training.items():
+            module.training = was_training

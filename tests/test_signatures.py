@@ -153,6 +153,10 @@ def test_every_setting_of_the_built_ins_has_a_type_that_resolves() -> None:
         ("retriever", "bm25"): ("k1 b epsilon title_weight", "x"),
         ("retriever", "random"): ("seed", "x"),
         ("protocol", "think-search-answer"): ("think search information answer instruction", []),
+        ("algorithm", "dapo"): ("max_refills overlong_limit overlong_buffer overlong_penalty", "x"),
+        ("algorithm", "tis"): ("cap", "x"),
+        ("algorithm", "masked_tis"): ("low high", "x"),
+        ("algorithm", "llds"): ("coefficient", "x"),
         ("tracker", "jsonl"): ("path", []),
         ("tracker", "tensorboard"): ("path", []),
     }

@@ -54,7 +54,7 @@ def sample_groups(
             prompts.requests(step, refill, places), on_progress=on_progress, should_stop=should_stop
         )
         standing |= zip(places, sampled, strict=True)
-        constant = [place for place in sorted(standing) if is_constant(standing[place])]
+        constant = [place for place in places if is_constant(standing[place])]
         if refill == max_refills or not constant:
             groups = tuple(standing[place] for place in sorted(standing))
             return StepGroups(groups, tuple(replaced), refill)

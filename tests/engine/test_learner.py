@@ -13,7 +13,14 @@ import pytest
 import torch
 from engine_toy import micro_policy, play
 
-from searchrl.algorithms import Algorithm, make_dr_grpo, make_grpo, make_rloo
+from searchrl.algorithms import (
+    Algorithm,
+    make_dr_grpo,
+    make_grpo,
+    make_gspo,
+    make_llds,
+    make_rloo,
+)
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -124,6 +131,19 @@ class TestMicroBatchSplit:
         for grad, loss in zip(grads[1:], losses[1:], strict=True):
             assert (grad - grads[0]).norm() <= 1e-5 * grads[0].norm()
             assert loss == pytest.approx(losses[0], rel=1e-5, abs=1e-7)
+        assert grads[0].norm() > 1e-3
+
+    @pytest.mark.parametrize("make", [make_gspo, make_llds])
+    def test_losses_over_rollouts_know_the_rollouts_of_any_split(
+        self, policy: Policy, items: list[TrainItem], make: Callable[[], Algorithm]
+    ):
+        # Wide enough that rollouts differ: at ratios of exp(N(0, 0.2)) GSPO's own range clips all.
+        knobs = {"clip_low": 0.5, "clip_high": 0.5}
+        grads = [
+            gradient(policy, items, make_learner(policy, make(), optim=optim, **knobs))[0]
+            for optim in ({"micro_batch_tokens": 64}, {"micro_batch_tokens": 10**6})
+        ]
+        assert (grads[0] - grads[1]).norm() <= 1e-5 * grads[0].norm()
         assert grads[0].norm() > 1e-3
 
     def test_order_of_the_rollouts_changes_nothing(self, policy: Policy, items: list[TrainItem]):

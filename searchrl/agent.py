@@ -178,7 +178,7 @@ def load_agent(
     from searchrl.planning import load_planned_policy
 
     policy = load_planned_policy(config, trainable=False)
-    driver = make_driver(policy, config, config.eval.temperature, batch_size=1)
+    driver = make_driver(policy, config, registry, config.eval.temperature, batch_size=1)
     return Agent(config, registry, world, driver)
 
 

@@ -119,6 +119,21 @@ def register_algorithms(register: Register) -> None:
 
 
 @hookimpl
+def register_generators(register: Register) -> None:
+    """What samples tokens."""
+    register(
+        "slots",
+        "searchrl.engine.slot_generator:SlotGenerator",
+        description="continuous batching over a slot cache; nothing is computed twice",
+    )
+    register(
+        "hf",
+        "searchrl.engine.hf_generator:HFGenerator",
+        description="stock Hugging Face forward passes: the reference, for any model",
+    )
+
+
+@hookimpl
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
     for name, description in (

@@ -24,11 +24,13 @@ from searchrl.errors import ConfigError, suggest
 from searchrl.sections import (
     AlgorithmConfig,
     CheckpointConfig,
+    EngineConfig,
     EvalConfig,
     LogConfig,
     ModelConfig,
     OptimConfig,
     RolloutConfig,
+    SamplingConfig,
     Section,
     SftConfig,
     TaskConfig,
@@ -50,6 +52,8 @@ class RunConfig(Section):
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     rollout: RolloutConfig = RolloutConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    engine: EngineConfig = EngineConfig()
     optim: OptimConfig = OptimConfig()
     eval: EvalConfig = EvalConfig()
     sft: SftConfig = SftConfig()

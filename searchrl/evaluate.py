@@ -24,7 +24,7 @@ from searchrl.engine.metrics import Metrics, summarise
 from searchrl.engine.rollout import Limits, Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.world import TaskWorld, make_worlds
-from searchrl.errors import ConfigError, FailureLimitError
+from searchrl.errors import ConfigError, FailureLimitError, PolicyError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.run_folder import guarding
 from searchrl.sections import EvalConfig
@@ -243,17 +243,48 @@ def script_name(policy: str) -> str | None:
 
 
 def make_driver(
-    policy: Any, config: RunConfig, temperature: float, batch_size: int
+    policy: Any,
+    config: RunConfig,
+    registry: Registry,
+    temperature: float,
+    batch_size: int,
+    on_note: Callable[[str], None] = lambda text: None,
 ) -> RolloutDriver:
-    """A rollout driver on the plain Hugging Face generator."""
-    from searchrl.engine.generator import Sampling
-    from searchrl.engine.hf_generator import HFGenerator
+    """A rollout driver on the generator that the config names.
 
-    generator: Generator = HFGenerator(policy, Sampling(temperature), batch_size)
+    Args:
+        policy: what samples.
+        config: `engine`, `sampling` and the limits are read.
+        registry: where the generator's name is looked up.
+        temperature: 0 is greedy.
+        batch_size: dialogues decoded together.
+        on_note: told why `auto` had to take the plain generator.
+
+    Raises:
+        PolicyError: if the generator that was asked for cannot run this policy.
+    """
+    from searchrl.engine.generator import Sampling
+
+    cut = config.sampling
+    sampling = Sampling(temperature, cut.top_k, cut.top_p, cut.min_p)
     limits = limits_of(config)
     # Positions beyond those a model was made for give nonsense, not an error.
     limits = replace(limits, max_total_tokens=min(limits.max_total_tokens, policy.max_positions))
-    return RolloutDriver(generator, policy.renderer, limits)
+    sizes = {"num_slots": batch_size, "max_length": limits.max_total_tokens}
+    wanted = config.engine.generator
+    is_auto = wanted.name == "auto"
+    name = "slots" if is_auto else wanted.name
+    try:
+        made = registry.get("generator", name).make(policy, sampling, **sizes, **wanted.settings)
+    except PolicyError as error:
+        if not is_auto:
+            raise
+        on_note(f"generator: auto → hf ({error})")
+        made = registry.get("generator", "hf").make(policy, sampling, **sizes)
+    generator: Generator = made
+    asked = config.engine.deterministic
+    is_deterministic = policy.device.type == "cpu" if asked == "auto" else asked
+    return RolloutDriver(generator, policy.renderer, limits, is_deterministic)
 
 
 def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> RolloutDriver:
@@ -325,5 +356,6 @@ def play_held_out(
     from searchrl.planning import load_planned_policy
 
     policy = load_planned_policy(config, trainable=False)
-    driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
+    settings = config.eval
+    driver = make_driver(policy, config, registry, settings.temperature, settings.batch_size)
     return evaluate_both(worlds, driver, config.eval, seed=config.seed, on_phase=on_phase)

@@ -4,7 +4,7 @@ A plugin is a Python file or module with functions marked `@hookimpl` and named 
 hook receives one argument, `register`, and calls it once per thing it offers. Discovery,
 isolation and name resolution live in `plugins.py`; what a registered object must be able to do
 is in `contracts.py`. A kind that is designed but not built has no hook here, so implementing it
-too early is reported instead of ignored (generators and judges will get theirs).
+too early is reported instead of ignored (judges will get theirs).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ HOOKS: Mapping[str, str] = {
     "retriever": "register_retrievers",
     "tracker": "register_trackers",
     "algorithm": "register_algorithms",
+    "generator": "register_generators",
     "command": "register_commands",
 }
 """Plugin kind -> the hook that registers it."""
@@ -101,6 +102,16 @@ def register_trackers(register: Register) -> None:
 @hookspec
 def register_algorithms(register: Register) -> None:
     """Offer algorithms: `register(name, factory)`; `factory(**settings) -> Algorithm`."""
+
+
+@hookspec
+def register_generators(register: Register) -> None:
+    """Offer generators: what turns prompts into sampled tokens, turn by turn.
+
+    `factory(policy, sampling, *, num_slots, max_length, **settings)` returns an
+    `engine.generator.Generator`. It raises `PolicyError` with the reason if it cannot run this
+    policy; under `engine.generator: auto` the plain one then takes its place, and says so.
+    """
 
 
 @hookspec

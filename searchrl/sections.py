@@ -92,8 +92,8 @@ class ModelConfig(Section):
     lora_alpha: Count = 32
     lora_dropout: Fraction = 0.0
     """Acts in sft only: dropout in a pass whose log-probs enter a ratio biases the ratio."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """`auto`: bfloat16 on cuda, float32 elsewhere."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """`auto`: bfloat16 on cuda, float32 elsewhere. float16: LoRA only, with loss scaling."""
     gradient_checkpointing: bool = False
     thinking: bool = True
     """Passed to the chat template as `enable_thinking`."""
@@ -145,7 +145,44 @@ class OptimConfig(Section):
     schedule: Literal["constant", "cosine"] = "constant"
     max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
     micro_batch_tokens: Count = 8192
-    """Padded tokens of one forward-backward; never changes the gradient, only memory."""
+    """Tokens computed in one forward-backward; never changes the gradient, only memory."""
+    epochs: Count = 1
+    """Passes over the rollouts of a step. Above 1 the clip range begins to matter."""
+    mini_batches: Count = 1
+    """Optimiser steps of one pass, on whole groups: each is one update with its own denominator."""
+
+
+class EngineConfig(Section):
+    """What turns prompts into tokens."""
+
+    generator: Named = Named(name="auto")
+    """`auto`: `slots`, or `hf` for a model that the slot engine cannot run (it says why)."""
+    deterministic: Literal["auto"] | bool = "auto"
+    """Take observations in after a fixed number of polls, not when they arrive: what is computed
+    together then repeats. `auto`: on the CPU."""
+
+    @field_validator("generator", mode="before")
+    @classmethod
+    def _name_only(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class SamplingConfig(Section):
+    """What may be drawn. For evaluation: in training a cut distribution biases the ratio."""
+
+    top_k: Annotated[int, Field(ge=0)] = 0
+    """Only the k most probable tokens; 0: all."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Only the most probable tokens that together have this probability."""
+    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Only tokens at least so probable, relative to the most probable one."""
+    allow_truncated: bool = False
+    """Train on cut samples all the same; the metric `log_kept_mass` says how biased they are."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether some tokens can never be drawn."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
 class EvalConfig(Section):

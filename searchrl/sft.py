@@ -114,7 +114,8 @@ def sft(
                     f"({_limits_text(fitted)})"
                 )
             save_policy(writer.path, policy)
-            summary = _finish(config, worlds, policy, writer, int(state["step"]), observer, stop)
+            step = int(state["step"])
+            summary = _finish(config, registry, worlds, policy, writer, step, observer, stop)
     finally:
         for world in worlds:
             world.close()
@@ -124,6 +125,7 @@ def sft(
 
 def _finish(
     config: RunConfig,
+    registry: Registry,
     worlds: Sequence[TaskWorld],
     policy: Policy,
     writer: RunWriter,
@@ -132,7 +134,8 @@ def _finish(
     stop: StopFlag,
 ) -> dict[str, Any]:
     """The evaluation after, recorded, and the summary."""
-    driver = make_driver(policy, config, config.eval.temperature, config.eval.batch_size)
+    settings = config.eval
+    driver = make_driver(policy, config, registry, settings.temperature, settings.batch_size)
     after = evaluate_both(
         worlds,
         driver,

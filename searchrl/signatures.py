@@ -23,6 +23,7 @@ _PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "env": ((), {"protocol": None, "retriever": None}),
     "retriever": (((),), {}),
     "tracker": ((None,), {}),
+    "generator": ((None, None), {"num_slots": None, "max_length": None}),
 }
 """The arguments SearchRL passes to a kind's factory; settings come on top."""
 
@@ -49,6 +50,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
             "reward": "factory() -> reward; pass a class or function that makes the component",
             "retriever": "factory(passages, **settings)",
             "tracker": "factory(run_dir, **settings)",
+            "generator": "factory(policy, sampling, *, num_slots, max_length, **settings)",
         }
         return f"the factory has signature {signature}: {error}. Expected {expected[kind]}"
     return ""

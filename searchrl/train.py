@@ -79,10 +79,15 @@ class _Session:
             constant=config.rollout.max_total_tokens,
         )
         self.sampler: RolloutDriver = make_driver(
-            self.policy, config, config.rollout.temperature, config.rollout.batch_size
+            self.policy,
+            config,
+            registry,
+            config.rollout.temperature,
+            config.rollout.batch_size,
+            observer.note,
         )
         self.evaluator: RolloutDriver = make_driver(
-            self.policy, config, config.eval.temperature, config.eval.batch_size
+            self.policy, config, registry, config.eval.temperature, config.eval.batch_size
         )
         self.prompts = PromptStream(
             self.worlds, config.seed, config.rollout.prompts_per_step, config.rollout.group_size

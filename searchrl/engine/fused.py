@@ -169,5 +169,7 @@ def find_fault(policy: Policy) -> str | None:
                 theirs = policy.hidden(ids_BT, position_BT, plan)[:, -1]
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             return f"it is not built like Llama or Qwen ({error})"
+    if not bool(torch.isfinite(theirs).all()):
+        return None  # damaged weights: said where they are sampled from
     gap = float((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-6))
     return None if gap <= _TOLERANCE else f"its hidden states differ by {gap:.1e}"

@@ -81,7 +81,10 @@ class Generator(Protocol):
         ...
 
     def poll(self) -> list[FinishedTurn]:
-        """Return finished turns; empty only when nothing is in flight."""
+        """Return finished turns; empty only when none can be until the next submit or close.
+
+        A generator may hold fewer dialogues than are open; the others wait until one is closed.
+        """
         ...
 
     def close(self, handle: Handle) -> None:

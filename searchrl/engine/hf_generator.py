@@ -11,11 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 from transformers import DynamicCache
 
 from searchrl.contracts import Expert
@@ -23,7 +20,7 @@ from searchrl.core.trajectory import TurnStop
 from searchrl.engine.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.policy import Policy
 from searchrl.engine.rendering import find_stop
-from searchrl.errors import GenerationFailure
+from searchrl.engine.sampling import draw_tokens, key_tensor
 
 _SCAN_EXTRA = 4
 """Stop strings are looked for in as many last tokens as they have bytes, and this many more (a
@@ -50,13 +47,16 @@ class HFGenerator:
     Args:
         policy: the model and tokenizer; its current weights are always the ones used.
         sampling: temperature (0: greedy).
-        batch_size: most dialogues decoded together.
+        num_slots: most dialogues decoded together.
+        max_length: not needed here.
     """
 
-    def __init__(self, policy: Policy, sampling: Sampling, batch_size: int = 64) -> None:
+    def __init__(
+        self, policy: Policy, sampling: Sampling, num_slots: int = 64, max_length: int = 0
+    ) -> None:
         self.policy = policy
         self.sampling = sampling
-        self.batch_size = batch_size
+        self.batch_size = num_slots
         self.version = policy.version
         self._dialogues: dict[Handle, _Dialogue] = {}
         self._next = 0
@@ -148,7 +148,12 @@ class HFGenerator:
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
-            token_B, logp_B = self._sample(logits_BV, live)
+            token_B, logp_B, _ = draw_tokens(
+                logits_BV,
+                self.sampling,
+                key_tensor([d.rng_key for d in live], device),
+                torch.tensor([len(d.ids) + len(d.new_ids) for d in live], device=device),
+            )
             for dialogue, token, logp in zip(live, token_B.tolist(), logp_B.tolist(), strict=True):
                 dialogue.new_ids.append(token)
                 dialogue.new_logps.append(logp)
@@ -164,29 +169,6 @@ class HFGenerator:
                     cache.batch_select_indices(index)
                 ids_BT, mask_BT, position_BT = ids_BT[index], mask_BT[index], position_BT[index]
 
-    def _sample(self, logits_BV: Tensor, live: list[_Dialogue]) -> tuple[Tensor, Tensor]:
-        """Draw one token per dialogue; returns (token_B, logp_B)."""
-        temperature = self.sampling.temperature
-        # fp32: bf16 log-probs differ from the trainer's by more than a clip range.
-        logits_BV = logits_BV.float()
-        if temperature > 0 and temperature != 1.0:
-            logits_BV = logits_BV / temperature
-        logp_BV = torch.log_softmax(logits_BV, dim=-1)
-        if not torch.isfinite(logp_BV.amax(dim=-1)).all():
-            raise GenerationFailure(
-                "the model returned non-finite logits; the weights are damaged or the dtype "
-                "overflows (try --set model.dtype=float32)"
-            )
-        if temperature == 0:
-            token_B = logp_BV.argmax(dim=-1)
-        else:
-            uniform_B = torch.tensor(
-                _uniforms([d.rng_key for d in live], [len(d.ids) + len(d.new_ids) for d in live]),
-                dtype=torch.float64,
-            )
-            token_B = _inverse_cdf(logp_BV, uniform_B)
-        return token_B, logp_BV.gather(1, token_B[:, None])[:, 0]
-
     def _stop_reason(self, dialogue: _Dialogue) -> TurnStop | None:
         """Whether the turn ended with its latest token."""
         if dialogue.new_ids[-1] in self.policy.eos_ids:
@@ -197,30 +179,3 @@ class HFGenerator:
         if len(dialogue.new_ids) >= dialogue.max_tokens:
             return TurnStop.MAX_TOKENS
         return None
-
-
-def _inverse_cdf(logp_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """The token whose cumulative probability first exceeds u: one draw per row, in float64."""
-    device = logp_BV.device
-    if device.type == "mps":  # which has no float64
-        logp_BV = logp_BV.cpu()
-    cdf_BV = logp_BV.double().exp().cumsum(dim=-1)
-    total_B1 = cdf_BV[:, -1:].contiguous()
-    threshold_B1 = uniform_B.to(cdf_BV.device)[:, None] * total_B1
-    token_B = torch.searchsorted(cdf_BV, threshold_B1, right=True)[:, 0]
-    # A threshold that rounds up to the total must not fall on an impossible last token.
-    last_B = torch.searchsorted(cdf_BV, total_B1)[:, 0]
-    return torch.minimum(token_B, last_B).to(device)
-
-
-def _uniforms(keys: Sequence[int], positions: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Uniforms in [0, 1) from (key, position): SplitMix64, so a draw depends on nothing else."""
-    with np.errstate(over="ignore"):
-        z = np.asarray(keys, np.uint64) + np.asarray(positions, np.uint64) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    uniform: np.ndarray[Any, np.dtype[Any]] = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return uniform

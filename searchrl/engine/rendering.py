@@ -10,7 +10,7 @@ generators and demonstrations.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -339,50 +339,6 @@ def find_stop(text: str, stops: Sequence[str], start: int = 0) -> StopHit | None
         if stop and (position := text.find(stop, start)) >= 0
     ]
     return min(hits, default=None)
-
-
-class StopScanner:
-    """Watches a turn token by token for a stop string; the cost per token is constant.
-
-    A token may hold a part of a character (byte-level vocabularies), a part of a stop string, or
-    text beyond one. `text` is what is decoded so far, without a character still incomplete.
-
-    Args:
-        decode: ids to text.
-        stops: stop strings.
-    """
-
-    _CONTEXT = 4  # tokens decoded again, for vocabularies whose pieces depend on what precedes
-
-    def __init__(self, decode: Callable[[Sequence[int]], str], stops: Sequence[str]) -> None:
-        self.text = ""
-        self._decode = decode
-        self._stops = tuple(stops)
-        self._reach = max((len(stop) for stop in stops), default=1) - 1
-        self._context: list[int] = []
-        self._pending: list[int] = []
-
-    def feed(self, token_id: int) -> StopHit | None:
-        """Add a sampled token; returns the first stop hit in the text so far, if any is new."""
-        self._pending.append(token_id)
-        return self._flush(is_last=False)
-
-    def finish(self) -> StopHit | None:
-        """Give up on an incomplete last character; call when no token follows."""
-        return self._flush(is_last=True)
-
-    def _flush(self, *, is_last: bool) -> StopHit | None:
-        known = self._decode(self._context) if self._context else ""
-        fresh = self._decode([*self._context, *self._pending])[len(known) :]
-        # A trailing replacement character may be a character still incomplete: wait for more. No
-        # stop string is missed by waiting, since its last character would not look like this.
-        if not self._pending or (fresh.endswith("\ufffd") and not is_last):
-            return None
-        start = max(0, len(self.text) - self._reach)
-        self.text += fresh
-        self._context = [*self._context, *self._pending][-self._CONTEXT :]
-        self._pending = []
-        return find_stop(self.text, self._stops, start)
 
 
 def _without_added_tokens(backend: Any) -> Any:

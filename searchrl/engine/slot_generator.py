@@ -21,12 +21,14 @@ from torch import Tensor
 
 from searchrl.contracts import Expert
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.attention import attending
+from searchrl.engine.attention import attending, supports_seam
+from searchrl.engine.fused import FusedDecoder, find_fault
 from searchrl.engine.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.policy import Policy
 from searchrl.engine.sampling import draw_tokens, key_tensor
 from searchrl.engine.slots import CacheShape, SlotCache, SlotPlan
 from searchrl.engine.stops import STOPPED, StopTable, vocabulary_bytes
+from searchrl.errors import PolicyError
 
 _EXTEND_SHARE = 8
 """Observations wait until one slot in so many has one (or nothing is left to decode): appended
@@ -89,6 +91,11 @@ class SlotGenerator:
         num_slots: dialogues held at the same time.
         max_length: most tokens of one dialogue.
         extend_tokens: most tokens of one pass over prompts or observations.
+        fused: decode without the model's modules; None: where that is faster and agrees with
+            them (small models on a CPU).
+
+    Raises:
+        PolicyError: if the model's attention or vocabulary cannot be handled here; says why.
     """
 
     def __init__(
@@ -98,7 +105,10 @@ class SlotGenerator:
         num_slots: int = 64,
         max_length: int = 4096,
         extend_tokens: int = 8192,
+        fused: bool | None = None,
     ) -> None:
+        if problem := supports_seam(policy.base_model):
+            raise PolicyError(f"the slot engine cannot run this model: {problem}")
         self.policy = policy
         self.sampling = sampling
         self.num_slots = num_slots
@@ -117,6 +127,13 @@ class SlotGenerator:
         self._prompts: list[int] = []
         """The group whose prompt each slot begins with, even after its dialogue has gone."""
         self._next_handle = self._next_group = 0
+        self._fused: FusedDecoder | None = None
+        self._is_fused = self._choose_fused(fused)
+
+    @property
+    def num_cache_bytes(self) -> int:
+        """Bytes that keys and values take now."""
+        return self._cache.num_bytes
 
     # The contract
 
@@ -182,6 +199,7 @@ class SlotGenerator:
 
     def sync(self, policy: Policy) -> int:
         """Take the policy's weights; what was cached under others is dropped."""
+        self._fused = None
         self.policy = policy
         self.version = policy.version
         self._weights = policy.weights_stamp()
@@ -191,6 +209,14 @@ class SlotGenerator:
         return self.version
 
     # The schedule
+
+    def _choose_fused(self, wanted: bool | None) -> bool:
+        if wanted is False or (wanted is None and self.policy.device.type != "cpu"):
+            return False
+        fault = find_fault(self.policy)
+        if wanted and fault:
+            raise PolicyError(f"fused decoding cannot stand in for this model: {fault}")
+        return fault is None
 
     def _drop(self) -> None:
         """Give all slots and their memory back: nothing is in flight."""
@@ -282,8 +308,13 @@ class SlotGenerator:
         ids_B[slots] = torch.tensor([d.ids[-1] for d in ready])
         position_B[slots] = torch.tensor([len(d.ids) - 1 for d in ready])
         span = max(len(d.ids) for d in ready)
-        hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
         device = self.policy.device
+        if self._is_fused:
+            self._fused = self._fused or FusedDecoder(self.policy)
+            ids_B, position_B = ids_B.to(device), position_B.to(device)
+            hidden_BD = self._fused.hidden(ids_B, position_B, self._cache, span)
+        else:
+            hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
         draw = draw_tokens(
             self.policy.head(hidden_BD[torch.tensor(slots, device=device)]),
             self.sampling,
@@ -357,7 +388,9 @@ class SlotGenerator:
         position_BT = position_BT.to(device)
         rows_B = None if rows_B is None else rows_B.to(device)
         plan = SlotPlan(self._cache, rows_B, position_BT, span)
-        return self.policy.hidden(ids_BT.to(device), position_BT, plan)
+        # A model may have no position as large as the scratch one.
+        known_BT = position_BT.where(position_BT < self._cache.scratch, 0)
+        return self.policy.hidden(ids_BT.to(device), known_BT, plan)
 
 
 def _slot(dialogue: _Dialogue) -> int:

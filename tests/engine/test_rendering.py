@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from searchrl.core.episode import Passage
-from searchrl.engine.rendering import Renderer, StopHit, StopScanner, find_stop
+from searchrl.engine.rendering import Renderer, StopHit, find_stop
 from searchrl.errors import PolicyError
 from searchrl.protocols import ThinkSearchAnswer
 
@@ -394,62 +394,3 @@ class TestStops:
         assert find_stop("</search></search>", stops, 1) == StopHit(18, "</search>")
         assert find_stop("", stops) is None
         assert find_stop("text", ()) is None
-
-    @pytest.mark.parametrize("encode", ["encode_plain", "encode_model_text"])
-    def test_a_stop_string_over_several_tokens_is_found_at_its_last(self, encode):
-        renderer = tiny_renderer()
-        ids = getattr(renderer, encode)("<search>größe 😀</search>")
-        scanner = StopScanner(renderer.decode, ("</search>",))
-        hits = [scanner.feed(i) for i in ids]
-        assert hits[:-1] == [None] * (len(ids) - 1)
-        assert hits[-1] == StopHit(len(scanner.text), "</search>")
-
-    def test_text_beyond_the_stop_string_in_the_same_token_is_seen(self):
-        words = {0: "<search>q", 1: "</search", 2: ">\n\nextra"}
-        scanner = StopScanner(lambda ids: "".join(words[i] for i in ids), ("</search>",))
-        assert [scanner.feed(i) for i in (0, 1)] == [None, None]
-        assert scanner.feed(2) == StopHit(18, "</search>")
-        assert scanner.text[18:] == "\n\nextra"
-
-    def test_an_incomplete_character_is_held_back_until_it_is_whole(self):
-        renderer = tiny_renderer()
-        scanner = StopScanner(renderer.decode, ("x",))
-        seen = []
-        for i in renderer.encode_plain("a😀b"):
-            scanner.feed(i)
-            seen.append(scanner.text)
-        assert seen == ["a", "a", "a", "a", "a😀", "a😀b"]
-
-    def test_a_turn_that_ends_within_a_character_is_finished(self):
-        renderer = tiny_renderer()
-        scanner = StopScanner(renderer.decode, ())
-        for i in renderer.encode_plain("a😀")[:3]:
-            scanner.feed(i)
-        scanner.finish()
-        assert scanner.text == "a\ufffd"
-        assert scanner.finish() is None
-
-    def test_pieces_that_read_differently_at_the_beginning_keep_their_spaces(self):
-        # Metaspace vocabularies drop the first piece's leading space when decoding.
-        words = ["▁stop", "▁at", "▁</", "search", ">"]
-        scanner = StopScanner(
-            lambda ids: "".join(words[i] for i in ids).replace("▁", " ").removeprefix(" "),
-            ("at </search>",),
-        )
-        assert [scanner.feed(i) for i in range(5)][-1] == StopHit(17, "at </search>")
-
-    @given(st.lists(st.integers(0, 299), max_size=40))
-    def test_scanning_any_ids_reads_what_decoding_them_at_once_reads(self, ids):
-        renderer = tiny_renderer()
-        size = len(tiny())
-        ids = [i % size for i in ids]
-        scanner = StopScanner(renderer.decode, ("</search>", "e"))
-        first = None
-        for i in ids:
-            first = first or scanner.feed(i)
-        first = first or scanner.finish()
-        if first is None:
-            assert scanner.text == renderer.decode(ids)
-            assert find_stop(renderer.decode(ids), ("</search>", "e")) is None
-        else:
-            assert first == find_stop(renderer.decode(ids), ("</search>", "e"))

@@ -1,4 +1,4 @@
-"""The head: log-probs of given tokens from hidden states, never with logits [N, V] of a whole batch.
+"""The head: log-probs of given tokens from hidden states, and never all logits [N, V] at once.
 
 Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 
@@ -12,7 +12,7 @@ V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -52,9 +52,8 @@ def head_logps(
     Gradients flow into the hidden states and, where they are trained, the weights of the head.
     """
     asked = (temperature, with_entropy, with_best, torch.is_grad_enabled())
-    logp_N, entropy_N, is_best_N = _HeadLogps.apply(
-        hidden_ND, head.weight, head.bias, target_N, asked
-    )
+    apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _HeadLogps.apply
+    logp_N, entropy_N, is_best_N = apply(hidden_ND, head.weight, head.bias, target_N, asked)
     return TokenLogps(logp_N, entropy_N if with_entropy else None, is_best_N if with_best else None)
 
 
@@ -181,7 +180,7 @@ def _chunks(num_rows: int, vocab_size: int, device: torch.device) -> Iterator[sl
 
 
 def has_plain_head(model: Any, ids_BT: Tensor) -> bool:
-    """Whether logits are just a linear map of hidden states: not so with soft-capping or scaling."""
+    """Whether logits are a matrix times hidden states: not so with soft-capping or scaling."""
     if type(model.get_output_embeddings()) is not nn.Linear:
         return False
     # Without dropout: it would make the two passes differ, and use up random numbers. Flags are

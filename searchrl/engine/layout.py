@@ -6,7 +6,7 @@ which rollouts of one prompt share it:
     [prompt, suffix_1 .. suffix_G, next prompt, ...]
 
 Positions restart behind the prompt for every suffix; a suffix attends to its prompt and to itself
-(`PackedPlan`). Nothing behind the last trained token is computed. The learner makes layouts,
+(`PackedPlan`). Nothing behind the last trained token is computed. `packing` makes layouts,
 `policy` runs them. Shapes: B rows, T tokens, N trained tokens, H query heads, K key/value heads,
 D head width.
 """
@@ -72,17 +72,6 @@ def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
     """
     wanted_N = chosen_BT.flatten().nonzero()[:, 0]
     return Layout(ids_BT, wanted_N - 1, ids_BT.flatten()[wanted_N])
-
-
-def pad(rollouts: Sequence[Rollout], device: torch.device) -> Layout:
-    """The padded layout of some rollouts."""
-    width = max(len(rollout.ids) for rollout in rollouts)
-    ids_BT = torch.zeros(len(rollouts), width, dtype=torch.long)
-    chosen_BT = torch.zeros(len(rollouts), width, dtype=torch.bool)
-    for row, rollout in enumerate(rollouts):
-        ids_BT[row, : len(rollout.ids)] = torch.tensor(rollout.ids)
-        chosen_BT[row, : len(rollout.ids)] = torch.tensor(rollout.mask)
-    return padded_layout(ids_BT.to(device), chosen_BT.to(device))
 
 
 def pack(rollouts: Sequence[Rollout], device: torch.device) -> Layout:

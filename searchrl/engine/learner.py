@@ -1,15 +1,19 @@
-"""The learner: scored trajectories in, one optimiser step out.
+"""The learner: scored trajectories in, optimiser steps out.
 
-Owns the micro-batch loop, the reference pass, gradient clipping, AdamW and its schedule. The
-mathematics is `core.loss`; what enters the step is `packing`. Old log-probs are the sampler's
-own: a step is exactly on-policy, so no extra forward pass is needed and the first ratio is 1 up
-to rounding (`max_abs_log_ratio` shows it). Dropout is off in every pass here.
+Owns the loop over mini- and micro-batches, the reference pass, gradient clipping, AdamW and its
+schedule. The mathematics is `core.loss`; what enters the step is `packing`. Old log-probs are the
+sampler's own: the first update is exactly on-policy, needs no extra forward pass, and its ratio is
+1 up to rounding (`max_abs_log_ratio` shows it). Only an algorithm that corrects for another
+sampler has them recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a
+micro-batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -18,20 +22,46 @@ from torch.optim import AdamW
 
 from searchrl.algorithms import Algorithm
 from searchrl.core.loss import LossStats, Reduction
-from searchrl.engine.packing import MicroBatch, TrainItem, micro_batches, pack_step
+from searchrl.engine.generator import mix_key
+from searchrl.engine.loss_scale import LossScale
+from searchrl.engine.packed_check import find_fault
+from searchrl.engine.packing import (
+    MicroBatch,
+    PackedRollout,
+    TrainItem,
+    micro_batches,
+    mini_batches,
+    pack_step,
+)
 from searchrl.engine.policy import Policy
+from searchrl.errors import PolicyError
 from searchrl.sections import AlgorithmConfig, OptimConfig, SftStage
 
 
 class TokenColumns(NamedTuple):
-    """What the update saw of one rollout, over its trained tokens in order."""
+    """What the first update on a rollout saw of it, over its trained tokens in order."""
 
     advantage: float | tuple[float, ...]
     """One number where the algorithm gave one for the whole rollout."""
     ratio: tuple[float, ...]
-    """pi / sampler before the update."""
+    """pi / sampler before that update."""
     entropy: tuple[float, ...]
     """Nats, of the full distribution at the sampling temperature."""
+
+
+OnTokens = Callable[[str, TokenColumns], None]
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the updates of one training step add up to."""
+
+    stats: LossStats
+    entropy: float = 0.0
+    grad_norm: float = 0.0
+    num_updates: int = 0
+    num_skipped: int = 0
+    num_splits: int = 0
 
 
 class Learner:
@@ -41,10 +71,11 @@ class Learner:
         policy: its trainable parameters are the ones updated.
         algorithm: advantages, loss and reduction.
         settings: clip range, beta, reduction override.
-        optim: learning rate, schedule, clipping, micro-batch size.
+        optim: learning rate, schedule, clipping, updates per step, micro-batch size.
         max_steps: length of the schedule in steps.
         temperature: the sampler's.
         constant: tokens that the constant reduction divides by.
+        seed: decides which groups meet in a mini-batch.
     """
 
     def __init__(
@@ -57,6 +88,7 @@ class Learner:
         max_steps: int,
         temperature: float = 1.0,
         constant: int = 4096,
+        seed: int = 0,
     ) -> None:
         self.policy = policy
         self.algorithm = algorithm
@@ -65,30 +97,38 @@ class Learner:
         self.max_steps = max_steps
         self.temperature = temperature
         self.constant = constant
+        self.seed = seed
         self.loss_settings = algorithm.resolve(settings)
         self.reduction = Reduction(self.loss_settings.reduction)
         self.step = 0
         self.parameters = [*policy.parameters, *algorithm.parameters()]
         self.optimizer = AdamW(self.parameters, lr=optim.lr, betas=(0.9, 0.999), weight_decay=0.0)
+        self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
+        self.micro_batch_tokens = optim.micro_batch_tokens
+        """Smaller than the setting once memory has run out."""
+        self.packing_fault = find_fault(policy)
+        """Why rollouts are padded instead of packed; None: they are packed."""
         if self.loss_settings.beta > 0:
             policy.keep_reference()
 
     def train_step(
-        self,
-        items: Sequence[TrainItem],
-        on_tokens: Callable[[str, TokenColumns], None] | None = None,
+        self, items: Sequence[TrainItem], on_tokens: OnTokens | None = None
     ) -> dict[str, float]:
-        """Do one optimiser step on the rollouts of one sampling phase.
+        """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
 
         Args:
             items: all rollouts of the step with their rewards; unscored ones are counted only.
             on_tokens: called per trained rollout with its advantage, ratios and entropies.
 
         Returns:
-            Means over the trained tokens (`loss`, `kl`, `clip_frac`, `entropy`, …), counts of
-            what left the step, `grad_norm` before clipping, the learning rate used, and
-            `skipped_steps` 1 if the gradient was not finite and nothing was updated. Without
-            anything to train on nothing is updated either, and the means are 0.
+            Means over the trained tokens of all updates (`kl`, `clip_frac`, `entropy`, …), means
+            over updates (`loss`, `grad_norm` before clipping), counts of what left the step,
+            `num_updates`, `skipped_steps` (updates not taken because their gradient was not
+            finite), `oom_splits` and the learning rate used. Without anything to train on nothing
+            is updated, and the means are 0.
+
+        Raises:
+            PolicyError: if memory runs out for a single rollout.
         """
         packed = pack_step(
             items,
@@ -102,56 +142,173 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        stats, sum_entropy = LossStats(), 0.0
-        with self.policy.updating():
-            for batch in micro_batches(
-                packed.rollouts, self.optim.micro_batch_tokens, self.policy.device
-            ):
-                loss, batch_stats, entropy_N = self._forward(batch, on_tokens)
-                loss.backward()
-                stats = stats + batch_stats
-                sum_entropy += float(entropy_N.nansum())
-        grad_norm, is_skipped = 0.0, False
-        if packed.rollouts:
-            norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.optim.max_grad_norm)
-            is_skipped = not bool(torch.isfinite(norm))
-            if not is_skipped:
-                grad_norm = float(norm)
-                self.optimizer.step()
-                self.policy.version += 1
-                # Here only: a step that was not taken must not move the schedule.
-                self.step += 1
-        self.optimizer.zero_grad(set_to_none=True)
-        return {
+        sums = _Sums(LossStats())
+        updates = self._updates(packed.rollouts)
+        with self._updating():
+            old_logps = self._old_logps(packed.rollouts, len(updates), sums)
+            for number, rollouts in enumerate(updates):
+                is_first = number * self.optim.epochs < len(updates)
+                self._accumulate(rollouts, old_logps, sums, on_tokens if is_first else None)
+                self._update(sums)
+        stats = sums.stats
+        if sums.num_updates > sums.num_skipped:
+            # Here only: a step that was not taken must not move the schedule.
+            self.step += 1
+        num_taken = sums.num_updates - sums.num_skipped
+        result = {
             **stats.means(),
-            "entropy": sum_entropy / stats.num_tokens if stats.num_tokens else 0.0,
+            "loss": stats.loss / max(1, len(updates)),
+            "entropy": sums.entropy / stats.num_tokens if stats.num_tokens else 0.0,
             "num_tokens": stats.num_tokens,
             "num_rollouts": len(packed.rollouts),
             "num_unscored": packed.num_unscored,
             "num_groups": packed.num_groups,
             "num_dead_groups": packed.num_dead_groups,
             "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
-            "skipped_steps": float(is_skipped),
-            "grad_norm": grad_norm,
+            "num_updates": float(num_taken),
+            "skipped_steps": float(sums.num_skipped),
+            "oom_splits": float(sums.num_splits),
+            "grad_norm": sums.grad_norm / max(1, num_taken),
             "lr": lr,
         }
+        return result | ({"loss_scale": self.loss_scale.value} if self.loss_scale.is_active else {})
+
+    def _updates(self, rollouts: Sequence[PackedRollout]) -> list[tuple[PackedRollout, ...]]:
+        """The rollouts of each optimiser step, epoch after epoch."""
+        return [
+            batch
+            for epoch in range(self.optim.epochs)
+            for batch in mini_batches(
+                rollouts,
+                self.optim.mini_batches,
+                self.reduction,
+                constant=self.constant,
+                key=mix_key(self.seed, self.step, epoch),
+            )
+        ]
+
+    @contextmanager
+    def _updating(self) -> Iterator[None]:
+        with self.policy.updating():
+            if self.packing_fault is not None:
+                yield
+                return
+            with self.policy.attending():
+                yield
+
+    def _old_logps(
+        self, rollouts: Sequence[PackedRollout], num_updates: int, sums: _Sums
+    ) -> dict[str, Tensor] | None:
+        """The trainer's own log-probs before the first update, if the algorithm wants them.
+
+        None where nothing has to be computed: the sampler's are used, or, with a single update,
+        the log-probs of that update itself.
+        """
+        if not self.algorithm.needs_trainer_logp or num_updates < 2:
+            return None
+        found: dict[str, Tensor] = {}
+
+        def run(batch: MicroBatch) -> None:
+            with torch.no_grad():
+                logp_N = self.policy.logps(batch.layout, temperature=self.temperature).logp_N
+            counts = batch.mask_BT.sum(dim=1).tolist()
+            found.update(zip(batch.rollout_ids, logp_N.split(counts), strict=True))
+
+        self._in_micro_batches(rollouts, run, sums)
+        return found
+
+    def _accumulate(
+        self,
+        rollouts: Sequence[PackedRollout],
+        old_logps: Mapping[str, Tensor] | None,
+        sums: _Sums,
+        on_tokens: OnTokens | None,
+    ) -> None:
+        """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
+
+        Each micro-batch has a `.grad` of its own until its backward pass is through: one that
+        runs out of memory half-way leaves nothing behind.
+        """
+        totals: list[Tensor | None] = [None] * len(self.parameters)
+
+        def run(batch: MicroBatch) -> None:
+            self.optimizer.zero_grad(set_to_none=True)
+            loss, stats, logp_N, entropy_N = self._forward(batch, old_logps)
+            (loss * self.loss_scale.value).backward()
+            for number, parameter in enumerate(self.parameters):
+                total = totals[number]
+                if parameter.grad is not None:
+                    totals[number] = parameter.grad if total is None else total.add_(parameter.grad)
+            sums.stats = sums.stats + stats
+            sums.entropy += float(entropy_N.nansum())
+            if on_tokens is not None:
+                _report_tokens(batch, logp_N.detach(), entropy_N, on_tokens)
+
+        self._in_micro_batches(rollouts, run, sums)
+        for parameter, total in zip(self.parameters, totals, strict=True):
+            parameter.grad = total
+
+    def _in_micro_batches(
+        self, rollouts: Sequence[PackedRollout], run: Callable[[MicroBatch], None], sums: _Sums
+    ) -> None:
+        """Run all rollouts through `run`; what memory does not hold is split and run again."""
+        waiting = list(rollouts)
+        while waiting:
+            batch = next(
+                micro_batches(
+                    waiting,
+                    self.micro_batch_tokens,
+                    self.policy.device,
+                    is_packed=self.packing_fault is None,
+                )
+            )
+            if self._fits(batch, run):
+                done = set(batch.rollout_ids)
+                waiting = [rollout for rollout in waiting if rollout.rollout_id not in done]
+                continue
+            # Out here the exception is gone, and with it what it kept alive.
+            num_tokens = batch.layout.ids_BT.numel()
+            self.micro_batch_tokens = max(1, min(self.micro_batch_tokens, num_tokens) // 2)
+            sums.num_splits += 1
+            if self.policy.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _fits(self, batch: MicroBatch, run: Callable[[MicroBatch], None]) -> bool:
+        try:
+            run(batch)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(batch.rollouts) > 1:
+                return False
+            raise PolicyError(
+                f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} tokens, "
+                "which cannot be split: set model.gradient_checkpointing: true, lower "
+                "rollout.max_total_tokens, or train with model.adapter: lora"
+            ) from error
+        return True
 
     def _forward(
-        self, batch: MicroBatch, on_tokens: Callable[[str, TokenColumns], None] | None
-    ) -> tuple[Tensor, LossStats, Tensor]:
-        """Loss of one micro-batch over its trained tokens, flattened in row-major order."""
+        self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None
+    ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
+        """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
         mask_BT = batch.mask_BT
-        logp_N, entropy_N = self.policy.token_logps(
-            batch.ids_BT, mask_BT, temperature=self.temperature, with_entropy=True
+        logp_N, entropy_N, _ = self.policy.logps(
+            batch.layout, temperature=self.temperature, with_entropy=True
         )
         assert entropy_N is not None
         ref_logp_N = None
         if self.loss_settings.beta > 0:
             with torch.no_grad():
-                ref_logp_N, _ = self.policy.token_logps(
-                    batch.ids_BT, mask_BT, temperature=self.temperature, reference=True
-                )
-        old_logp_N = batch.sampler_logp_BT[mask_BT]
+                ref_logp_N = self.policy.logps(
+                    batch.layout, temperature=self.temperature, reference=True
+                ).logp_N
+        sampler_logp_N = batch.sampler_logp_BT[mask_BT]
+        old_logp_N = sampler_logp_N
+        if old_logps is not None:
+            old_logp_N = torch.cat([old_logps[name] for name in batch.rollout_ids])
+        elif self.algorithm.needs_trainer_logp:
+            old_logp_N = logp_N.detach()
         loss, stats = self.algorithm.loss(
             logp_N,
             old_logp_N,
@@ -162,20 +319,35 @@ class Learner:
             clip_high=self.loss_settings.clip_high,
             beta=self.loss_settings.beta,
             ref_logp_T=ref_logp_N,
-            sampler_logp_T=old_logp_N,
+            sampler_logp_T=sampler_logp_N,
             rollout_T=mask_BT.nonzero()[:, 0],
         )
-        if on_tokens is not None:
-            ratio_N = (logp_N.detach() - old_logp_N).exp()
-            _report_tokens(batch, ratio_N, entropy_N, on_tokens)
-        return loss, stats, entropy_N
+        return loss, stats, logp_N, entropy_N
+
+    def _update(self, sums: _Sums) -> None:
+        """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
+        if self.loss_scale.is_active:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.div_(self.loss_scale.value)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.optim.max_grad_norm)
+        is_finite = bool(torch.isfinite(norm))
+        sums.num_updates += 1
+        sums.num_skipped += not is_finite
+        self.loss_scale.update(is_finite)
+        if is_finite:
+            sums.grad_norm += float(norm)
+            self.optimizer.step()
+            self.policy.version += 1
+        self.optimizer.zero_grad(set_to_none=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Optimiser, step counter and the algorithm's own state (not the weights)."""
+        """Optimiser, step counter, loss scale and the algorithm's own state (not the weights)."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "version": self.policy.version,
+            "loss_scale": self.loss_scale.state_dict(),
             "algorithm": dict(self.algorithm.state_dict()),
         }
 
@@ -184,27 +356,31 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = int(state["step"])
         self.policy.version = int(state["version"])
+        self.loss_scale.load_state_dict(state["loss_scale"])
         self.algorithm.load_state_dict(state["algorithm"])
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether memory ran out: CUDA has an exception for it, the CPU allocator only a text."""
+    text = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        part in text for part in ("can't allocate memory", "not enough memory")
+    )
+
+
 def _report_tokens(
-    batch: MicroBatch,
-    ratio_N: Tensor,
-    entropy_N: Tensor,
-    on_tokens: Callable[[str, TokenColumns], None],
+    batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, on_tokens: OnTokens
 ) -> None:
-    ratios, entropies = ratio_N.tolist(), entropy_N.tolist()
-    start = 0
+    ratio_N = (logp_N - batch.sampler_logp_BT[batch.mask_BT]).exp()
     counts = batch.mask_BT.sum(dim=1).tolist()
-    for row, (rollout_id, count) in enumerate(zip(batch.rollout_ids, counts, strict=True)):
-        part = slice(start, start + count)
-        advantage = batch.advantages[row]
+    parts = zip(ratio_N.split(counts), entropy_N.split(counts), strict=True)
+    for rollout, (ratios, entropies) in zip(batch.rollouts, parts, strict=True):
+        advantage = rollout.advantage
         if isinstance(advantage, tuple):
-            is_trained = batch.mask_BT[row, : len(advantage)].tolist()
-            kept = zip(advantage, is_trained, strict=True)
-            advantage = tuple(value for value, trained in kept if trained)
-        on_tokens(rollout_id, TokenColumns(advantage, tuple(ratios[part]), tuple(entropies[part])))
-        start += count
+            kept = zip(advantage, rollout.mask, strict=True)
+            advantage = tuple(value for value, is_trained in kept if is_trained)
+        columns = TokenColumns(advantage, tuple(ratios.tolist()), tuple(entropies.tolist()))
+        on_tokens(rollout.rollout_id, columns)
 
 
 def learning_rate(

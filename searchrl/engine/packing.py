@@ -1,17 +1,19 @@
-"""Trajectories to tensors: the columns a loss reads, split into micro-batches.
+"""Trajectories to tensors: the columns a loss reads, split into mini- and micro-batches.
 
-Owns what enters an optimiser step (unscored rollouts and, without a KL term, dead groups leave
-it), the broadcast of advantages onto tokens, the token weights, which carry the denominator of
-the whole step and are fixed before any split, and the padding. Only MODEL tokens with a finite
-sampler log-prob are in the mask. The learner is its only caller. Shapes: B rollouts, T tokens.
+Owns what enters a training step (unscored rollouts and, without a KL term, dead groups leave it),
+the broadcast of advantages onto tokens, the token weights, which carry the denominator of a whole
+optimiser step and are fixed before any split, and both splits: mini-batches are optimiser steps
+of their own, micro-batches change memory only. Only MODEL tokens with a finite sampler log-prob
+are in the mask. The learner is its only caller. Shapes: B rollouts, T tokens.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from torch import Tensor
 from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups
 from searchrl.core.loss import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
+from searchrl.engine.layout import Layout, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
 
 
@@ -40,6 +43,8 @@ class PackedRollout:
     """
 
     rollout_id: str
+    group_id: str
+    num_prompt: int
     ids: list[int]
     mask: list[bool]
     sampler_logp: list[float]
@@ -63,16 +68,22 @@ class PackedStep:
 class MicroBatch:
     """Right-padded columns of some rollouts; padding is outside the mask and never read.
 
-    `advantages` are those of `PackedRollout`, unpadded; `adv_BT` is what the loss reads.
+    `layout` says how they go through the model; its trained tokens stand in the order in which
+    `mask_BT` has them, row by row.
     """
 
-    rollout_ids: tuple[str, ...]
-    advantages: tuple[float | tuple[float, ...], ...]
+    rollouts: tuple[PackedRollout, ...]
+    layout: Layout
     ids_BT: Tensor
     mask_BT: Tensor
     sampler_logp_BT: Tensor
     adv_BT: Tensor
     weight_BT: Tensor
+
+    @property
+    def rollout_ids(self) -> tuple[str, ...]:
+        """Whose rows these are."""
+        return tuple(rollout.rollout_id for rollout in self.rollouts)
 
 
 def pack_step(
@@ -129,6 +140,8 @@ def pack_step(
     packed = [
         PackedRollout(
             item.trajectory.rollout_id,
+            item.trajectory.group_id,
+            item.trajectory.num_prompt_tokens,
             list(item.trajectory.ids),
             mask,
             [logp or 0.0 for logp in item.trajectory.sampler_logps],
@@ -210,25 +223,93 @@ def _trained(trajectory: Trajectory) -> list[bool]:
     ]
 
 
-def micro_batches(
-    rollouts: Sequence[PackedRollout], max_tokens: int, device: torch.device
-) -> Iterator[MicroBatch]:
-    """Split into right-padded batches of at most `max_tokens` padded tokens, longest first.
+def mini_batches(
+    rollouts: Sequence[PackedRollout],
+    num_batches: int,
+    reduction: Reduction,
+    *,
+    constant: int,
+    key: int,
+) -> list[tuple[PackedRollout, ...]]:
+    """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
-    A rollout longer than `max_tokens` gets a batch of its own. The split changes no gradient:
-    weights were fixed over the whole step.
+    At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
     """
+    if num_batches == 1 or not rollouts:
+        return [tuple(rollouts)] if rollouts else []
+    groups = list(dict.fromkeys(rollout.group_id for rollout in rollouts))
+    random.Random(key).shuffle(groups)
+    count = min(num_batches, len(groups))
+    batch_of = {group: number * count // len(groups) for number, group in enumerate(groups)}
+    batches = []
+    for number in range(count):
+        chosen = [rollout for rollout in rollouts if batch_of[rollout.group_id] == number]
+        weights = token_weights([sum(r.mask) for r in chosen], reduction, constant=constant)
+        batches.append(tuple(replace(r, weight=w) for r, w in zip(chosen, weights, strict=True)))
+    return batches
+
+
+def micro_batches(
+    rollouts: Sequence[PackedRollout],
+    max_tokens: int,
+    device: torch.device,
+    *,
+    is_packed: bool = False,
+) -> Iterator[MicroBatch]:
+    """Split into batches of at most `max_tokens` tokens that are computed, padding included.
+
+    A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
+    it fits: every part of a group computes the prompt. The split changes no gradient: weights
+    were fixed over the whole step.
+    """
+    parts = _packs(rollouts, max_tokens) if is_packed else _pads(rollouts, max_tokens)
+    return (_micro_batch(part, device, is_packed) for part in parts)
+
+
+def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
+    """Longest first: neighbours of like length need little padding."""
     ordered = sorted(rollouts, key=lambda r: -len(r.ids))
     start = 0
     while start < len(ordered):
-        width = len(ordered[start].ids)
-        stop = start + max(1, max_tokens // width)
-        yield _pad(ordered[start:stop], width, device)
+        stop = start + max(1, max_tokens // len(ordered[start].ids))
+        yield ordered[start:stop]
         start = stop
 
 
-def _pad(rollouts: Sequence[PackedRollout], width: int, device: torch.device) -> MicroBatch:
-    shape = (len(rollouts), width)
+def _packs(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
+    """Group after group."""
+    part: list[PackedRollout] = []
+    num_tokens = 0
+    for group in _sharing(rollouts):
+        num_suffixes = [num_suffix_tokens(rollout) for rollout in group]
+        num_prompt = group[0].num_prompt
+        if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
+            yield part
+            part, num_tokens = [], 0
+        num_tokens += num_prompt
+        for rollout, num_suffix in zip(group, num_suffixes, strict=True):
+            if part and num_tokens + num_suffix > max_tokens:
+                yield part
+                part, num_tokens = [], num_prompt
+            part.append(rollout)
+            num_tokens += num_suffix
+    if part:
+        yield part
+
+
+def _sharing(rollouts: Sequence[PackedRollout]) -> list[list[PackedRollout]]:
+    """Rollouts that can share a prompt: of one group, and of one prompt to the last token."""
+    groups: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
+    for rollout in rollouts:
+        prompt = tuple(rollout.ids[: rollout.num_prompt])
+        groups.setdefault((rollout.group_id, prompt), []).append(rollout)
+    return list(groups.values())
+
+
+def _micro_batch(
+    rollouts: Sequence[PackedRollout], device: torch.device, is_packed: bool
+) -> MicroBatch:
+    shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
     ids_BT = torch.zeros(shape, dtype=torch.long)
     mask_BT = torch.zeros(shape, dtype=torch.bool)
     logp_BT, adv_BT, weight_BT = (torch.zeros(shape) for _ in range(3))
@@ -239,8 +320,6 @@ def _pad(rollouts: Sequence[PackedRollout], width: int, device: torch.device) ->
         logp_BT[row, :length] = torch.tensor(rollout.sampler_logp)
         adv_BT[row, :length] = torch.tensor(rollout.advantage)
         weight_BT[row, :length] = rollout.weight
-    return MicroBatch(
-        tuple(rollout.rollout_id for rollout in rollouts),
-        tuple(rollout.advantage for rollout in rollouts),
-        *(t.to(device) for t in (ids_BT, mask_BT, logp_BT, adv_BT, weight_BT)),
-    )
+    columns = [t.to(device) for t in (ids_BT, mask_BT, logp_BT, adv_BT, weight_BT)]
+    layout = pack(rollouts, device) if is_packed else padded_layout(columns[0], columns[1])
+    return MicroBatch(tuple(rollouts), layout, *columns)

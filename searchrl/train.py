@@ -77,6 +77,7 @@ class _Session:
             max_steps=config.max_steps,
             temperature=config.rollout.temperature,
             constant=config.rollout.max_total_tokens,
+            seed=config.seed,
         )
         self.sampler: RolloutDriver = make_driver(
             self.policy,
@@ -177,6 +178,7 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
                 f"{config.rollout.prompts_per_step} prompts × {config.rollout.group_size} "
                 f"rollouts, lr {config.optim.lr:g}, {session.learner.loss_settings.describe()}"
             ),
+            "update": session.learner.describe(),
         },
     )
     state: dict[str, Any] = {"step": 0, "before": None, "best": None, "evaluated": 0}

@@ -111,6 +111,14 @@ class Learner:
         if self.loss_settings.beta > 0:
             policy.keep_reference()
 
+    def describe(self) -> str:
+        """One line for a person: how many updates a step has and how rollouts are computed."""
+        count = self.optim.epochs * self.optim.mini_batches
+        updates = f"{count} per step" if count == 1 else f"up to {count} per step"
+        if self.packing_fault is None:
+            return f"{updates}, a prompt is computed once per group"
+        return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
+
     def train_step(
         self, items: Sequence[TrainItem], on_tokens: OnTokens | None = None
     ) -> dict[str, float]:

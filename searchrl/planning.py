@@ -22,6 +22,7 @@ from searchrl.engine.policy import (
     resolve_device,
     resolve_model,
 )
+from searchrl.errors import ConfigError
 from searchrl.run_folder import Run
 
 TINY = "tiny"
@@ -60,6 +61,32 @@ def plan_run(*layers: Mapping[str, Any]) -> Plan:
 
 def _resolve(config: RunConfig) -> ResolvedModel:
     return resolve_model(config.model.name, resolve_device(config.device), config.init_from)
+
+
+def ensure_whole_distribution(config: RunConfig) -> None:
+    """Refuse to train on samples of a cut distribution unless that is asked for.
+
+    Raises:
+        ConfigError: naming what cuts it, and what to do.
+    """
+    sampling = config.sampling
+    if not sampling.is_truncated or sampling.allow_truncated:
+        return
+    cut = ", ".join(
+        f"{name}={value:g}"
+        for name, value, all_of_it in (
+            ("top_k", sampling.top_k, 0),
+            ("top_p", sampling.top_p, 1.0),
+            ("min_p", sampling.min_p, 0.0),
+        )
+        if value != all_of_it
+    )
+    raise ConfigError(
+        f"sampling.{cut} cuts what training may draw: the ratio is then too large by the "
+        "probability left out of each draw. Keep it for `searchrl eval`; or, to train on it all "
+        "the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
+        "token, says how biased the ratio is)"
+    )
 
 
 def set_threads(config: RunConfig) -> None:

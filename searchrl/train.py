@@ -25,12 +25,14 @@ from searchrl.engine.checkpoint import (
     save_checkpoint,
     save_policy,
 )
+from searchrl.engine.generator import Generator
 from searchrl.engine.learner import Learner, TokenColumns
 from searchrl.engine.metrics import Metrics, exact, mean, proportion, summarise
 from searchrl.engine.policy import Policy
 from searchrl.engine.prompts import PromptStream
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Interrupted, RolloutDriver
+from searchrl.engine.slot_generator import SlotStats
 from searchrl.engine.step_groups import sample_groups, train_item
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.evaluate import (
@@ -43,7 +45,7 @@ from searchrl.evaluate import (
 )
 from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
-from searchrl.planning import load_planned_policy, resolve_config
+from searchrl.planning import ensure_whole_distribution, load_planned_policy, resolve_config
 from searchrl.plugins import Registry, load_plugins
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
@@ -56,6 +58,7 @@ class _Session:
     def __init__(
         self, config: RunConfig, registry: Registry, observer: Observer, stop: StopFlag
     ) -> None:
+        ensure_whole_distribution(config)
         self.config = config
         self.registry = registry
         self.observer = observer
@@ -259,9 +262,23 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
     if penalty is not None:
         taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
         metrics["overlong"] = mean(taken, (-math.inf, 0.0))
+    metrics |= _sampler_metrics(session.sampler.generator)
     metrics["sample_s"] = exact(sampled - started)
     metrics["update_s"] = exact(updated - sampled)
     metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
+    return metrics
+
+
+def _sampler_metrics(generator: Generator) -> Metrics:
+    """What a generator that counts says of this step; it starts again from 0."""
+    stats = getattr(generator, "stats", None)
+    if not isinstance(stats, SlotStats):
+        return {}
+    metrics = {"slot_use": proportion(stats.num_decoded, stats.num_row_ticks)}
+    if stats.sum_log_mass:
+        # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
+        metrics["log_kept_mass"] = exact(stats.sum_log_mass / max(1, stats.num_decoded))
+    stats.restart()
     return metrics
 
 

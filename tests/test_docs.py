@@ -219,14 +219,15 @@ def test_every_config_key_is_documented_with_its_type_and_default() -> None:
         assert len(why) > 3, f"{row} does not say why"
 
 
-@pytest.mark.parametrize("kind", ["env", "protocol", "retriever", "tracker", "algorithm"])
+@pytest.mark.parametrize("kind", ["env", "protocol", "retriever", "tracker", "algorithm", "generator"])
 def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     text = page("builtins.md")
     for name in registry.names(kind):
         own = section(text, f"### `{name}`")
         own += section(text, "## Environments").split("###")[0] if kind == "env" else ""
         parameters = inspect.signature(registry.get(kind, name).load()).parameters
-        settings = set(parameters) - {"protocol", "retriever", "passages", "run_dir"}
+        passed = {"protocol", "retriever", "passages", "run_dir", "policy", "sampling"}
+        settings = set(parameters) - passed
         missing = [setting for setting in settings if f"`{setting}`" not in own]
         assert not missing, f"{kind} {name}: {missing}"
 

@@ -30,7 +30,7 @@ BROKEN = {
     "exits_at_import": "raised at import: SystemExit: no licence found",
     "wrong_api": "was written for plugin API 99; searchrl 0.1.0 has plugin API 1",
     "misspelt_hook": "unknown hook 'register_reward'. Did you mean 'register_rewards'",
-    "early_hook": "unknown hook 'register_generators'",
+    "early_hook": "unknown hook 'register_judges'",
     "bad_argument": "defines register_rewards(registry); expected register_rewards(register)",
     "default_argument": "defines register_rewards(register=None); expected",
     "async_hook": "register_rewards as a coroutine",

@@ -19,7 +19,7 @@ from searchrl.engine.metrics import label_tasks
 from searchrl.engine.policy import NO_SCRATCH, SCRATCH, resolve_device
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError
-from searchrl.planning import Plan, plan_run
+from searchrl.planning import Plan, ensure_whole_distribution, plan_run
 from searchrl.run_folder import choose_folder
 
 
@@ -76,6 +76,7 @@ def show_plan(plan: Plan, *, is_json: bool) -> None:
 
 def _facts(plan: Plan) -> Mapping[str, Any]:
     config = plan.config
+    ensure_whole_distribution(config)
     registry = load_registry(config)
     worlds = make_worlds(config, registry)
     algorithm = registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)

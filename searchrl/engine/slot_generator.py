@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -53,6 +53,11 @@ class SlotStats:
     """Rows of all ticks, idle ones included."""
     sum_log_mass: float = 0.0
     """Log of the probability that truncation left to draw from, summed over sampled tokens."""
+
+    def restart(self) -> None:
+        """Count from 0 again."""
+        for one in fields(self):
+            setattr(self, one.name, one.default)
 
     @property
     def slot_use(self) -> float:

@@ -19,13 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-CHUNK_BYTES = {"cpu": 1 << 23, "cuda": 1 << 29}
+CHUNK_BYTES = {"cpu": 1 << 24, "cuda": 1 << 29}
 """Logits (fp32) that exist at a time, by device: cache on a CPU, keeping the device busy on CUDA.
 
 In bytes and not in rows, so that memory does not grow with the vocabulary.
 """
 
-_MIN_ROWS = 16
+_CHUNK_BYTES_ELSEWHERE = 1 << 27
+_MIN_ROWS = 8
 
 
 class TokenLogps(NamedTuple):
@@ -77,7 +78,8 @@ def logits_logps(
 
 def chunk_rows(vocab_size: int, device: torch.device) -> int:
     """How many rows of logits exist at a time."""
-    return max(_MIN_ROWS, CHUNK_BYTES.get(device.type, CHUNK_BYTES["cuda"]) // (4 * vocab_size))
+    num_bytes = CHUNK_BYTES.get(device.type, _CHUNK_BYTES_ELSEWHERE)
+    return max(_MIN_ROWS, num_bytes // (4 * vocab_size))
 
 
 class _HeadLogps(torch.autograd.Function):

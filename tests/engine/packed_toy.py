@@ -1,0 +1,107 @@
+"""What the tests of packed updates share: groups with odd members, and the gradient of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from engine_toy import enlarge_lora, micro_policy
+
+from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learner import Learner
+from searchrl.engine.packing import TrainItem
+from searchrl.engine.policy import Policy
+from searchrl.sections import AlgorithmConfig, OptimConfig
+
+LENGTHS = {"a": (5, 40, 11), "b": (150, 1), "c": (17,), "d": (9, 22, 4, 31, 1)}
+"""Tokens per turn of the rollouts of each group: of different sizes, one of a single rollout."""
+
+
+def make_items(num_turns: int = 2, seed: int = 0) -> list[TrainItem]:
+    """Groups of `LENGTHS` with distinct rewards, an observation after every turn, the last too."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(count: int) -> list[int]:
+        return torch.randint(1, 290, (count,), generator=generator).tolist()
+
+    items = []
+    for number, (group, lengths) in enumerate(LENGTHS.items()):
+        prompt = draw(6 + 7 * number)
+        for i, length in enumerate(lengths):
+            trajectory = Trajectory(f"{group}/{i}", group)
+            trajectory.append_prompt(prompt)
+            for turn in range(num_turns if length > 1 else 1):
+                ids = draw(length)
+                noise = 0.3 * torch.randn(length, generator=generator)
+                logps = (noise - 5.7).tolist()  # near log(1/320): the micro model is near uniform
+                trajectory.append_model(ids, logps, version=0, reason=TurnStop.STOP_STRING)
+                if turn or length % 2:
+                    trajectory.append_env(draw(8))
+            items.append(TrainItem(trajectory, 0.25 * i + 0.1 * number))
+    mute = Trajectory("a/mute", "a")
+    mute.append_prompt(items[0].trajectory.ids[: items[0].trajectory.num_prompt_tokens])
+    return [*items, TrainItem(mute, 0.7)]
+
+
+def make_policy(folder: Path, adapter: str = "full", **model: Any) -> Policy:
+    """A micro policy in float64, its adapter (if any) with weights that matter."""
+    policy = micro_policy(folder, adapter=adapter, **model)
+    policy.model.to(torch.float64)
+    for module in policy.model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            # The stock one rounds to float32 whatever the weights are.
+            module.forward = partial(_double_norm, module)
+    return enlarge_lora(policy, 0.1) if adapter == "lora" else policy
+
+
+def _double_norm(module: Any, hidden: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(hidden, hidden.shape[-1:], module.weight, module.variance_epsilon)
+
+
+def make_learner(
+    policy: Policy,
+    *,
+    is_packed: bool = True,
+    algorithm: Algorithm | None = None,
+    beta: float = 0.0,
+    **optim: Any,
+) -> Learner:
+    """A learner whose steps are not clipped."""
+    settings = {"lr": 1e-2, "warmup_steps": 0, "max_grad_norm": 1e9} | optim
+    learner = Learner(
+        policy,
+        algorithm or make_grpo(),
+        AlgorithmConfig(beta=beta, clip_low=0.5, clip_high=0.5),
+        OptimConfig(**settings),
+        max_steps=10,
+        constant=100,
+    )
+    assert learner.packing_fault is None
+    if not is_packed:
+        learner.packing_fault = "not in this test"
+    return learner
+
+
+def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch.Tensor]:
+    """The gradient of every optimiser step of a training step; the weights stay."""
+    caught = []
+
+    def catch(*args: Any, **kwargs: Any) -> None:
+        caught.append(
+            torch.cat([p.grad.flatten().double() for p in learner.parameters if p.grad is not None])
+        )
+
+    step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
+    learner.train_step(items)
+    learner.optimizer.step = step  # type: ignore[method-assign]
+    return caught
+
+
+def is_close(one: torch.Tensor, other: torch.Tensor, limit: float) -> bool:
+    """Whether two gradients are the same up to a relative error, and are not nothing."""
+    return bool((one - other).norm() <= limit * other.norm()) and bool(other.norm() > 1e-6)

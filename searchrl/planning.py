@@ -15,13 +15,8 @@ from typing import Any
 import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
-from searchrl.engine.policy import (
-    Policy,
-    ResolvedModel,
-    load_policy,
-    resolve_device,
-    resolve_model,
-)
+from searchrl.engine.loading import ResolvedModel, load_policy, resolve_device, resolve_model
+from searchrl.engine.policy import Policy
 from searchrl.errors import ConfigError
 from searchrl.run_folder import Run
 

@@ -29,8 +29,9 @@ from searchrl.engine.checkpoint import (
 )
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
+from searchrl.engine.loading import resolve_device
 from searchrl.engine.metrics import exact, proportion
-from searchrl.engine.policy import Policy, resolve_device
+from searchrl.engine.policy import Policy
 from searchrl.engine.rollout import Interrupted, RolloutDriver
 from searchrl.engine.scratch import make_policy
 from searchrl.engine.supervised import SupervisedLearner

@@ -10,7 +10,7 @@ import torch
 from train_toy import settings
 
 from searchrl.core.episode import SEARCH
-from searchrl.engine.policy import DEFAULT_MODEL
+from searchrl.engine.loading import DEFAULT_MODEL
 from searchrl.planning import plan_run
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.run_folder import Run, RunWriter
@@ -64,9 +64,9 @@ class TestStoredModel:
         self, monkeypatch: pytest.MonkeyPatch, device: str, name: str
     ):
         from searchrl import planning
-        from searchrl.engine import policy
+        from searchrl.engine import loading
 
-        monkeypatch.setattr(policy, "_is_stored", lambda name: False)
+        monkeypatch.setattr(loading, "_is_stored", lambda name: False)
         with monkeypatch.context() as patch:
             patch.setattr(planning, "resolve_device", lambda _: torch.device(device))
             config = plan_run({"env": "regulations"}).config

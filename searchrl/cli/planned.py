@@ -15,8 +15,8 @@ import click
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
+from searchrl.engine.loading import NO_SCRATCH, SCRATCH, resolve_device
 from searchrl.engine.metrics import label_tasks
-from searchrl.engine.policy import NO_SCRATCH, SCRATCH, resolve_device
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.planning import Plan, ensure_whole_distribution, plan_run

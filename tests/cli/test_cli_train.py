@@ -69,11 +69,11 @@ def test_dry_run_loads_no_weights(tmp_path: Path) -> None:
 def test_auto_says_what_it_became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import torch
 
-    from searchrl.engine import policy
+    from searchrl.engine import loading
 
     if torch.cuda.is_available():
         pytest.skip("auto takes the large model where there is a GPU")
-    monkeypatch.setattr(policy, "_is_stored", lambda name: False)
+    monkeypatch.setattr(loading, "_is_stored", lambda name: False)
     result = invoke("train", "--dry-run", "--run-dir", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
     assert "auto → the embedded tiny model" in result.stdout

@@ -15,7 +15,8 @@ from searchrl.core.trajectory import TurnStop
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.hf_generator import HFGenerator
-from searchrl.engine.policy import Policy, ResolvedModel, load_policy
+from searchrl.engine.loading import ResolvedModel, load_policy
+from searchrl.engine.policy import Policy
 from searchrl.engine.rollout import Limits, Rollout, RolloutDriver
 from searchrl.engine.world import TaskWorld
 

@@ -24,16 +24,16 @@ from transformers import (
 from searchrl.algorithms import make_grpo
 from searchrl.engine.head import has_plain_head
 from searchrl.engine.learner import Learner
-from searchrl.engine.packing import TrainItem
-from searchrl.engine.policy import (
+from searchrl.engine.loading import (
     DEFAULT_MODEL,
     TINY_PATH,
-    Policy,
     ResolvedModel,
     load_policy,
     resolve_device,
     resolve_model,
 )
+from searchrl.engine.packing import TrainItem
+from searchrl.engine.policy import Policy
 from searchrl.errors import PolicyError
 from searchrl.sections import AlgorithmConfig, ModelConfig, OptimConfig
 from searchrl.train import train
@@ -329,12 +329,12 @@ class TestWhereWeightsComeFrom:
     def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(
         self, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("searchrl.engine.policy._is_stored", lambda name: False)
+        monkeypatch.setattr("searchrl.engine.loading._is_stored", lambda name: False)
         resolved = resolve_model("auto", CPU)
         assert resolved.is_tiny and resolved.path == str(TINY_PATH)
         assert "no GPU, and no local weights of Qwen/Qwen3-4B" in resolved.note
         assert resolve_model("auto", torch.device("cuda")).path == DEFAULT_MODEL
-        monkeypatch.setattr("searchrl.engine.policy._is_stored", lambda name: True)
+        monkeypatch.setattr("searchrl.engine.loading._is_stored", lambda name: True)
         assert resolve_model("auto", CPU).path == DEFAULT_MODEL
 
     def test_nothing_else_falls_back(self, monkeypatch: pytest.MonkeyPatch):

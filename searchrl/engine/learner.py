@@ -131,9 +131,10 @@ class Learner:
         Returns:
             Means over the trained tokens of all updates (`kl`, `clip_frac`, `entropy`, …), means
             over updates (`loss`, `grad_norm` before clipping), counts of what left the step,
-            `num_updates`, `skipped_steps` (updates not taken because their gradient was not
-            finite), `oom_splits` and the learning rate used. Without anything to train on nothing
-            is updated, and the means are 0.
+            `skipped_steps` (updates not taken because their gradient was not finite) and the
+            learning rate used. Without anything to train on nothing is updated, and the means are
+            0. Only where they say something: `num_updates`, if a step may have several,
+            `oom_splits`, if memory ran out, and `loss_scale`, in float16.
 
         Raises:
             PolicyError: if memory runs out for a single rollout.
@@ -158,12 +159,17 @@ class Learner:
                 is_first = number * self.optim.epochs < len(updates)
                 self._accumulate(rollouts, old_logps, sums, on_tokens if is_first else None)
                 self._update(sums)
-        stats = sums.stats
-        if sums.num_updates > sums.num_skipped:
-            # Here only: a step that was not taken must not move the schedule.
-            self.step += 1
-        num_taken = sums.num_updates - sums.num_skipped
-        result = {
+        stats, num_taken = sums.stats, sums.num_updates - sums.num_skipped
+        # Here only: a step that was not taken must not move the schedule.
+        self.step += num_taken > 0
+        extra = {}
+        if self.optim.epochs * self.optim.mini_batches > 1:
+            extra["num_updates"] = float(num_taken)
+        if sums.num_splits:
+            extra["oom_splits"] = float(sums.num_splits)
+        if self.loss_scale.is_active:
+            extra["loss_scale"] = self.loss_scale.value
+        return {
             **stats.means(),
             "loss": stats.loss / max(1, len(updates)),
             "entropy": sums.entropy / stats.num_tokens if stats.num_tokens else 0.0,
@@ -173,13 +179,11 @@ class Learner:
             "num_groups": packed.num_groups,
             "num_dead_groups": packed.num_dead_groups,
             "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
-            "num_updates": float(num_taken),
             "skipped_steps": float(sums.num_skipped),
-            "oom_splits": float(sums.num_splits),
             "grad_norm": sums.grad_norm / max(1, num_taken),
             "lr": lr,
+            **extra,
         }
-        return result | ({"loss_scale": self.loss_scale.value} if self.loss_scale.is_active else {})
 
     def _updates(self, rollouts: Sequence[PackedRollout]) -> list[tuple[PackedRollout, ...]]:
         """The rollouts of each optimiser step, epoch after epoch."""

@@ -94,10 +94,21 @@ class ModelConfig(Section):
     """Acts in sft only: dropout in a pass whose log-probs enter a ratio biases the ratio."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """`auto`: bfloat16 on cuda, float32 elsewhere. float16: LoRA only, with loss scaling."""
+    quantize: Literal["none", "nf4"] = "none"
+    """`nf4`: the frozen base in four bits (QLoRA), shared by sampler and trainer. LoRA only."""
     gradient_checkpointing: bool = False
     thinking: bool = True
     """Passed to the chat template as `enable_thinking`."""
     max_context: Count = 4096
+
+    @field_validator("quantize")
+    @classmethod
+    def _stays_frozen(cls, value: str, info: ValidationInfo) -> str:
+        if value != "none" and info.data.get("name") == "scratch":
+            raise ValueError("a new model has no weights worth quantising; use none")
+        if value != "none" and info.data.get("adapter") == "full":
+            raise ValueError("quantised weights are frozen; use none, or model.adapter: lora")
+        return value
 
 
 class AlgorithmConfig(Section):
@@ -140,6 +151,8 @@ class RolloutConfig(Section):
 class OptimConfig(Section):
     """AdamW(0.9, 0.999), no weight decay."""
 
+    optimizer: Literal["adamw", "adamw8bit"] = "adamw"
+    """`adamw8bit`: its state in eight bits (bitsandbytes)."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
     warmup_steps: Annotated[int, Field(ge=0)] = 5
     schedule: Literal["constant", "cosine"] = "constant"

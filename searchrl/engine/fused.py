@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from searchrl.engine.attention import attending
 from searchrl.engine.policy import Policy
@@ -46,7 +46,8 @@ class FusedDecoder:
     """Hidden states of the next token of every row.
 
     Raises:
-        AttributeError: if the model is not built like Llama, Qwen2 or Qwen3.
+        AttributeError, TypeError: if the model is not built like Llama, Qwen2 or Qwen3, or not of
+            plain matrices (four-bit weights).
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -134,10 +135,12 @@ def _fuse(layer: Any) -> _Layer:
 
 def _weight(linear: Any) -> Tensor:
     """The weight of a linear layer, with its adapters merged in."""
-    if not hasattr(linear, "base_layer"):
-        weight: Tensor = linear.weight
+    plain = getattr(linear, "base_layer", linear)
+    if type(plain) is not nn.Linear:
+        raise TypeError(f"its layers are {type(plain).__name__}, not plain matrices")
+    weight: Tensor = plain.weight
+    if plain is linear:
         return weight
-    weight = linear.base_layer.weight
     for name in linear.active_adapters:
         weight = weight + linear.get_delta_weight(name).to(weight.dtype)
     return weight

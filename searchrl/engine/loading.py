@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from searchrl.engine.policy import Policy
+from searchrl.engine.quantization import even_out, nf4_settings
 from searchrl.engine.rendering import Renderer
 from searchrl.errors import PolicyError
 from searchrl.sections import ModelConfig
@@ -32,6 +33,10 @@ NO_HALF_WEIGHTS = (
     "model.dtype 'float16' with full fine-tuning would update weights in half precision, where "
     "most updates round to nothing; use model.adapter: lora (its weights are float32), or dtype "
     "bfloat16 or float32"
+)
+NO_FOUR_BIT_TRAINING = (
+    "model.quantize 'nf4' freezes the weights it quantises, so there is nothing for full "
+    "fine-tuning to train: use model.adapter: lora, or model.quantize: none"
 )
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TINY_PATH = Path(__file__).resolve().parent.parent / "assets" / "tiny"
@@ -167,18 +172,29 @@ def load_policy(
     if resolved.path == SCRATCH:
         raise PolicyError(NO_SCRATCH)
     dtype = _DTYPES.get(config.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32)
-    # transformers draws its own progress bars on stderr; ours would be torn apart by them.
-    hf_logging.disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(resolved.adapter_path or resolved.path)
-        model: Any = AutoModelForCausalLM.from_pretrained(resolved.path, dtype=dtype)
-    except Exception as error:  # each reader of these files has errors of its own
-        raise PolicyError(_loading_help(resolved, error)) from error
-    model.to(device)
     wants_lora = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
     is_lora = resolved.adapter_path is not None or (trainable and wants_lora)
     if trainable and not is_lora and dtype == torch.float16:
         raise PolicyError(NO_HALF_WEIGHTS)
+    if trainable and not is_lora and config.quantize == "nf4":
+        raise PolicyError(NO_FOUR_BIT_TRAINING)
+    settings: dict[str, Any] = {}
+    if config.quantize == "nf4":
+        settings = {
+            "quantization_config": nf4_settings(dtype, device),
+            "device_map": {"": device},
+        }
+    # transformers draws its own progress bars on stderr; ours would be torn apart by them.
+    hf_logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(resolved.adapter_path or resolved.path)
+        model: Any = AutoModelForCausalLM.from_pretrained(resolved.path, dtype=dtype, **settings)
+    except Exception as error:  # each reader of these files has errors of its own
+        raise PolicyError(_loading_help(resolved, error)) from error
+    if settings:
+        even_out(model)
+    else:
+        model.to(device)
     with warnings.catch_warnings():
         # transformers renames checkpointing from 5.2x on; we (and peft) use the name that every
         # supported version has.

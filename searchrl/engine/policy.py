@@ -25,6 +25,7 @@ from transformers.utils import logging as hf_logging
 from searchrl.engine.attention import AttentionPlan, attending
 from searchrl.engine.head import TokenLogps, has_plain_head, head_logps, logits_logps
 from searchrl.engine.layout import Layout, padded_layout
+from searchrl.engine.quantization import num_weights
 from searchrl.engine.rendering import Renderer
 
 
@@ -79,8 +80,8 @@ class Policy:
 
     @property
     def num_parameters(self) -> tuple[int, int]:
-        """(trainable, total) parameter counts."""
-        total = sum(p.numel() for p in self.model.parameters())
+        """(trainable, total) parameter counts; a four-bit byte holds two."""
+        total = sum(num_weights(p) for p in self.model.parameters())
         return sum(p.numel() for p in self.parameters), total
 
     @property

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import TOY_PLUGIN, enlarge_lora, micro_policy, play
+from engine_toy import enlarge_lora, micro_policy, play
+from qwen3_toy import check_two_lora_steps, save_qwen3
 from transformers import (
     AutoTokenizer,
     FalconConfig,
     FalconForCausalLM,
     OPTConfig,
     OPTForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 from searchrl.algorithms import make_grpo
@@ -36,24 +35,8 @@ from searchrl.engine.packing import TrainItem
 from searchrl.engine.policy import Policy
 from searchrl.errors import PolicyError
 from searchrl.sections import AlgorithmConfig, ModelConfig, OptimConfig
-from searchrl.train import train
 
 CPU = torch.device("cpu")
-
-QWEN3_4B = dict(
-    hidden_size=2560,
-    intermediate_size=9728,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_hidden_layers=2,
-    vocab_size=151936,
-    tie_word_embeddings=True,
-    rope_theta=1_000_000,
-    rms_norm_eps=1e-6,
-    max_position_embeddings=40960,
-)
-"""Qwen/Qwen3-4B, but for its 36 layers."""
 
 
 def make_learner(policy: Policy, beta: float = 0.0, lr: float = 1e-2) -> Learner:
@@ -468,58 +451,6 @@ class TestWhereWeightsComeFrom:
         text = "<think>né 你好</think>\n<search>3</search>"
         assert again.renderer.encode_model_text(text) == policy.renderer.encode_model_text(text)
         assert again.tokenizer.chat_template == policy.tokenizer.chat_template
-
-
-def save_qwen3(folder: Path, tokenizer_folder: Path, **changes: Any) -> Path:
-    """A Qwen3 checkpoint with random weights and the real tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    config = Qwen3Config(**(QWEN3_4B | changes), eos_token_id=tokenizer.eos_token_id)
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(config)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def check_two_lora_steps(model: Path, folder: Path) -> None:
-    """Two training steps by path on CPU; every LoRA matrix moves from where it began."""
-    run = train(
-        {
-            "tasks": [
-                {
-                    "env": {"name": "toy"},
-                    "reward": "parity",
-                    "protocol": {"name": "short-stops", "instruction": ""},
-                    "retriever": {"name": "random"},
-                }
-            ],
-            "plugins": [str(TOY_PLUGIN)],
-            "model": {
-                "name": str(model),
-                "adapter": "lora",
-                "dtype": "float32",
-                "gradient_checkpointing": True,
-            },
-            "rollout": {
-                "group_size": 4,
-                "prompts_per_step": 1,
-                "max_turn_tokens": 6,
-                "max_total_tokens": 200,
-            },
-            "eval": {"num_tasks": 1, "forced": False},
-            "optim": {"lr": 1e-3, "warmup_steps": 0},
-            "device": "cpu",
-            "max_steps": 2,
-            "num_threads": 1,
-            "run_dir": str(folder),
-        }
-    )
-    rows = [row for row in run.metrics if row["phase"] == "train"]
-    assert [row["step"] for row in rows] == [1, 2]
-    assert all(row["max_abs_log_ratio"] <= 1e-4 for row in rows)
-    assert any(row["grad_norm"] > 0 for row in rows)
-    assert (run.path / "policy" / "adapter_model.safetensors").is_file()
-    assert not list((run.path / "policy").glob("model*.safetensors"))
 
 
 def test_qwen3_architecture_by_path_with_lora_does_two_steps(micro_model: Path, tmp_path: Path):

@@ -66,6 +66,10 @@ class RunFolderError(SearchRLError):
     """A run folder exists already, is unwritable, is incomplete or its disk is full."""
 
 
+class WorkerError(SearchRLError):
+    """Another process of the same training failed, ended or does not answer."""
+
+
 class FailureLimitError(SearchRLError):
     """More episodes failed than `rollout.max_failure_frac` allows; the program was stopped."""
 

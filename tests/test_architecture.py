@@ -35,6 +35,7 @@ FLOORS = {
     "sections": 1,
     "make": 1,
     "run_folder": 1,
+    "torchrun": 1,
     "protocols": 1,
     "envs": 1,
     "rewards": 1,

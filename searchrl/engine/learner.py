@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,34 +34,29 @@ from searchrl.engine.packing import (
     pack_step,
 )
 from searchrl.engine.policy import Policy
+from searchrl.engine.sharing import share_groups
+from searchrl.engine.token_columns import OnTokens, TokenColumns, report_tokens
+from searchrl.engine.workers import ALONE, Workers
 from searchrl.errors import PolicyError
 from searchrl.sections import AlgorithmConfig, OptimConfig, SftStage
-
-
-class TokenColumns(NamedTuple):
-    """What the first update on a rollout saw of it, over its trained tokens in order."""
-
-    advantage: float | tuple[float, ...]
-    """One number where the algorithm gave one for the whole rollout."""
-    ratio: tuple[float, ...]
-    """pi / sampler before that update."""
-    entropy: tuple[float, ...]
-    """Nats, of the full distribution at the sampling temperature."""
-
-
-OnTokens = Callable[[str, TokenColumns], None]
 
 
 @dataclass(slots=True)
 class _Sums:
     """What the updates of one training step add up to."""
 
-    stats: LossStats
+    stats: LossStats = field(default_factory=LossStats)
     entropy: float = 0.0
     grad_norm: float = 0.0
     num_updates: int = 0
     num_skipped: int = 0
     num_splits: int = 0
+
+    def take_in(self, share: _Sums) -> None:
+        """Add what one process saw of an update."""
+        self.stats = self.stats + share.stats
+        self.entropy += share.entropy
+        self.num_splits += share.num_splits
 
 
 class Learner:
@@ -76,6 +71,8 @@ class Learner:
         temperature: the sampler's.
         constant: tokens that the constant reduction divides by.
         seed: decides which groups meet in a mini-batch.
+        workers: who shares the work: each computes the gradient of its groups, all of them take
+            the same optimiser step.
     """
 
     def __init__(
@@ -89,6 +86,7 @@ class Learner:
         temperature: float = 1.0,
         constant: int = 4096,
         seed: int = 0,
+        workers: Workers = ALONE,
     ) -> None:
         self.policy = policy
         self.algorithm = algorithm
@@ -98,9 +96,12 @@ class Learner:
         self.temperature = temperature
         self.constant = constant
         self.seed = seed
+        self.workers = workers
         self.loss_settings = algorithm.resolve(settings)
         self.reduction = Reduction(self.loss_settings.reduction)
         self.step = 0
+        self.is_halfway = False
+        """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
         self.parameters = [*policy.parameters, *algorithm.parameters()]
         self.optimizer = AdamW(self.parameters, lr=optim.lr, betas=(0.9, 0.999), weight_decay=0.0)
         self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
@@ -125,7 +126,8 @@ class Learner:
         """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
 
         Args:
-            items: all rollouts of the step with their rewards; unscored ones are counted only.
+            items: all rollouts of the step with their rewards; unscored ones are counted only. The
+                same in every process.
             on_tokens: called per trained rollout with its advantage, ratios and entropies.
 
         Returns:
@@ -138,6 +140,7 @@ class Learner:
 
         Raises:
             PolicyError: if memory runs out for a single rollout.
+            WorkerError: if another process failed, or holds other weights afterwards.
         """
         packed = pack_step(
             items,
@@ -151,7 +154,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        sums = _Sums(LossStats())
+        sums = _Sums()
         updates = self._updates(packed.rollouts)
         with self._updating():
             old_logps = self._old_logps(packed.rollouts, len(updates), sums)
@@ -162,6 +165,8 @@ class Learner:
         stats, num_taken = sums.stats, sums.num_updates - sums.num_skipped
         # Here only: a step that was not taken must not move the schedule.
         self.step += num_taken > 0
+        self.ensure_same_weights(f"after step {self.step}")
+        self.is_halfway = False
         extra = {}
         if self.optim.epochs * self.optim.mini_batches > 1:
             extra["num_updates"] = float(num_taken)
@@ -184,6 +189,13 @@ class Learner:
             "lr": lr,
             **extra,
         }
+
+    def ensure_same_weights(self, when: str) -> None:
+        """See that all processes hold the same weights; see `Workers.ensure_same`."""
+        self.workers.ensure_same(self.parameters, when)
+
+    def _share(self, rollouts: Sequence[PackedRollout]) -> list[PackedRollout]:
+        return share_groups(rollouts, self.workers, is_packed=self.packing_fault is None)
 
     def _updates(self, rollouts: Sequence[PackedRollout]) -> list[tuple[PackedRollout, ...]]:
         """The rollouts of each optimiser step, epoch after epoch."""
@@ -218,15 +230,20 @@ class Learner:
         """
         if not self.algorithm.needs_trainer_logp or num_updates < 2:
             return None
-        found: dict[str, Tensor] = {}
+        own: dict[str, Tensor] = {}
+        share = _Sums()
 
         def run(batch: MicroBatch) -> None:
             with torch.no_grad():
                 logp_N = self.policy.logps(batch.layout, temperature=self.temperature).logp_N
             counts = batch.mask_BT.sum(dim=1).tolist()
-            found.update(zip(batch.rollout_ids, logp_N.split(counts), strict=True))
+            own.update(zip(batch.rollout_ids, logp_N.cpu().split(counts), strict=True))
 
-        self._in_micro_batches(rollouts, run, sums)
+        self._in_micro_batches(self._share(rollouts), run, share)
+        found: dict[str, Tensor] = {}
+        for one, theirs in self.workers.gather((share, own)):
+            sums.take_in(one)
+            found |= {name: logp_N.to(self.policy.device) for name, logp_N in theirs.items()}
         return found
 
     def _accumulate(
@@ -238,10 +255,13 @@ class Learner:
     ) -> None:
         """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
 
+        It is the sum over processes, each of which computes a share of the groups: weights carry
+        the denominator of all of them. Nobody can miss a failure here before the weights change.
         Each micro-batch has a `.grad` of its own until its backward pass is through: one that
         runs out of memory half-way leaves nothing behind.
         """
         totals: list[Tensor | None] = [None] * len(self.parameters)
+        share, seen = _Sums(), dict[str, TokenColumns]()
 
         def run(batch: MicroBatch) -> None:
             self.optimizer.zero_grad(set_to_none=True)
@@ -251,12 +271,18 @@ class Learner:
                 total = totals[number]
                 if parameter.grad is not None:
                     totals[number] = parameter.grad if total is None else total.add_(parameter.grad)
-            sums.stats = sums.stats + stats
-            sums.entropy += float(entropy_N.nansum())
+            share.stats = share.stats + stats
+            share.entropy += float(entropy_N.nansum())
             if on_tokens is not None:
-                _report_tokens(batch, logp_N.detach(), entropy_N, on_tokens)
+                report_tokens(batch, logp_N.detach(), entropy_N, seen.__setitem__)
 
-        self._in_micro_batches(rollouts, run, sums)
+        self._in_micro_batches(self._share(rollouts), run, share)
+        self.workers.sum_gradients(self.parameters, totals)
+        for one, columns in self.workers.gather((share, seen)):
+            sums.take_in(one)
+            for rollout_id, column in columns.items():
+                assert on_tokens is not None
+                on_tokens(rollout_id, column)
         for parameter, total in zip(self.parameters, totals, strict=True):
             parameter.grad = total
 
@@ -349,6 +375,7 @@ class Learner:
         self.loss_scale.update(is_finite)
         if is_finite:
             sums.grad_norm += float(norm)
+            self.is_halfway = True
             self.optimizer.step()
             self.policy.version += 1
         self.optimizer.zero_grad(set_to_none=True)
@@ -378,21 +405,6 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(
         part in text for part in ("can't allocate memory", "not enough memory")
     )
-
-
-def _report_tokens(
-    batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, on_tokens: OnTokens
-) -> None:
-    ratio_N = (logp_N - batch.sampler_logp_BT[batch.mask_BT]).exp()
-    counts = batch.mask_BT.sum(dim=1).tolist()
-    parts = zip(ratio_N.split(counts), entropy_N.split(counts), strict=True)
-    for rollout, (ratios, entropies) in zip(batch.rollouts, parts, strict=True):
-        advantage = rollout.advantage
-        if isinstance(advantage, tuple):
-            kept = zip(advantage, rollout.mask, strict=True)
-            advantage = tuple(value for value, is_trained in kept if is_trained)
-        columns = TokenColumns(advantage, tuple(ratios.tolist()), tuple(entropies.tolist()))
-        on_tokens(rollout.rollout_id, columns)
 
 
 def learning_rate(

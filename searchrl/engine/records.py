@@ -13,7 +13,7 @@ from searchrl.core.trajectory import Author, is_finite
 from searchrl.engine.rollout import Rollout
 
 if TYPE_CHECKING:
-    from searchrl.engine.learner import TokenColumns
+    from searchrl.engine.token_columns import TokenColumns
 
 
 def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine import layout as layout_module
 from searchrl.engine.layout import PackedPlan, num_suffix_tokens
-from searchrl.engine.learner import Learner, TokenColumns
+from searchrl.engine.learner import Learner
 from searchrl.engine.packed_check import find_fault
 from searchrl.engine.packing import PackedRollout, TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
+from searchrl.engine.token_columns import TokenColumns
 from searchrl.sections import AlgorithmConfig, OptimConfig
 
 CPU = torch.device("cpu")

@@ -16,11 +16,12 @@ from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.core.advantage import StepScores, dead_groups, grpo_advantages
 from searchrl.core.loss import Reduction, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learner import Learner, TokenColumns
+from searchrl.engine.learner import Learner
 from searchrl.engine.packing import MicroBatch, TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Rollout
+from searchrl.engine.token_columns import TokenColumns
 from searchrl.errors import PluginError
 from searchrl.sections import AlgorithmConfig, OptimConfig
 

@@ -24,12 +24,13 @@ from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import FinishedTurn, Sampling
 from searchrl.engine.hf_generator import HFGenerator
-from searchrl.engine.learner import Learner, TokenColumns
+from searchrl.engine.learner import Learner
 from searchrl.engine.packing import TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec
+from searchrl.engine.token_columns import TokenColumns
 from searchrl.sections import AlgorithmConfig, OptimConfig
 
 CPU = torch.device("cpu")

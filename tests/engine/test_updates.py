@@ -16,10 +16,11 @@ from torch import nn
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.loss import Reduction
-from searchrl.engine.learner import Learner, TokenColumns, is_out_of_memory
+from searchrl.engine.learner import Learner, is_out_of_memory
 from searchrl.engine.loss_scale import LossScale
 from searchrl.engine.packing import TrainItem, mini_batches, pack_step
 from searchrl.engine.policy import Policy
+from searchrl.engine.token_columns import TokenColumns
 from searchrl.errors import PolicyError
 
 REDUCTIONS = list(Reduction)

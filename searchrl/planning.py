@@ -15,12 +15,17 @@ from typing import Any
 import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.engine.footprint import find_footprint
+from searchrl.engine.forecast import PeakMeter, ensure_fits, make_plan
 from searchrl.engine.loading import ResolvedModel, load_policy, resolve_device, resolve_model
+from searchrl.engine.memory import MemoryPlan, describe_peak
 from searchrl.engine.policy import Policy
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, PolicyError
 from searchrl.run_folder import Run
 
 TINY = "tiny"
+SMALL_PARAMETERS = 1_700_000_000
+"""Below it, models seldom write tags that they have only been told about."""
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
 
@@ -108,6 +113,72 @@ def resolve_config(
     for note in plan.notes:
         on_note(note)
     return plan.config
+
+
+def plan_memory(
+    config: RunConfig, *, has_reference: bool, is_offline: bool = False, must_fit: bool = False
+) -> MemoryPlan | str:
+    """What training with a resolved config will take, before any weight is loaded.
+
+    Args:
+        config: of the run.
+        has_reference: whether the algorithm compares with the weights it began with (KL).
+        is_offline: read nothing but local files.
+        must_fit: refuse a run that does not.
+
+    Returns:
+        The plan, or why there is none.
+
+    Raises:
+        PolicyError: if it has to fit and cannot; names settings that would.
+    """
+    device = resolve_device(config.device)
+    try:
+        footprint = find_footprint(config.model, _resolve(config), device, is_offline=is_offline)
+    except PolicyError as error:
+        return f"not predicted ({error})"
+    plan = make_plan(config, footprint, device, has_reference=has_reference)
+    if must_fit:
+        ensure_fits(plan, config, footprint, device, has_reference=has_reference)
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWatch:
+    """The plan of a run, and the meter that tells how true it was."""
+
+    plan: MemoryPlan | str
+    meter: PeakMeter
+
+    def tell_peak(self, on_note: Callable[[str], None]) -> None:
+        """Compare what was taken until now with the plan, where both are known."""
+        text = describe_peak(self.plan, self.meter.peak_bytes())
+        if text is not None:
+            on_note(text)
+
+
+def watch_memory(config: RunConfig, has_reference: bool) -> MemoryWatch:
+    """Plan a training run that is about to begin, and measure from here on.
+
+    Raises:
+        PolicyError: if it cannot fit; names settings that would.
+    """
+    plan = plan_memory(config, has_reference=has_reference, must_fit=True)
+    return MemoryWatch(plan, PeakMeter(resolve_device(config.device)))
+
+
+def first_advice(config: RunConfig, policy: Policy) -> str | None:
+    """What somebody should know who is about to train an untaught small model with rewards."""
+    num_parameters = policy.num_parameters[1]
+    is_taught = policy.is_tiny or _resolve(config).adapter_path is not None
+    if is_taught or config.init_from is not None or num_parameters >= SMALL_PARAMETERS:
+        return None
+    env = config.tasks[0].env.name
+    return (
+        f"a model of {num_parameters / 1e9:.2g} billion weights seldom earns a reward by chance: "
+        f"first `searchrl sft --env {env} --model {config.model.name}`, then train with "
+        "--init-from RUN"
+    )
 
 
 def load_planned_policy(config: RunConfig, *, trainable: bool) -> Policy:

@@ -26,7 +26,7 @@ from searchrl.engine.checkpoint import (
     save_policy,
 )
 from searchrl.engine.generator import Generator
-from searchrl.engine.learner import Learner, TokenColumns
+from searchrl.engine.learner import Learner
 from searchrl.engine.metrics import Metrics, exact, mean, proportion, summarise
 from searchrl.engine.policy import Policy
 from searchrl.engine.prompts import PromptStream
@@ -34,6 +34,7 @@ from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Interrupted, RolloutDriver
 from searchrl.engine.slot_generator import SlotStats
 from searchrl.engine.step_groups import sample_groups, train_item
+from searchrl.engine.token_columns import TokenColumns
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.evaluate import (
     EvalResult,
@@ -45,7 +46,13 @@ from searchrl.evaluate import (
 )
 from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
-from searchrl.planning import ensure_whole_distribution, load_planned_policy, resolve_config
+from searchrl.planning import (
+    ensure_whole_distribution,
+    first_advice,
+    load_planned_policy,
+    resolve_config,
+    watch_memory,
+)
 from searchrl.plugins import Registry, load_plugins
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
@@ -71,6 +78,7 @@ class _Session:
             **config.algorithm.settings
         )
         self.length_penalty = self.algorithm.length_penalty_of(config.rollout.max_total_tokens)
+        self.memory = watch_memory(config, self.algorithm.resolve(config.algorithm).beta > 0)
         self.policy: Policy = load_planned_policy(config, trainable=True)
         self.learner = Learner(
             self.policy,
@@ -182,8 +190,11 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
                 f"rollouts, lr {config.optim.lr:g}, {session.learner.loss_settings.describe()}"
             ),
             "update": session.learner.describe(),
+            "memory": session.memory.plan,
         },
     )
+    if advice := first_advice(config, session.policy):
+        session.observer.note(advice)
     state: dict[str, Any] = {"step": 0, "before": None, "best": None, "evaluated": 0}
     _checkpoint(session, writer, state)
     return writer, state
@@ -213,6 +224,7 @@ def _run(
     after = _evaluate(session, writer, "after", config.max_steps)
     save_policy(writer.path, session.policy)
     summary = _summary(session, writer, state, after)
+    session.memory.tell_peak(observer.note)
     writer.write_summary(summary)
     return summary
 

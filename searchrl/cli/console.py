@@ -32,6 +32,7 @@ from searchrl.cli.figures import (
 from searchrl.cli.transcript import render_rollout
 from searchrl.config import RunConfig
 from searchrl.contracts import Metric
+from searchrl.engine.memory import MemoryPlan, format_bytes
 from searchrl.engine.metrics import Metrics
 from searchrl.engine.rollout import Rollout
 
@@ -103,6 +104,9 @@ class ConsoleObserver:
         """Print the plan in a few lines."""
         tasks = ", ".join(f"{t.env.name} (reward {reward_text(t.reward)})" for t in config.tasks)
         for name, value in {"tasks": tasks, **facts}.items():
+            if isinstance(value, MemoryPlan):
+                self._show_memory(value)
+                continue
             self.console.print(Text.assemble((f"{name:<11}", "bold"), str(value)))
         self._max_steps = config.max_steps
 
@@ -175,6 +179,22 @@ class ConsoleObserver:
                 self.console.print(render_rollout("before training", before), "")
             self.console.print(render_rollout("after training", after), "")
         self._say_where(run_dir, summary)
+
+    def _show_memory(self, plan: MemoryPlan) -> None:
+        """The plan in a line, and its parts as rows."""
+        self.console.print(Text.assemble((f"{'memory':<11}", "bold"), str(plan)))
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        table.add_column(min_width=9)
+        table.add_column("part")
+        table.add_column("bytes", justify="right", no_wrap=True)
+        table.add_column("when", style="dim")
+        table.add_column("what", style="dim")
+        for part in plan.parts:
+            row = (part.name, format_bytes(part.num_bytes), part.phase, part.why)
+            table.add_row("", *row)
+        self.console.print(table)
+        if plan.advice:
+            self.note(plan.advice)
 
     # The live table.
 

@@ -7,7 +7,6 @@ Imports torch (a plan names a device), so commands import it when they run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,10 +15,11 @@ from searchrl.cli.loading import load_registry
 from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
 from searchrl.engine.loading import NO_SCRATCH, SCRATCH, resolve_device
+from searchrl.engine.memory import MemoryPlan, format_bytes
 from searchrl.engine.metrics import label_tasks
 from searchrl.engine.world import make_worlds
 from searchrl.errors import ConfigError
-from searchrl.planning import Plan, ensure_whole_distribution, plan_run
+from searchrl.planning import Plan, ensure_whole_distribution, plan_memory, plan_run
 from searchrl.run_folder import choose_folder
 
 
@@ -56,13 +56,20 @@ def ensure_model_policy(config: RunConfig, command: str) -> None:
         raise ConfigError(NO_SCRATCH)
 
 
-def show_plan(plan: Plan, *, is_json: bool) -> None:
+def show_plan(plan: Plan, *, is_json: bool, with_memory: bool) -> None:
     """Print everything a run would do, and stop before it loads any weight.
 
-    Builds the environments, so that wrong names, expressions and data are found.
+    Builds the environments, so that wrong names, expressions and data are found. The memory plan
+    is that of `train`; another program has none.
     """
     facts = _facts(plan)
+    has_reference = facts.pop("has_reference")
+    memory: MemoryPlan | str = ""
+    if with_memory:
+        memory = plan_memory(plan.config, has_reference=has_reference, is_offline=True)
     if is_json:
+        if memory:
+            facts["memory"] = memory if isinstance(memory, str) else memory.to_dict()
         click.echo(json.dumps({**facts, "config": plan.config.to_dict()}, ensure_ascii=False))
         return
     click.echo(plan.config.to_yaml().rstrip())
@@ -71,10 +78,14 @@ def show_plan(plan: Plan, *, is_json: bool) -> None:
     for name, value in facts.items():
         text = ", ".join(f"{k}: {v:,}" for k, v in value.items()) if name == "num_tasks" else value
         click.echo(f"# {name}: {text}")
+    if memory:
+        click.echo(f"# memory: {memory}")
+    for part in () if isinstance(memory, str) else memory.parts:
+        click.echo(f"#   {part.name}: {format_bytes(part.num_bytes)} ({part.phase}: {part.why})")
     click.echo("# dry run: nothing was loaded or written")
 
 
-def _facts(plan: Plan) -> Mapping[str, Any]:
+def _facts(plan: Plan) -> dict[str, Any]:
     config = plan.config
     ensure_whole_distribution(config)
     registry = load_registry(config)
@@ -89,6 +100,7 @@ def _facts(plan: Plan) -> Mapping[str, Any]:
     }
     for world in worlds:
         world.close()
+    loss = algorithm.resolve(config.algorithm)
     weights = plan.model.path
     if plan.model.adapter_path:
         weights += f" with adapter {plan.model.adapter_path}"
@@ -96,8 +108,9 @@ def _facts(plan: Plan) -> Mapping[str, Any]:
         "model": weights,
         "device": str(resolve_device(config.device)),
         "run_dir": str(choose_folder(config)),
-        "loss": f"{config.algorithm.name}, {algorithm.resolve(config.algorithm).describe()}",
+        "loss": f"{config.algorithm.name}, {loss.describe()}",
         "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
         "num_tasks": num_tasks,
         "fingerprint": config.fingerprint,
+        "has_reference": loss.beta > 0,
     }

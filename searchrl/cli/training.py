@@ -40,7 +40,7 @@ def run_training(
             plan = make_plan(read_layers(values, SHARED, flags))
             ensure_model_policy(plan.config, command)
             if values["dry_run"]:
-                show_plan(plan, is_json=is_json)
+                show_plan(plan, is_json=is_json, with_memory=command == "train")
                 return
             for note in plan.notes:
                 observer.note(note)

@@ -151,6 +151,37 @@ def _read_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
+def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
+    """The dtype that weights are loaded in."""
+    default = torch.bfloat16 if device.type == "cuda" else torch.float32
+    return _DTYPES.get(config.dtype, default)
+
+
+def wants_lora(config: ModelConfig, resolved: ResolvedModel, *, trainable: bool) -> bool:
+    """Whether the policy has an adapter: a saved one, or a new one to train."""
+    is_asked = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
+    return resolved.adapter_path is not None or (trainable and is_asked)
+
+
+def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
+    """The settings of the policy's adapter: of the saved one, or all linear layers of the blocks.
+
+    Raises:
+        OSError, ValueError: if the saved one's cannot be read.
+    """
+    from peft import LoraConfig, PeftConfig
+
+    if resolved.adapter_path is not None:
+        return PeftConfig.from_pretrained(resolved.adapter_path)
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
 def load_policy(
     config: ModelConfig,
     resolved: ResolvedModel,
@@ -171,9 +202,8 @@ def load_policy(
     """
     if resolved.path == SCRATCH:
         raise PolicyError(NO_SCRATCH)
-    dtype = _DTYPES.get(config.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32)
-    wants_lora = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
-    is_lora = resolved.adapter_path is not None or (trainable and wants_lora)
+    dtype = dtype_of(config, device)
+    is_lora = wants_lora(config, resolved, trainable=trainable)
     if trainable and not is_lora and dtype == torch.float16:
         raise PolicyError(NO_HALF_WEIGHTS)
     if trainable and not is_lora and config.quantize == "nf4":
@@ -228,8 +258,8 @@ def load_policy(
 
 
 def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainable: bool) -> Any:
-    """Wrap with a new adapter on all linear layers of the blocks, or load a saved one."""
-    from peft import LoraConfig, PeftModel, get_peft_model
+    """Wrap with a new adapter, or load a saved one."""
+    from peft import PeftModel, get_peft_model
 
     if resolved.adapter_path is not None:
         try:
@@ -237,33 +267,27 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
         except Exception as error:  # as above: JSON, safetensors, shapes of another base, …
             raise PolicyError(
                 f"cannot load the adapter in '{resolved.adapter_path}' onto '{resolved.path}': "
-                f"{_first_line(error)}\nExpected adapter_config.json and adapter_model.safetensors "
+                f"{first_line(error)}\nExpected adapter_config.json and adapter_model.safetensors "
                 "of that base model; name another base with --model"
             ) from error
-    settings = LoraConfig(
-        r=config.lora_r,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=config.lora_dropout,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(model, settings)
+    return get_peft_model(model, lora_settings(config, resolved))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, without the details under it."""
     return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
 
 
 def _loading_help(resolved: ResolvedModel, error: Exception) -> str:
-    first_line = _first_line(error)
+    reason = first_line(error)
     if Path(resolved.path).is_dir():
         return (
-            f"cannot load the model in '{resolved.path}': {first_line}\n"
+            f"cannot load the model in '{resolved.path}': {reason}\n"
             "Expected a Hugging Face folder with config.json, weights (*.safetensors) and a "
             "tokenizer."
         )
     return (
-        f"cannot get the weights of '{resolved.path}': {first_line}\n"
+        f"cannot get the weights of '{resolved.path}': {reason}\n"
         f"If this machine is offline, download them elsewhere (hf download {resolved.path} "
         "--local-dir DIR) and pass --model DIR; or use the embedded model: --model tiny"
     )

@@ -460,6 +460,7 @@ def test_qwen3_architecture_by_path_with_lora_does_two_steps(micro_model: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_qwen3_4b_shrunk_to_two_layers_with_the_real_tokenizer_does_two_steps(
     shared_data: Path, tmp_path: Path
 ):

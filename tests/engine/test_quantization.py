@@ -194,6 +194,7 @@ def test_two_steps_of_qlora_are_on_policy(small_qwen3: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_qwen3_4b_shrunk_to_two_layers_does_two_steps_of_qlora(shared_data: Path, tmp_path: Path):
     tokenizer = shared_data / "qwen_tokenizer" / "qwen3"
     model = save_qwen3(tmp_path / "m", tokenizer)

@@ -1,0 +1,124 @@
+"""The memory plan as data: the parts of a training run, their sum, and how to say it.
+
+Owns no prediction (`forecast` makes plans) and imports no torch: the console shows plans.
+Sampling and updating take turns: keys and values are given back before an update, activations
+before the next sampling, so the peak is what stays plus the larger of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from searchrl.config import RunConfig
+
+_WARN_SHARE = 0.85
+_GIB = 2**30
+
+
+class Part(NamedTuple):
+    """One line of the plan. `phase`: `always`, `sampling` or `update`."""
+
+    name: str
+    num_bytes: int
+    phase: str
+    why: str
+
+
+class Settings(NamedTuple):
+    """What a run may change about its memory."""
+
+    num_slots: int
+    micro_batch_tokens: int
+    is_checkpointing: bool
+    quantize: str
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Settings:
+        """Those of a config; evaluations have slots of their own, one engine at a time."""
+        return cls(
+            max(config.rollout.batch_size, config.eval.batch_size),
+            config.optim.micro_batch_tokens,
+            config.model.gradient_checkpointing,
+            config.model.quantize,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The parts of a run. `available` None: the device does not say."""
+
+    parts: tuple[Part, ...]
+    settings: Settings
+    available: int | None
+
+    @property
+    def total(self) -> int:
+        """Bytes at the peak."""
+        phases = [self._of("sampling"), self._of("update")]
+        return self._of("always") + max(phases)
+
+    @property
+    def peak_phase(self) -> str:
+        """Where the peak is."""
+        return "update" if self._of("update") >= self._of("sampling") else "sampling"
+
+    @property
+    def fits(self) -> bool:
+        """Whether the prediction is within what is available."""
+        return self.available is None or self.total <= self.available
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether it fits by less than the prediction can be wrong."""
+        return (
+            self.fits and self.available is not None and self.total > _WARN_SHARE * self.available
+        )
+
+    def _of(self, phase: str) -> int:
+        return sum(part.num_bytes for part in self.parts if part.phase == phase)
+
+    @property
+    def advice(self) -> str | None:
+        """What to know of a plan that is close to the limit."""
+        if not self.is_tight:
+            return None
+        return (
+            "memory is tight: predictions are good to a sixth or so. Lower rollout.batch_size or "
+            "optim.micro_batch_tokens if the run breaks off"
+        )
+
+    def __str__(self) -> str:
+        chosen = self.settings
+        room = "" if self.available is None else f" of {format_bytes(self.available)} available"
+        weights = "" if chosen.quantize == "none" else f", weights in {chosen.quantize}"
+        return (
+            f"{format_bytes(self.total)}{room}, most in the {self.peak_phase}: "
+            f"{chosen.num_slots} slots, micro-batches of {chosen.micro_batch_tokens:,} tokens, "
+            f"checkpointing {'on' if chosen.is_checkpointing else 'off'}{weights}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "parts": {part.name: part.num_bytes for part in self.parts},
+            "total": self.total,
+            "peak_phase": self.peak_phase,
+            "available": self.available,
+            "fits": self.fits,
+            **self.settings._asdict(),
+        }
+
+
+def describe_peak(plan: MemoryPlan | str, peak: int | None) -> str | None:
+    """One line that compares a plan with what was taken; None if either is not known."""
+    if isinstance(plan, str) or peak is None:
+        return None
+    return f"memory: predicted {format_bytes(plan.total)}, peak {format_bytes(peak)}"
+
+
+def format_bytes(num_bytes: float) -> str:
+    """In GB or MB, of 1024 each."""
+    if num_bytes >= _GIB / 10:
+        return f"{num_bytes / _GIB:.1f} GB"
+    return f"{num_bytes / 2**20:.1f} MB"

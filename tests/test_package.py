@@ -22,6 +22,8 @@ NEEDED = (
     "assets/corpus_demo/corpus.jsonl",
     "assets/corpus_demo/questions.jsonl",
     "assets/presets/qwen3_4b_lora.yaml",
+    "assets/presets/qwen3_4b_qlora.yaml",
+    "assets/presets/qwen_small_4gb.yaml",
     "assets/presets/tiny.yaml",
     "assets/presets/tiny_scratch.yaml",
     "assets/tiny/README.md",

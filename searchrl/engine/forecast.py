@@ -34,7 +34,14 @@ def make_plan(
         device: what is available there is asked now.
         has_reference: whether the algorithm keeps a copy of fully trained weights (KL).
     """
-    return _plan(config, footprint, device, has_reference, Settings.of(config), available(device))
+    return predict(
+        config,
+        footprint,
+        device,
+        Settings.of(config),
+        available=available(device),
+        has_reference=has_reference,
+    )
 
 
 def ensure_fits(
@@ -62,7 +69,14 @@ def ensure_fits(
         f"{format_bytes(plan.available)} are available ({parts}). "
     )
     tried = [
-        _plan(config, footprint, device, has_reference, one, plan.available)
+        predict(
+            config,
+            footprint,
+            device,
+            one,
+            available=plan.available,
+            has_reference=has_reference,
+        )
         for one in _smaller(plan.settings, footprint, config)
     ]
     found = next((one for one in tried if one.fits), None)
@@ -76,14 +90,16 @@ def ensure_fits(
     )
 
 
-def _plan(
+def predict(
     config: RunConfig,
     footprint: Footprint,
     device: torch.device,
-    has_reference: bool,
     settings: Settings,
+    *,
     available: int | None,
+    has_reference: bool = False,
 ) -> MemoryPlan:
+    """The plan of a config with other settings, on a device that need not be here."""
     limits = config.rollout
     length = min(limits.max_total_tokens, config.model.max_context, footprint.max_positions)
     in_step = limits.prompts_per_step * limits.group_size * length
@@ -95,7 +111,8 @@ def _plan(
     kept = footprint.hidden_per_token * layers + saved if settings.is_checkpointing else 0
     kept = kept or saved * layers
     activations = tokens * (kept + footprint.saved_rest_per_token + footprint.work_per_token)
-    chunk = 4 * footprint.vocab_size * chunk_rows(footprint.vocab_size, device)
+    rows = min(tokens, chunk_rows(footprint.vocab_size, device))
+    chunk = 4 * footprint.vocab_size * rows
     is_full = not footprint.is_lora
     is_nf4 = settings.quantize == "nf4"
     weights = footprint.nf4_weights if is_nf4 else footprint.plain_weights
@@ -131,7 +148,8 @@ def _plan(
         ),
         Part(
             "head chunk",
-            4 * chunk + tokens * footprint.hidden_per_token * 2,
+            # Logits, their log-softmax and its exponential; slopes; a trained head's gradient.
+            3 * chunk + footprint.hidden_per_token * (2 * tokens + footprint.vocab_size * is_full),
             "update",
             "logits of some rows at a time",
         ),

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import micro_policy
-from qwen3_toy import save_qwen3
+from qwen3_toy import QWEN3_4B, save_qwen3
+from transformers import Qwen3Config
 
-from searchrl.config import RunConfig, build_config, merge, parse_set
+from searchrl.config import RunConfig, build_config, load_preset, merge, parse_set
 from searchrl.engine import forecast, head
 from searchrl.engine.footprint import Footprint, find_footprint, optimizer_bytes
 from searchrl.engine.forecast import PeakMeter, ensure_fits, make_plan
 from searchrl.engine.layout import pack
 from searchrl.engine.loading import ResolvedModel
-from searchrl.engine.memory import MemoryPlan, describe_peak, format_bytes
+from searchrl.engine.memory import MemoryPlan, Settings, describe_peak, format_bytes
 from searchrl.engine.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.packed_check import _Rollout
 from searchrl.engine.policy import Policy
@@ -272,3 +273,42 @@ def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path):
 def test_model_that_is_not_there_has_no_footprint(tmp_path: Path):
     with pytest.raises(PolicyError):
         footprint_of(settings(tmp_path))
+
+
+@pytest.mark.parametrize("adapter", ["lora", "full"])
+def test_head_chunk_is_three_chunks_where_the_vocabulary_is_large(
+    micro_model: Path, tmp_path: Path, adapter: str
+):
+    model = save_qwen3(tmp_path / "m", micro_model, **(SMALL | {"vocab_size": 40_000}))
+    chosen = {"adapter": adapter}
+    rollout, optim = {"max_total_tokens": 200}, {"micro_batch_tokens": 200}
+    found = parts(plan_of(settings(model, model=chosen, rollout=rollout, optim=optim)))
+    assert found["head chunk"] > 3 * found["activations"] or adapter == "full"
+    predicted = found["activations"] + found["head chunk"] + found["gradients"] // 2
+    measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), 200)
+    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
+
+
+QWEN3_06B = dict(
+    hidden_size=1024, intermediate_size=3072, num_attention_heads=16, num_hidden_layers=28
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape", "card_gb"),
+    [
+        ("qwen3_4b_lora", QWEN3_4B | {"num_hidden_layers": 36}, 80),
+        ("qwen3_4b_qlora", QWEN3_4B | {"num_hidden_layers": 36}, 24),
+        ("qwen_small_4gb", QWEN3_4B | QWEN3_06B, 4),
+    ],
+)
+def test_presets_fit_the_cards_they_are_for(
+    tmp_path: Path, preset: str, shape: dict[str, Any], card_gb: int
+):
+    Qwen3Config(**shape).save_pretrained(tmp_path)
+    config = build_config(load_preset(preset))
+    cuda, resolved = torch.device("cuda"), ResolvedModel(str(tmp_path), None, is_tiny=False)
+    footprint = find_footprint(config.model, resolved, cuda, is_offline=True)
+    needed = forecast.predict(config, footprint, cuda, Settings.of(config), available=None).total
+    # What a card says is not all free: the CUDA context alone takes half a gigabyte.
+    assert 0.5 * card_gb < needed / 2**30 <= card_gb - 0.6

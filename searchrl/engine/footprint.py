@@ -106,9 +106,10 @@ def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprin
     is_lora = wants_lora(config, resolved, trainable=True)
     base = model
     if is_lora:
+        settings = lora_settings(config, resolved)
         from peft import get_peft_model
 
-        model = get_peft_model(model, lora_settings(config, resolved))
+        model = get_peft_model(model, settings)
     trained = [p for p in model.parameters() if p.requires_grad]
     per_layer, rest = _saved_bytes(base)
     width = int(base.config.hidden_size)

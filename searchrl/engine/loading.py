@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from searchrl.engine.policy import Policy
-from searchrl.engine.quantization import even_out, nf4_settings
+from searchrl.engine.quantization import even_out, hush_bitsandbytes, nf4_settings
 from searchrl.engine.rendering import Renderer
 from searchrl.errors import PolicyError
 from searchrl.sections import ModelConfig
@@ -169,6 +169,7 @@ def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
     Raises:
         OSError, ValueError: if the saved one's cannot be read.
     """
+    hush_bitsandbytes()
     from peft import LoraConfig, PeftConfig
 
     if resolved.adapter_path is not None:
@@ -259,6 +260,7 @@ def load_policy(
 
 def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainable: bool) -> Any:
     """Wrap with a new adapter, or load a saved one."""
+    hush_bitsandbytes()
     from peft import PeftModel, get_peft_model
 
     if resolved.adapter_path is not None:

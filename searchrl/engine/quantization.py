@@ -25,6 +25,11 @@ NF4_SCALE_BLOCK = 256
 _HINT = "pip install -U bitsandbytes; or train the weights as they are: --set {setting}"
 
 
+def hush_bitsandbytes() -> None:
+    """Before it is imported, also by peft: it advertises a kernel that `even_out` switches off."""
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+
+
 def load_bitsandbytes(wanted: str, setting: str) -> Any:
     """The module, or one sentence about what is missing.
 
@@ -35,8 +40,7 @@ def load_bitsandbytes(wanted: str, setting: str) -> Any:
     Raises:
         PolicyError: if it is not installed or cannot be loaded.
     """
-    # It advertises a download that `even_out` would switch off.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    hush_bitsandbytes()
     try:
         import bitsandbytes
     except (ImportError, OSError, RuntimeError) as error:

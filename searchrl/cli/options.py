@@ -64,7 +64,7 @@ SHARED = (
     Flag("--device", "device", "auto, cpu, cuda or mps.", metavar="DEVICE"),
     Flag("--json", "", "Print one JSON object on stdout and nothing else there.", is_switch=True),
 )
-"""Flags of `train`, `sft`, `eval`, `ask` and `play`."""
+"""Flags of `train`, `sft`, `eval`, `ask`, `play` and `bench`."""
 
 RESUME = Flag("--resume", "", "Continue a run from its newest checkpoint.", metavar="RUN")
 INIT_FROM = Flag(
@@ -82,6 +82,13 @@ TRAIN = (
     DRY_RUN,
 )
 """What `train` adds."""
+
+BENCH = (
+    Flag("--group-size", "rollout.group_size", "Rollouts per prompt.", int),
+    INIT_FROM,
+    Flag("--steps", "", "Steps to time, after one that is not.", click.IntRange(min=1), "N"),
+)
+"""What `bench` adds."""
 
 SFT = (
     Flag("--traces", "sft.traces", "JSONL of demonstrations instead of scripts.", metavar="FILE"),

@@ -9,10 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from searchrl.cli.options import EVAL, PLAY, SFT, SHARED, TRAIN, Flag, options, read_layers
+from searchrl.cli.options import BENCH, EVAL, PLAY, SFT, SHARED, TRAIN, Flag, options, read_layers
 from searchrl.config import TASK_KEYS, RunConfig, build_config
 
-FLAGS = [flag for table in (SHARED, TRAIN, SFT, EVAL, PLAY) for flag in table]
+FLAGS = [flag for table in (SHARED, TRAIN, SFT, EVAL, PLAY, BENCH) for flag in table]
 
 PROMISED = (
     "--env --reward --protocol --retriever --model --algorithm --policy --plugin --config --set "

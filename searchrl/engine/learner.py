@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW
 
 from searchrl.algorithms import Algorithm
 from searchrl.core.loss import LossStats, Reduction
 from searchrl.engine.generator import mix_key
 from searchrl.engine.loss_scale import LossScale
+from searchrl.engine.optimizers import make_optimizer
 from searchrl.engine.packed_check import find_fault
 from searchrl.engine.packing import (
     MicroBatch,
@@ -103,7 +103,7 @@ class Learner:
         self.is_halfway = False
         """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
         self.parameters = [*policy.parameters, *algorithm.parameters()]
-        self.optimizer = AdamW(self.parameters, lr=optim.lr, betas=(0.9, 0.999), weight_decay=0.0)
+        self.optimizer = make_optimizer(optim.optimizer, self.parameters, optim.lr)
         self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""

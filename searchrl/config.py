@@ -1,8 +1,8 @@
-"""The one configuration tree: every knob, its default and why.
+"""The one configuration tree: put together, read, merged, fingerprinted.
 
-Owns the pydantic models, YAML + `--set a.b=c` merging, presets and the fingerprint. Unknown keys
-are refused with a suggestion. It loads no plugin and no model: names in it become objects in
-`plugins.py`. Callers: the CLI, `train`, `evaluate`, `sft` and the Python API.
+Owns `RunConfig`, YAML + `--set a.b=c` merging, presets and the fingerprint; the knobs are in
+`sections.py`. Unknown keys are refused with a suggestion. It loads no plugin and no model: names
+in it become objects in `plugins.py`. Callers: the CLI, `train`, `evaluate`, `sft`, the Python API.
 
 Merge order, later wins: field defaults, preset of the resolved model, YAML file, flags and --set.
 """
@@ -18,228 +18,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, Field, ValidationError
 
 from searchrl.errors import ConfigError, suggest
+from searchrl.sections import (
+    AlgorithmConfig,
+    CheckpointConfig,
+    EvalConfig,
+    LogConfig,
+    ModelConfig,
+    OptimConfig,
+    RolloutConfig,
+    Section,
+    SftConfig,
+    TaskConfig,
+    Text,
+)
 from searchrl.yaml_text import read_yaml
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
-Text = Annotated[str, Field(min_length=1)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 TASK_KEYS = ("env", "reward", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
 WHOLE_KEYS = ("mix",)
 """Mappings that a later layer replaces as a whole: weights mean something only together."""
-
-
-class Section(BaseModel):
-    """A part of the tree: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-
-class Named(BaseModel):
-    """A plugin by name with its own settings: `env: {name: corpus, corpus: docs/}`."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    name: str
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything but the name, passed to the factory as keyword arguments."""
-        return dict(self.model_extra or {})
-
-
-class RewardStage(Section):
-    """One stage of a reward schedule: `expr` holds until step `until_step` (the last: for ever)."""
-
-    expr: str
-    until_step: Count | None = None
-
-
-class TaskConfig(Section):
-    """One environment of the run with its own reward, protocol and retriever."""
-
-    env: Named = Named(name="regulations")
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    reward: str | list[RewardStage] = "format+em"
-    metrics: list[str] = Field(default=["format", "em", "searched", "searches", "retrieved"])
-    protocol: Named = Named(name="think-search-answer")
-    retriever: Named = Named(name="bm25")
-
-    @field_validator("env", "protocol", "retriever", mode="before")
-    @classmethod
-    def _name_only(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
-
-class ScratchConfig(Section):
-    """Shape of a new Qwen3 model, for `model.name: scratch` (see `sft`)."""
-
-    vocab_size: Count = 2560
-    hidden_size: Count = 128
-    intermediate_size: Count = 320
-    num_layers: Count = 4
-    num_heads: Count = 4
-    num_kv_heads: Count = 2
-    head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 32
-    tokenizer_tasks: Count = 3000
-    """Training tasks whose expert episodes the byte-level BPE tokenizer is trained on."""
-
-    @field_validator("num_kv_heads")
-    @classmethod
-    def _divides_heads(cls, value: int, info: ValidationInfo) -> int:
-        num_heads = info.data.get("num_heads", value)
-        if num_heads % value:
-            raise ValueError(f"must divide num_heads = {num_heads}")
-        return value
-
-
-class ModelConfig(Section):
-    """The policy. `name`: a path, a hub id, `tiny` (embedded), `auto` or `scratch` (sft only)."""
-
-    name: Text = "auto"
-    scratch: ScratchConfig = ScratchConfig()
-    adapter: Literal["auto", "lora", "full"] = "auto"
-    """`auto`: LoRA, except full fine-tuning for the embedded tiny model."""
-    lora_r: Count = 16
-    lora_alpha: Count = 32
-    lora_dropout: Fraction = 0.0
-    """Acts in sft only: dropout in a pass whose log-probs enter a ratio biases the ratio."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """`auto`: bfloat16 on cuda, float32 elsewhere."""
-    gradient_checkpointing: bool = False
-    thinking: bool = True
-    """Passed to the chat template as `enable_thinking`."""
-    max_context: Count = 4096
-
-
-class AlgorithmConfig(Section):
-    """The loss. Other settings of a third-party algorithm go under `settings`."""
-
-    name: str = "grpo"
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    clip_high: Annotated[float, Field(gt=0)] = 0.2
-    """Above `clip_low`: clip-higher (DAPO), which lets unlikely tokens grow faster."""
-    beta: Annotated[float, Field(ge=0)] = 1e-3
-    """Weight of the k3 KL to the reference (adapter off, or the starting weights); 0 needs none."""
-    reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
-    """`auto`: what the algorithm's paper uses."""
-    settings: dict[str, Any] = Field(default_factory=dict)
-
-
-class RolloutConfig(Section):
-    """How episodes are sampled. Token limits are per episode, never silently exceeded."""
-
-    group_size: Count = 8
-    prompts_per_step: Count = 8
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-    max_turn_tokens: Count = 500
-    max_observation_tokens: Count = 500
-    max_total_tokens: Count = 4096
-    batch_size: Count = 64
-    """Dialogues decoded together by the Hugging Face generator."""
-    env_timeout_s: Seconds | None = 60.0
-    reward_timeout_s: Seconds | None = 60.0
-    max_failure_frac: Fraction = 0.2
-    """A program stops when more of the episodes of a step or an evaluation failed than this.
-
-    Failed, not: scored low.
-    """
-
-
-class OptimConfig(Section):
-    """AdamW(0.9, 0.999), no weight decay."""
-
-    lr: Annotated[float, Field(ge=0)] = 2e-5
-    warmup_steps: Annotated[int, Field(ge=0)] = 5
-    schedule: Literal["constant", "cosine"] = "constant"
-    max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
-    micro_batch_tokens: Count = 8192
-    """Padded tokens of one forward-backward; never changes the gradient, only memory."""
-
-
-class EvalConfig(Section):
-    """Greedy evaluation on held-out tasks before, during and after training."""
-
-    num_tasks: Count = 256
-    every: Annotated[int, Field(ge=0)] = 10
-    """Steps between evaluations during training; 0 only before and after."""
-    num_tasks_during: Count = 64
-    split: str = "test"
-    temperature: Annotated[float, Field(ge=0)] = 0.0
-    forced: bool = True
-    """Also evaluate with the first turn forced to search: what the policy can do if it looks."""
-    batch_size: Count = 128
-
-
-class SftStage(Section):
-    """One stage of supervised cold start: `mix` weighs the env's scripted policies."""
-
-    steps: Count = 500
-    mix: dict[str, Weight] = Field(default={"expert": 1.0})
-    loss_on: Literal["model", "all"] = "model"
-    """`all` also predicts prompt and observations: teaches a model from scratch to read."""
-    lr: Annotated[float, Field(gt=0)] = 1e-4
-    batch_size: Count = 32
-    warmup_steps: Annotated[int, Field(ge=0)] = 20
-    schedule: Literal["constant", "cosine"] = "cosine"
-
-    @field_validator("mix")
-    @classmethod
-    def _is_of_something(cls, value: dict[str, float]) -> dict[str, float]:
-        if sum(value.values()) <= 0:
-            raise ValueError("at least one scripted policy needs a weight above 0")
-        return value
-
-
-class SftConfig(Section):
-    """Supervised cold start from the env's scripted policies or from a JSONL of traces."""
-
-    stages: Annotated[list[SftStage], Field(min_length=1)] = Field(default=[SftStage()])
-    traces: str | None = None
-    """JSONL of `{"messages" | "prompt" + "turns"}` demonstrations instead of scripted ones."""
-    micro_batch_tokens: Count = 16384
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-
-
-class CheckpointConfig(Section):
-    """What is kept. Every checkpoint is written to the side and renamed: never half a one."""
-
-    every: Count = 10
-    keep_last: Count = 2
-    keep_best: bool = True
-
-
-class LogConfig(Section):
-    """What a run writes besides metrics.jsonl and summary.json."""
-
-    trackers: list[Named] = Field(default_factory=list)
-    rollouts: bool = True
-    """Every trajectory as JSONL."""
-    compress: bool = True
-    max_rollout_files: Annotated[int, Field(ge=0)] = 0
-    """Keep only the newest N files of rollouts; 0 keeps all."""
-
-    @field_validator("trackers", mode="before")
-    @classmethod
-    def _names_only(cls, value: Any) -> Any:
-        items = [value] if isinstance(value, str) else value or []
-        if not isinstance(items, list):
-            return items
-        return [{"name": item} if isinstance(item, str) else item for item in items]
 
 
 class RunConfig(Section):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from searchrl.config import EvalConfig, RunConfig
+from searchrl.config import RunConfig
 from searchrl.core.episode import SEARCH, StopReason
 from searchrl.engine.generator import Generator, mix_key
 from searchrl.engine.metrics import Metrics, summarise
@@ -25,6 +25,7 @@ from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.run_folder import guarding
+from searchrl.sections import EvalConfig
 
 _EVAL_STREAM = 0xE7A1
 """Keeps the random streams of evaluation apart from those of training."""

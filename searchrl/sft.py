@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchrl.config import RunConfig, SftStage
+from searchrl.config import RunConfig
 from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checkpoint import (
@@ -48,6 +48,7 @@ from searchrl.planning import load_planned_policy, resolve_config, set_threads
 from searchrl.plugins import Registry, load_plugins
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
+from searchrl.sections import SftStage
 from searchrl.traces import Trace, load_traces, trace_trajectory
 
 _DEMO, _DROPOUT = 0x5F7, 0xD0

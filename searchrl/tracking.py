@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from searchrl.config import Named
 from searchrl.contracts import Metric, Tracker
 from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry
 from searchrl.registry import describe_error
+from searchrl.sections import Named
 
 
 class Trackers:

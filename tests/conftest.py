@@ -34,8 +34,8 @@ def micro_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Qwen3 folder of one layer with random weights and a byte-level tokenizer of its own."""
     import torch
 
-    from searchrl.config import ScratchConfig
     from searchrl.engine.scratch import make_policy
+    from searchrl.sections import ScratchConfig
 
     shape = ScratchConfig(
         vocab_size=320,

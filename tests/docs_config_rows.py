@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from searchrl.config import Named, RewardStage, RunConfig, Section, SftStage
+from searchrl.config import RunConfig
+from searchrl.sections import Named, RewardStage, Section, SftStage
 
 _WORDS = {int: "integer", float: "number", str: "text", bool: "true or false", Named: "name"}
 _SIGNS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))

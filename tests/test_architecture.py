@@ -32,6 +32,7 @@ FLOORS = {
     "provenance": 1,
     "builtins": 1,
     "config": 1,
+    "sections": 1,
     "make": 1,
     "run_folder": 1,
     "protocols": 1,
@@ -47,7 +48,7 @@ TOP = 3
 PARTS = {"protocols", "envs", "rewards", "retrieval", "trackers", "algorithms", "config"}
 """Floor-1 parts that must not know each other."""
 
-OPEN_TO_PARTS = {"contracts", "deadline", "errors", "yaml_text", "core", "hookspecs"}
+OPEN_TO_PARTS = {"contracts", "deadline", "errors", "yaml_text", "core", "hookspecs", "sections"}
 
 NAMES_TO_OBJECTS = {"searchrl.builtins", "searchrl.make", "searchrl.plugins"}
 """The modules whose business is to connect parts."""

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.optim import AdamW
 
 from searchrl.algorithms import Algorithm
-from searchrl.config import AlgorithmConfig, OptimConfig, SftStage
 from searchrl.core.loss import LossStats, Reduction
 from searchrl.engine.packing import MicroBatch, TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
+from searchrl.sections import AlgorithmConfig, OptimConfig, SftStage
 
 
 class TokenColumns(NamedTuple):

@@ -24,9 +24,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
-from searchrl.config import ModelConfig
 from searchrl.engine.rendering import Renderer
 from searchrl.errors import PolicyError
+from searchrl.sections import ModelConfig
 
 DEFAULT_MODEL = "Qwen/Qwen3-4B"
 SCRATCH = "scratch"

@@ -14,9 +14,9 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from searchrl.config import ScratchConfig
 from searchrl.engine.policy import Policy
 from searchrl.engine.rendering import Renderer
+from searchrl.sections import ScratchConfig
 
 END, USER, ASSISTANT = "<|endoftext|>", "<|user|>", "<|assistant|>"
 

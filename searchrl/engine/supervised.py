@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW
 
-from searchrl.config import SftStage
 from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.learner import learning_rate
 from searchrl.engine.policy import Policy
+from searchrl.sections import SftStage
 
 
 class SupervisedLearner:

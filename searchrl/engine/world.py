@@ -18,7 +18,7 @@ from typing import Any
 
 import gymnasium
 
-from searchrl.config import RunConfig, TaskConfig
+from searchrl.config import RunConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
 from searchrl.engine.guarded import GuardedProtocol
 from searchrl.envs.indexes import IndexCache
@@ -34,6 +34,7 @@ from searchrl.plugins import Entry, Registry
 from searchrl.registry import describe_error
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.scorer import Scorer
+from searchrl.sections import TaskConfig
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ import torch
 from engine_toy import enlarge_lora, micro_policy, play
 
 from searchrl.algorithms import Algorithm, make_grpo
-from searchrl.config import AlgorithmConfig, OptimConfig
 from searchrl.engine import checkpoint as module
 from searchrl.engine.checkpoint import (
     latest_checkpoint,
@@ -28,6 +27,7 @@ from searchrl.engine.learner import Learner
 from searchrl.engine.packing import TrainItem
 from searchrl.engine.policy import Policy
 from searchrl.errors import RunFolderError
+from searchrl.sections import AlgorithmConfig, OptimConfig
 
 MakeWorld = Callable[..., Any]
 

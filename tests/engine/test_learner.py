@@ -14,13 +14,13 @@ import torch
 from engine_toy import micro_policy, play
 
 from searchrl.algorithms import Algorithm, make_dr_grpo, make_grpo, make_rloo
-from searchrl.config import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learner import Learner, learning_rate
 from searchrl.engine.packing import TrainItem, micro_batches, pack_step
 from searchrl.engine.policy import Policy
+from searchrl.sections import AlgorithmConfig, OptimConfig
 
 CPU = torch.device("cpu")
 REDUCTIONS = ["token-mean", "sequence-mean", "constant"]

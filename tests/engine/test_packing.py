@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchrl.algorithms import Algorithm, make_grpo
-from searchrl.config import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import StepScores, dead_groups, grpo_advantages
 from searchrl.core.loss import Reduction, ppo_clip_loss
 from searchrl.core.trajectory import Trajectory, TurnStop
@@ -23,6 +22,7 @@ from searchrl.engine.policy import Policy
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Rollout
 from searchrl.errors import PluginError
+from searchrl.sections import AlgorithmConfig, OptimConfig
 
 CPU = torch.device("cpu")
 

@@ -22,7 +22,6 @@ from transformers import (
 )
 
 from searchrl.algorithms import make_grpo
-from searchrl.config import AlgorithmConfig, ModelConfig, OptimConfig
 from searchrl.engine.learner import Learner
 from searchrl.engine.packing import TrainItem
 from searchrl.engine.policy import (
@@ -36,6 +35,7 @@ from searchrl.engine.policy import (
     resolve_model,
 )
 from searchrl.errors import PolicyError
+from searchrl.sections import AlgorithmConfig, ModelConfig, OptimConfig
 from searchrl.train import train
 
 CPU = torch.device("cpu")

@@ -15,13 +15,14 @@ from engine_toy import enlarge_lora, micro_policy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.config import ScratchConfig, SftStage, build_config
+from searchrl.config import build_config
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.policy import Policy
 from searchrl.engine.scratch import ASSISTANT, END, USER, make_policy, make_tokenizer
 from searchrl.engine.supervised import SupervisedLearner
 from searchrl.errors import DataError
 from searchrl.protocols import ThinkSearchAnswer
+from searchrl.sections import ScratchConfig, SftStage
 from searchrl.traces import load_traces, trace_trajectory
 
 MODEL = SftStage(lr=1e-2, warmup_steps=0, schedule="constant")

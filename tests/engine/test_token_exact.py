@@ -18,7 +18,6 @@ import torch
 from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, play, say
 
 from searchrl.algorithms import make_grpo
-from searchrl.config import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
 from searchrl.core.loss import Reduction, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
@@ -30,6 +29,7 @@ from searchrl.engine.policy import Policy
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Rollout, RolloutDriver, RolloutRequest
 from searchrl.engine.scripted import ByteCodec
+from searchrl.sections import AlgorithmConfig, OptimConfig
 
 CPU = torch.device("cpu")
 

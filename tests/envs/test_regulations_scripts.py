@@ -82,20 +82,34 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
 
 def read_documents(thought: str, observation: str, is_found: bool = True) -> str:
     """The sentence said to answer, after a check that all before it were quoted and refused."""
-    need = re.match(r"I need (.+?)\. Doc 1", thought)
+    need = re.match(r"I need (#.+?) itself\. Doc 1", thought)
     assert need is not None
-    read = re.findall(r"Doc (\d) says: (.+?\.) That is (.+?)\. (Yes|No)\.", thought)
+    read = re.findall(r"Doc (\d) says: (.+?\.) That is (.*?#.+?) (itself|instead)\.", thought)
     shown = dict(re.findall(r"Doc (\d)\(Title: [^)]*\) (.*)", observation))
     assert [rank for rank, *_ in read] == [str(n) for n in range(1, len(read) + 1)]
     assert all(sentence in shown[rank] for rank, sentence, *_ in read)
     # The verdict is what anyone would say who compares the two gists.
-    assert all((gist == need.group(1)) == (verdict == "Yes") for *_, gist, verdict in read)
-    assert all(verdict == "No" for *_, verdict in read[:-1])
+    assert all((gist == need.group(1)) == (verdict == "itself") for *_, gist, verdict in read)
+    assert all(verdict == "instead" for *_, verdict in read[:-1])
     if is_found:
-        assert thought.endswith(" Yes.")
+        assert thought.endswith(" itself.")
         return str(read[-1][1])
     assert len(read) == len(shown) and thought.endswith("The handbook does not say.")
     return ""
+
+
+def test_a_gist_is_a_word_of_its_own_and_stands_for_one_matter(env: RegulationsEnv) -> None:
+    """So that two texts on one matter can be told from two on different ones by one word."""
+    for number in range(20):
+        school = env.school("train", number)
+        about: dict[str, str] = {}
+        for article in school.articles:
+            is_remark = article.gist.endswith("Note")
+            if not is_remark:
+                assert about.setdefault(article.gist, article.about) == article.about
+            assert "#" in article.gist
+            assert article.gist.split()[0] not in article.passage.text
+        assert len(about) >= 20
 
 
 def test_expert_that_is_shown_nothing_says_not_regulated(env: RegulationsEnv) -> None:

@@ -23,6 +23,7 @@ from searchrl.envs.regulations.wordings import (
     Family,
     Subject,
     Topic,
+    label,
     load_families,
     load_topics,
 )
@@ -205,11 +206,11 @@ class _Drafts:
         family, about = chain.family, f"{chain.family.key}:{chain.subject.key}:remark"
         if self._rng.random() < 0.5:
             names = self._names(chain.subject)
-            gist = f"{chain.subject.names[0]} note"
+            gist = label(f"{chain.subject.key}-note")
             self.add(about, gist, family.subject_remarks, "", family.bridge_kind, names)
         else:
             slots = {"p": chain.entity}
-            gist = f"{chain.entity} note"
+            gist = f"{chain.entity} {label('note')}"
             self.add(about, gist, family.entity_remarks, "", family.value_kind, slots)
 
     def _names(self, subject: Subject) -> dict[str, str]:

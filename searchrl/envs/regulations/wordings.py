@@ -78,7 +78,7 @@ class Topic:
     @property
     def gist(self) -> str:
         """What its articles and questions are about, whatever their wording."""
-        return self.key.replace("-", " ")
+        return label(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,20 @@ class Family:
 
     def link_gist(self, subject: Subject) -> str:
         """What a link article and a question about it are about, whichever name is used."""
-        return f"{subject.names[0]} {self.bridge_kind}"
+        return label(f"{subject.key}-{self.bridge_kind}")
 
     def entity_gist(self, entity: str) -> str:
         """What an entity's article and a question about it are about."""
+        return f"{label(self.attribute)} of {entity}"
+
+    def entity_query(self, entity: str) -> str:
+        """What to search for once the entity is known."""
         return f"{entity} {self.attribute}"
+
+
+def label(key: str) -> str:
+    """A key as a word of its own, found in no text: `exam-resit` is `#ExamResit`."""
+    return "#" + "".join(part.capitalize() for part in key.split("-"))
 
 
 @cache

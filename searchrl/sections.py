@@ -69,10 +69,6 @@ class ScratchConfig(Section):
     num_heads: Count = 4
     num_kv_heads: Count = 2
     head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 32
-    qk_gain: Annotated[float, Field(gt=0)] = 1.5
-    """First weight of the norms of queries and keys. The largest attention logit is its square
-    times sqrt(head_dim); where that is hardly more than the log of the context, no head can tell
-    a match from none."""
     tokenizer_tasks: Count = 3000
     """Training tasks whose expert episodes the byte-level BPE tokenizer is trained on."""
 

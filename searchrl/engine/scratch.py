@@ -87,10 +87,6 @@ def make_policy(
     config.searchrl_tiny = True
     torch.manual_seed(seed)
     model: Any = Qwen3ForCausalLM(config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name.endswith(("q_norm.weight", "k_norm.weight")):
-                weight.fill_(shape.qk_gain)
     model.to(device).eval()
     return Policy(
         model=model,

@@ -23,7 +23,6 @@ from searchrl.envs.regulations.wordings import (
     Family,
     Subject,
     Topic,
-    label,
     load_families,
     load_topics,
 )
@@ -206,11 +205,11 @@ class _Drafts:
         family, about = chain.family, f"{chain.family.key}:{chain.subject.key}:remark"
         if self._rng.random() < 0.5:
             names = self._names(chain.subject)
-            gist = label(f"{chain.subject.key}-note")
+            gist = f"{chain.subject.key} note"
             self.add(about, gist, family.subject_remarks, "", family.bridge_kind, names)
         else:
             slots = {"p": chain.entity}
-            gist = f"{chain.entity} {label('note')}"
+            gist = f"{chain.entity} note"
             self.add(about, gist, family.entity_remarks, "", family.value_kind, slots)
 
     def _names(self, subject: Subject) -> dict[str, str]:

@@ -40,7 +40,7 @@ NOT_RUN: dict[str, list[str]] = {}
 
 SMALL = {
     "max_steps": int(os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")),
-    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 40},
+    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 200},
     "eval": {"num_tasks": 1, "num_tasks_during": 1, "forced": False},
     "sft": {"stages": {"0": {"steps": 1, "batch_size": 2}}},
 }

@@ -66,7 +66,7 @@ class CorpusEnv(TextEnv):
         test_questions: question files of the test split; `questions` is then all training.
         test_frac: share of `questions` that forms the test split otherwise. A question's side
             depends on its id alone: adding questions moves none of the others.
-        topk, max_turns, render_mode, matches: as for `TextEnv`.
+        topk, shuffle, max_turns, render_mode, matches: as for `TextEnv`.
         world_seed: taken for uniformity; a corpus is what its files say under every seed.
 
     Raises:
@@ -89,6 +89,7 @@ class CorpusEnv(TextEnv):
         test_questions: Paths | None = None,
         test_frac: float = 0.2,
         topk: int = 3,
+        shuffle: bool = False,
         max_turns: int = 4,
         world_seed: int = 0,
         render_mode: str | None = None,
@@ -98,6 +99,7 @@ class CorpusEnv(TextEnv):
             protocol=protocol,
             retriever=retriever,
             topk=topk,
+            shuffle=shuffle,
             max_turns=max_turns,
             world_seed=world_seed,
             render_mode=render_mode,

@@ -13,6 +13,7 @@ import string
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
+from random import Random
 from typing import Any, ClassVar
 
 import gymnasium
@@ -150,6 +151,8 @@ class TextEnv(gymnasium.Env[str, str]):
         retriever: called once per corpus: `factory(passages)`. Environments that are given one
             `IndexCache` here share its indexes.
         topk: passages shown per search turn.
+        shuffle: show them in an order that says nothing (the same for one task and turn), so that
+            they have to be read.
         max_turns: model turns before the episode is truncated.
         world_seed: which world the tasks come from.
         render_mode: None or "ansi" (the transcript as text).
@@ -167,6 +170,7 @@ class TextEnv(gymnasium.Env[str, str]):
         protocol: TagProtocol,
         retriever: RetrieverFactory,
         topk: int = 3,
+        shuffle: bool = False,
         max_turns: int = 4,
         world_seed: int = 0,
         render_mode: str | None = None,
@@ -184,6 +188,7 @@ class TextEnv(gymnasium.Env[str, str]):
             )
         self.protocol = protocol
         self.topk = topk
+        self.shuffle = shuffle
         self.max_turns = max_turns
         self.world_seed = world_seed
         self.render_mode = render_mode
@@ -292,7 +297,7 @@ class TextEnv(gymnasium.Env[str, str]):
             answer = str(parsed.payload or "")
             reward = float(any(self._matches(answer, gold) for gold in task.answers))
         elif parsed.kind == SEARCH:
-            self.last_passages = self._search(task, parsed.queries)
+            self.last_passages = self._ordered(task, self._search(task, parsed.queries))
             self._gold_left -= {passage.id for passage in self.last_passages}
             observation = self.protocol.render_observation(self.last_passages, self.budget)
         else:
@@ -351,6 +356,12 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"env {self.name}: the retriever raised {type(error).__name__}: {error} "
                 f"(task {task.id}, queries {list(queries)!r})."
             ) from error
+
+    def _ordered(self, task: Task, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
+        if not self.shuffle:
+            return passages
+        order = Random(f"shuffle/{self.world_seed}/{task.id}/{self._num_turns}")
+        return tuple(order.sample(passages, len(passages)))
 
     def _signals(self, task: Task) -> dict[str, float]:
         if not task.gold_ids:

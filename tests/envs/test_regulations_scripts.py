@@ -22,6 +22,7 @@ from searchrl.envs.regulations import (
     make_passive,
 )
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT
+from searchrl.envs.regulations.wordings import load_families, load_topics
 from searchrl.protocols import think_search_answer
 from searchrl.retrieval.ablations import EmptyRetriever
 
@@ -82,20 +83,27 @@ def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> No
 
 def read_documents(thought: str, observation: str, is_found: bool = True) -> str:
     """The sentence said to answer, after a check that all before it were quoted and refused."""
-    need = re.match(r"I need (.+?)\. Doc 1", thought)
+    need = re.match(r"I need (.+?) itself\. Doc 1", thought)
     assert need is not None
-    read = re.findall(r"Doc (\d) says: (.+?\.) That is (.+?)\. (Yes|No)\.", thought)
+    read = re.findall(r"Doc (\d) says: (.+?\.) That is (.+?) (itself|instead)\.", thought)
     shown = dict(re.findall(r"Doc (\d)\(Title: [^)]*\) (.*)", observation))
     assert [rank for rank, *_ in read] == [str(n) for n in range(1, len(read) + 1)]
     assert all(sentence in shown[rank] for rank, sentence, *_ in read)
     # The verdict is what anyone would say who compares the two gists.
-    assert all((gist == need.group(1)) == (verdict == "Yes") for *_, gist, verdict in read)
-    assert all(verdict == "No" for *_, verdict in read[:-1])
+    assert all((gist == need.group(1)) == (verdict == "itself") for *_, gist, verdict in read)
+    assert all(verdict == "instead" for *_, verdict in read[:-1])
     if is_found:
-        assert thought.endswith(" Yes.")
+        assert thought.endswith(" itself.")
         return str(read[-1][1])
     assert len(read) == len(shown) and thought.endswith("The handbook does not say.")
     return ""
+
+
+def test_a_gist_stands_for_one_matter_and_its_section_tells_it_from_all_others() -> None:
+    sections = [topic.gist.split()[-1] for topic in load_topics()]
+    sections += [f.link_gist(s).split()[-1] for f in load_families() for s in f.subjects]
+    assert len(set(sections)) == len(sections) > 80
+    assert all(re.fullmatch("§[A-Z][0-9]", section) for section in sections)
 
 
 def test_expert_that_is_shown_nothing_says_not_regulated(env: RegulationsEnv) -> None:

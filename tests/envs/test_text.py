@@ -150,6 +150,23 @@ def test_several_queries_are_merged_in_turns_without_repeats() -> None:
     assert len(env.step(search("green", "blue", "red"))[4]["passages"]) == 2
 
 
+def test_shuffled_passages_are_the_same_ones_in_an_order_that_says_nothing() -> None:
+    def shown(shuffle: bool) -> list[tuple[str, ...]]:
+        env = make_env(topk=3, shuffle=shuffle)
+        orders = []
+        for index in range(2):
+            env.reset(options={"index": index})
+            for _ in range(3):
+                passages = env.step(search("red blue green"))[4]["passages"]
+                orders.append(tuple(p.id for p in passages))
+        return orders
+
+    ranked, shuffled = shown(False), shown(True)
+    assert len(set(ranked)) == 1 and len(set(shuffled)) > 1
+    assert {frozenset(order) for order in shuffled} == {frozenset(ranked[0])}
+    assert shown(True) == shuffled, "the same for one task and turn"
+
+
 def test_observation_budget_bounds_the_passages() -> None:
     env = make_env()
     env.budget = TokenBudget.words(3)

@@ -117,7 +117,7 @@ class _Writer:
             question=question,
             answers=_answers(link.entity_article),
             gold_ids=(link.link.passage.id, link.entity_article.passage.id),
-            queries=(question.query, link.family.entity_gist(link.entity)),
+            queries=(question.query, link.family.entity_query(link.entity)),
             value_kind=link.family.value_kind,
             about=link.entity_article.about,
             gists=(link.link.gist, link.entity_article.gist),

@@ -205,7 +205,7 @@ class _Drafts:
         family, about = chain.family, f"{chain.family.key}:{chain.subject.key}:remark"
         if self._rng.random() < 0.5:
             names = self._names(chain.subject)
-            gist = f"{chain.subject.names[0]} note"
+            gist = f"{chain.subject.key} note"
             self.add(about, gist, family.subject_remarks, "", family.bridge_kind, names)
         else:
             slots = {"p": chain.entity}

@@ -21,6 +21,9 @@ from searchrl.envs.regulations.school import words_of
 FIRST_THOUGHT = "I should look this up."
 PASSIVE_THOUGHT = "I know this."
 SILENT = "The handbook does not say."
+GUESS = "I will guess."
+WANTED, UNWANTED = "itself", "instead"
+"""What stands behind the gist of a document that answers, or does not."""
 
 THIN_SHARE, EARLY_SHARE = 0.5, 0.25
 """How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
@@ -96,10 +99,11 @@ class _Expert:
         found = self._find(observation)
         if not found:
             return self.not_found(observation)
+        rank, text = found
+        evidence = self._read(observation, rank, text)
         if self._hop + 1 < len(self._queries):
-            return self.next_hop(self._read(*found, observation))
-        rank, answer = found
-        return self._answer(answer, self._read(rank, answer, observation))
+            return self.next_hop(evidence)
+        return self._answer(text, evidence)
 
     def first_query(self) -> str:
         return self._queries[0]
@@ -133,16 +137,18 @@ class _Expert:
                         return rank, wanted
         return None
 
-    def _read(self, answering: int, wanted: str, observation: str) -> str:
+    def _read(self, observation: str, answering: int = 0, wanted: str = "") -> str:
         """Say what is wanted, then read the documents in order until one answers (0: none does).
 
         Each is quoted, named by its gist and judged, and an answer stands right behind the sentence
-        it is taken from, so that a person sees what it rests on. How far a small model learns to
-        judge so is in docs/log.md.
+        it is taken from, so that a person sees what it rests on. The verdict is a word behind the
+        gist, the same as behind the wanted one if the gists are the same: a small model that can
+        copy can judge so (docs/log.md).
         """
         wanted_gists = self._task.meta.get("gists", ())
         gists = self._env.gists(self._task)
-        thought = [f"I need {wanted_gists[self._hop]}."] if self._hop < len(wanted_gists) else []
+        is_asked = self._hop < len(wanted_gists)
+        thought = [f"I need {wanted_gists[self._hop]} {WANTED}."] if is_asked else []
         for rank, passage in enumerate(self._env.last_passages[: answering or None], 1):
             if not re.search(rf"\bDoc {rank}\b", observation):
                 break
@@ -150,10 +156,9 @@ class _Expert:
             telling = [s for s in sentences if wanted and wanted.casefold() in s.casefold()]
             if sentences:
                 thought.append(f"Doc {rank} says: {(telling or sentences)[0]}")
-            if passage.id in gists:
-                thought.append(f"That is {gists[passage.id]}.")
-            thought.append("Yes." if rank == answering else "No.")
-        return " ".join(thought if answering else [*thought, SILENT])
+            verdict = WANTED if rank == answering else UNWANTED
+            thought.append(f"That is {gists.get(passage.id, 'it')} {verdict}.")
+        return " ".join(thought)
 
     def _search(self, query: str, thought: str) -> str:
         self._hop += 1
@@ -163,17 +168,17 @@ class _Expert:
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
     def _give_up(self, observation: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, self._read(0, "", observation))
+        return self._answer(NOT_REGULATED_ANSWER, f"{self._read(observation)} {SILENT}".lstrip())
 
     def _guess(self, observation: str) -> str:
         """Answer with some value that the passages show, of the right shape if there is one."""
         kind = self._task.meta.get("value_kind", "number")
         wanted = _SHAPE_OF.get(kind, kind)
         for shape in (wanted, *_SHAPES):
-            for rank, passage in enumerate(self._env.last_passages, 1):
+            for passage in self._env.last_passages:
                 values = re.findall(_SHAPES[shape], passage.text)
                 if values and values[0] in observation:
-                    return self._answer(values[0], self._read(rank, values[0], observation))
+                    return self._answer(values[0], f"{self._read(observation)} {GUESS}")
         return self._give_up(observation)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from string import ascii_uppercase
 from typing import NamedTuple
 
 from searchrl.envs.regulations.chains import CHAINS
@@ -78,7 +79,7 @@ class Topic:
     @property
     def gist(self) -> str:
         """What its articles and questions are about, whatever their wording."""
-        return self.key.replace("-", " ")
+        return f"{self.key.replace('-', ' ')} {section(self.key)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,33 @@ class Family:
 
     def link_gist(self, subject: Subject) -> str:
         """What a link article and a question about it are about, whichever name is used."""
-        return f"{subject.names[0]} {self.bridge_kind}"
+        return f"{self.bridge_kind} for {subject.key} {section(f'{self.key}:{subject.key}')}"
 
     def entity_gist(self, entity: str) -> str:
         """What an entity's article and a question about it are about."""
+        return f"{self.attribute} of {entity}"
+
+    def entity_query(self, entity: str) -> str:
+        """What to search for once the entity is known."""
         return f"{entity} {self.attribute}"
+
+
+def section(key: str) -> str:
+    """The section of the catalogue, `§D7`, under which a topic or a family's subject is filed.
+
+    The same for every school. Two symbols of ten each: whether two sections are the same can be
+    learned symbol by symbol, which for 84 words takes far longer (docs/log.md).
+    """
+    place = _catalogue()[key]
+    return f"§{ascii_uppercase[place // 10]}{place % 10}"
+
+
+@cache
+def _catalogue() -> dict[str, int]:
+    """Topics and subjects in file order."""
+    keys = [topic.key for topic in load_topics()]
+    keys += [f"{family.key}:{one.key}" for family in load_families() for one in family.subjects]
+    return {key: place for place, key in enumerate(keys)}
 
 
 @cache

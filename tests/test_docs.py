@@ -219,7 +219,9 @@ def test_every_config_key_is_documented_with_its_type_and_default() -> None:
         assert len(why) > 3, f"{row} does not say why"
 
 
-@pytest.mark.parametrize("kind", ["env", "protocol", "retriever", "tracker", "algorithm", "generator"])
+@pytest.mark.parametrize(
+    "kind", ["env", "protocol", "retriever", "tracker", "algorithm", "generator"]
+)
 def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     text = page("builtins.md")
     for name in registry.names(kind):

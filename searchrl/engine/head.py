@@ -6,13 +6,13 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 
 so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
 the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
-makes logits a second time, chunk by chunk. `policy` is the caller. Shapes: N rows, D hidden size,
-V vocabulary.
+needs p again: it is kept where that is little (`KEPT_BYTES`), else made a second time. `policy` is
+the caller. Shapes: N rows, D hidden size, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +26,10 @@ In bytes and not in rows, so that memory does not grow with the vocabulary.
 """
 
 _CHUNK_BYTES_ELSEWHERE = 1 << 27
+
+KEPT_BYTES = 1 << 26
+"""Probabilities kept for a trained head's gradient: all of a micro-batch of a small model."""
+
 _MIN_ROWS = 8
 
 
@@ -99,28 +103,34 @@ class _HeadLogps(torch.autograd.Function):
         is_best_N = torch.empty_like(target_N if with_best else target_N[:0], dtype=torch.bool)
         needs_slope = with_grad and ctx.needs_input_grad[0]
         slope_ND = torch.empty_like(hidden_ND if needs_slope else hidden_ND[:0])
+        is_trained = with_grad and any(ctx.needs_input_grad[1:3])
+        is_kept = is_trained and num_rows * len(weight_VD) * dtype.itemsize <= KEPT_BYTES
+        kept: list[Tensor] | None = [] if is_kept else None
         for rows in _chunks(num_rows, len(weight_VD), hidden_ND.device):
             target_n = target_N[rows, None]
             logp_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature)
             logp_N[rows] = logp_nV.gather(1, target_n)[:, 0]
             if with_best:
                 is_best_N[rows] = logp_N[rows] >= logp_nV.amax(dim=-1)
-            if not (with_entropy or needs_slope):
+            if not (with_entropy or needs_slope or is_kept):
                 continue
             p_nV = logp_nV.exp()
             if with_entropy:
                 # As a product of matrices: the elementwise one would be a chunk of its own.
                 entropy_N[rows] = -torch.bmm(p_nV[:, None], logp_nV[:, :, None])[:, 0, 0]
             del logp_nV
-            if needs_slope:
-                slope_ND[rows] = _minus_one(p_nV, target_n).to(weight_VD.dtype) @ weight_VD
+            if needs_slope or kept is not None:
+                minus_nV = _minus_one(p_nV, target_n)
+                if needs_slope:
+                    slope_ND[rows] = minus_nV.to(weight_VD.dtype) @ weight_VD
+                if kept is not None:
+                    kept.append(minus_nV)
         if needs_slope:
             slope_ND.mul_(-1.0 / temperature)
-        is_trained = with_grad and any(ctx.needs_input_grad[1:3])
         ctx.save_for_backward(
             slope_ND, *((hidden_ND, weight_VD, bias_V, target_N) if is_trained else ())
         )
-        ctx.temperature = temperature
+        ctx.temperature, ctx.kept = temperature, kept
         ctx.mark_non_differentiable(entropy_N, is_best_N)
         return logp_N, entropy_N, is_best_N
 
@@ -131,25 +141,31 @@ class _HeadLogps(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_ND = (grad_N[:, None] * slope_ND).to(slope_ND.dtype)
         if saved:
-            grad_VD, grad_V = _weight_gradients(grad_N, ctx.temperature, *saved)
+            grad_VD, grad_V = _weight_gradients(grad_N, ctx.temperature, ctx.kept, *saved)
         return grad_ND, grad_VD, grad_V, None, None
 
 
 def _weight_gradients(
     grad_N: Tensor,
     temperature: float,
+    kept: Sequence[Tensor] | None,
     hidden_ND: Tensor,
     weight_VD: Tensor,
     bias_V: Tensor | None,
     target_N: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradients of a trained head; the logits are made again."""
+    """Gradients of a trained head; p - onehot is what was kept, or made again."""
     # Sums over chunks in fp32: a bf16 sum of many of them loses the small ones.
     sum_VD = torch.zeros_like(weight_VD, dtype=_precision(weight_VD.dtype))
     sum_V = None if bias_V is None else torch.zeros_like(bias_V, dtype=sum_VD.dtype)
-    for rows in _chunks(len(hidden_ND), len(weight_VD), hidden_ND.device):
-        p_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature).exp_()
-        grad_nV = _minus_one(p_nV, target_N[rows, None]).mul_(grad_N[rows, None] / -temperature)
+    for number, rows in enumerate(_chunks(len(hidden_ND), len(weight_VD), hidden_ND.device)):
+        if kept is not None:
+            minus_nV = kept[number]
+        else:
+            p_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature).exp_()
+            minus_nV = _minus_one(p_nV, target_N[rows, None])
+        # Not in place: what was kept must survive a second backward pass.
+        grad_nV = minus_nV * (grad_N[rows, None] / -temperature)
         if sum_V is not None:
             sum_V += grad_nV.sum(dim=0)
         product_VD = grad_nV.to(hidden_ND.dtype).T @ hidden_ND[rows]

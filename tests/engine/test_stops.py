@@ -72,7 +72,7 @@ def test_the_bytes_of_a_byte_level_vocabulary(micro_model: Path):
 
 
 def test_the_bytes_of_the_real_qwen_vocabulary(shared_data: Path):
-    tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen_tokenizer")
+    tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen_tokenizer" / "qwen3")
     pieces = vocabulary_bytes(tokenizer, 151_936)
     text = "<think>Ümläut 終</think>\n<search> café hours </search><|im_end|>"
     ids = tokenizer.encode(text)

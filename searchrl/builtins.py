@@ -142,7 +142,10 @@ def register_commands(register: Register) -> None:
         ("eval", "Evaluate a model or a scripted policy on held-out tasks."),
         ("ask", "Ask a trained agent a question; shows what it searches and reads."),
         ("play", "Play an environment yourself: you are the policy."),
-        ("bench", "Take a few training steps and say what this machine will do with this configuration."),
+        (
+            "bench",
+            "Take a few training steps and say what this machine will do with this configuration.",
+        ),
         ("plugins", "List what is registered, by whom, and what could not be loaded."),
     ):
         register(name, f"searchrl.cli.{name}:{name}", description=description)

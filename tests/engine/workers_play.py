@@ -189,8 +189,8 @@ def _fails_last(workers: Workers) -> None:
 def _has_other_weights(workers: Workers) -> None:
     weights = [torch.ones(3), torch.ones(5)]
     workers.ensure_same(weights, "at the start")
-    weights[1][4] += workers.rank * 1e-6
-    weights[1][2] -= workers.rank * 1e-6
+    weights[1][4] += workers.rank * 2**-23  # one step up, one down: the sum of their bits stays
+    weights[1][2] -= workers.rank * 2**-24
     workers.ensure_same(weights, "after step 3")
 
 

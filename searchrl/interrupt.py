@@ -1,6 +1,6 @@
 """Ctrl-C as a request: finish what is safe to finish, then stop.
 
-Owns the signal handler of long programs. The first Ctrl-C sets a flag that loops look at; the
+Owns the signal handlers of long programs. The first Ctrl-C sets a flag that loops look at; the
 second one raises at once.
 """
 
@@ -26,8 +26,12 @@ class StopFlag:
 
 
 @contextmanager
-def catching_ctrl_c() -> Iterator[StopFlag]:
-    """Yield a flag that the first Ctrl-C sets. Outside the main thread it is never set."""
+def catching_ctrl_c(*, and_sigterm: bool = False) -> Iterator[StopFlag]:
+    """Yield a flag that the first Ctrl-C sets. Outside the main thread it is never set.
+
+    `and_sigterm`: SIGTERM is a Ctrl-C, too. torchrun sends it when another process has died, half
+    a minute before it kills.
+    """
     stop = StopFlag()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -38,8 +42,10 @@ def catching_ctrl_c() -> Iterator[StopFlag]:
             raise KeyboardInterrupt
         stop.asked = True
 
-    previous = signal.signal(signal.SIGINT, handle)
+    caught = (signal.SIGINT, signal.SIGTERM) if and_sigterm else (signal.SIGINT,)
+    previous = {number: signal.signal(number, handle) for number in caught}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

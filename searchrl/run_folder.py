@@ -234,6 +234,9 @@ class RunWriter:
         with guarding(self.path):
             (self.path / "failures").mkdir(exist_ok=True)
         self._replace(f"failures/{name}.txt", text.encode())
+        return self._failure_path(name)
+
+    def _failure_path(self, name: str) -> Path:
         return self.path / "failures" / f"{name}.txt"
 
     def _write_json(self, name: str, value: Any) -> None:
@@ -246,6 +249,32 @@ class RunWriter:
             beside = target.with_name(target.name + ".partial")
             beside.write_bytes(data)
             beside.replace(target)
+
+
+class SilentWriter(RunWriter):
+    """Writes nothing: for all but one of the processes that train together."""
+
+    @classmethod
+    def reopen(
+        cls, path: str | Path, step: int, repeated: Collection[str] = ("after",)
+    ) -> SilentWriter:
+        """Know the folder."""
+        return cls(Run.open(path).path)
+
+    def log(self, step: int, metrics: Mapping[str, Any], phase: str) -> None:
+        """Write nothing."""
+
+    def write_rollouts(
+        self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
+    ) -> None:
+        """Write nothing; `rows` are not even made."""
+
+    def write_failure(self, name: str, text: str) -> Path:
+        """Where the process that writes puts it."""
+        return self._failure_path(name)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        """Write nothing."""
 
 
 def _rollout_files(run_dir: Path) -> list[Path]:

@@ -51,6 +51,7 @@ from searchrl.plugins import Registry, load_plugins
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
 from searchrl.sections import SftStage
+from searchrl.torchrun import ensure_one_process
 from searchrl.traces import Trace, load_traces, trace_trajectory
 
 _DEMO, _DROPOUT = 0x5F7, 0xD0
@@ -85,6 +86,7 @@ def sft(
     Whatever is raised once the run has begun, a checkpoint of the last finished step is written
     first and the observer is told how to go on.
     """
+    ensure_one_process("sft")
     observer = observer or SilentObserver()
     config = resolve_config(config, resume, observer.note)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)

@@ -21,6 +21,8 @@ class Place:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
+    """How many of them are on this node."""
 
     @property
     def is_first(self) -> bool:
@@ -28,24 +30,32 @@ class Place:
         return self.rank == 0
 
 
-def read_place(environ: Mapping[str, str] | None = None) -> Place:
-    """The place of this process.
+ONLY = Place()
+"""Of a process that torchrun did not start."""
 
-    Raises:
-        ConfigError: if the processes are on several nodes.
-    """
+
+def read_place(environ: Mapping[str, str] | None = None) -> Place:
+    """The place of this process."""
     environ = os.environ if environ is None else environ
     # Other launchers set RANK and WORLD_SIZE, too; without an address nobody can be met.
     if not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= environ.keys():
-        return Place()
+        return ONLY
     size = int(environ["WORLD_SIZE"])
     local_size = int(environ.get("LOCAL_WORLD_SIZE", size))
-    if local_size != size:
+    return Place(int(environ["RANK"]), size, int(environ["LOCAL_RANK"]), local_size)
+
+
+def ensure_one_node(place: Place) -> None:
+    """Refuse processes on several nodes: they read and write one folder, on one disk.
+
+    Raises:
+        ConfigError: saying how to start it.
+    """
+    if place.local_size != place.size:
         raise ConfigError(
-            f"torchrun started {size} processes, {local_size} of them on this node: training in "
-            "several processes works on one node; start it with --nnodes 1"
+            f"torchrun started {place.size} processes, {place.local_size} of them on this node: "
+            "training in several processes works on one node; start it with --nnodes 1"
         )
-    return Place(int(environ["RANK"]), size, int(environ["LOCAL_RANK"]))
 
 
 def ensure_one_process(program: str) -> None:

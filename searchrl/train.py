@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,17 @@ from searchrl.engine.checkpoint import (
     save_checkpoint,
     save_policy,
 )
-from searchrl.engine.generator import Generator
 from searchrl.engine.learner import Learner
+from searchrl.engine.loading import resolve_device
 from searchrl.engine.metrics import Metrics, exact, mean, proportion, summarise
 from searchrl.engine.policy import Policy
 from searchrl.engine.prompts import PromptStream
 from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Interrupted, RolloutDriver
-from searchrl.engine.slot_generator import SlotStats
-from searchrl.engine.step_groups import sample_groups, train_item
+from searchrl.engine.sharing import share_driver
+from searchrl.engine.step_groups import sample_groups, sampler_metrics, train_item
 from searchrl.engine.token_columns import TokenColumns
+from searchrl.engine.workers import Workers
 from searchrl.engine.world import TaskWorld, make_worlds
 from searchrl.evaluate import (
     EvalResult,
@@ -55,7 +56,8 @@ from searchrl.planning import (
 )
 from searchrl.plugins import Registry, load_plugins
 from searchrl.rescue import keeping_finished
-from searchrl.run_folder import Run, RunWriter, choose_folder
+from searchrl.run_folder import Run, RunWriter, SilentWriter, choose_folder
+from searchrl.torchrun import read_place
 from searchrl.tracking import Trackers
 
 
@@ -63,17 +65,25 @@ class _Session:
     """Everything one training run holds."""
 
     def __init__(
-        self, config: RunConfig, registry: Registry, observer: Observer, stop: StopFlag
+        self,
+        config: RunConfig,
+        registry: Registry,
+        observer: Observer,
+        stop: StopFlag,
+        workers: Workers,
     ) -> None:
         ensure_whole_distribution(config)
         self.config = config
         self.registry = registry
         self.observer = observer
         self.stop = stop
+        self.workers = workers
         self.worlds: list[TaskWorld] = make_worlds(config, registry)
         for world in self.worlds:
             world.num_tasks("train")
             world.num_tasks(config.eval.split)
+        # An algorithm may have weights of its own: the same in every run and every process.
+        torch.manual_seed(config.seed)
         self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
             **config.algorithm.settings
         )
@@ -89,21 +99,24 @@ class _Session:
             temperature=config.rollout.temperature,
             constant=config.rollout.max_total_tokens,
             seed=config.seed,
+            workers=workers,
         )
-        self.sampler: RolloutDriver = make_driver(
-            self.policy,
-            config,
-            registry,
-            config.rollout.temperature,
-            config.rollout.batch_size,
-            observer.note,
+        rollout, evaluation = config.rollout, config.eval
+        self.sampler: RolloutDriver = self._make_driver(
+            rollout.temperature, rollout.batch_size, observer.note
         )
-        self.evaluator: RolloutDriver = make_driver(
-            self.policy, config, registry, config.eval.temperature, config.eval.batch_size
+        self.evaluator: RolloutDriver = self._make_driver(
+            evaluation.temperature, evaluation.batch_size, lambda text: None
         )
         self.prompts = PromptStream(
             self.worlds, config.seed, config.rollout.prompts_per_step, config.rollout.group_size
         )
+
+    def _make_driver(
+        self, temperature: float, batch_size: int, note: Callable[[str], None]
+    ) -> RolloutDriver:
+        made = make_driver(self.policy, self.config, self.registry, temperature, batch_size, note)
+        return share_driver(made, self.workers)
 
 
 def train(
@@ -127,22 +140,30 @@ def train(
         KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
 
     Whatever is raised once the run has begun, a checkpoint of the last finished step is written
-    first and the observer is told how to go on.
+    first and the observer is told how to go on. Under torchrun the processes share the work; the
+    first one writes and is the one with an observer.
     """
-    observer = observer or SilentObserver()
+    workers = Workers(read_place())
+    if observer is None or not workers.is_first:
+        observer = SilentObserver()
     config = resolve_config(config, resume, observer.note)
     registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
-    if resume is None:
-        choose_folder(config)
+    trackers_here = config.log.trackers if workers.is_first else ()
     for spec in config.log.trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)
-    with catching_ctrl_c() as stop:
-        session = _Session(config, registry, observer, stop)
+    with (
+        workers.joined(resolve_device(config.device)),
+        catching_ctrl_c(and_sigterm=workers.size > 1) as stop,
+    ):
+        if resume is None and workers.is_first:
+            choose_folder(config)
+        workers.barrier()  # nobody loads weights for a folder that will not do
+        session = _Session(config, registry, observer, stop, workers)
         try:
             writer, state = _begin(session) if resume is None else _reopen(session, Path(resume))
             save = partial(_save, session, writer, state)
             with (
-                Trackers(registry, config.log.trackers, writer.path) as trackers,
+                Trackers(registry, trackers_here, writer.path) as trackers,
                 keeping_finished("train", writer.path, save, observer.note),
             ):
                 summary = _run(session, writer, trackers, state)
@@ -156,8 +177,10 @@ def train(
 def _reopen(session: _Session, run_dir: Path) -> tuple[RunWriter, dict[str, Any]]:
     """Go back to the newest checkpoint of a run; what was recorded after it will recur."""
     state = load_checkpoint(latest_checkpoint(run_dir), session.policy, session.learner)
+    session.learner.ensure_same_weights(f"resumed after step {state['step']}")
     repeated = ("after",) if state["before"] else ("before", "after")
-    writer = RunWriter.reopen(run_dir, int(state["step"]), repeated)
+    writer_type = RunWriter if session.workers.is_first else SilentWriter
+    writer = writer_type.reopen(run_dir, int(state["step"]), repeated)
     session.observer.note(f"resumed {run_dir} after step {state['step']}")
     return writer, state
 
@@ -165,7 +188,8 @@ def _reopen(session: _Session, run_dir: Path) -> tuple[RunWriter, dict[str, Any]
 def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
     """Record what is about to happen and write checkpoint 0: from here on a run can resume."""
     config = session.config
-    writer = RunWriter.create(config)
+    session.learner.ensure_same_weights("at the start")
+    writer = _create_writer(session)
     trainable, total = session.policy.num_parameters
     writer.write_provenance(
         session.registry.provenance(),
@@ -200,6 +224,14 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
     return writer, state
 
 
+def _create_writer(session: _Session) -> RunWriter:
+    """The writer of a new folder, in the first process; the others know where it is."""
+    writer = RunWriter.create(session.config) if session.workers.is_first else None
+    path = session.workers.gather(None if writer is None else writer.path)[0]
+    assert path is not None
+    return writer or SilentWriter(path)
+
+
 def _run(
     session: _Session, writer: RunWriter, trackers: Trackers, state: dict[str, Any]
 ) -> dict[str, Any]:
@@ -219,10 +251,11 @@ def _run(
         _evaluate_during(session, writer, trackers, state)
         if number % config.checkpoint.every == 0 or number == config.max_steps:
             _checkpoint(session, writer, state)
-        if session.stop.asked:
+        if session.workers.agree_to_stop(session.stop.asked):
             raise Interrupted
     after = _evaluate(session, writer, "after", config.max_steps)
-    save_policy(writer.path, session.policy)
+    if session.workers.is_first:
+        save_policy(writer.path, session.policy)
     summary = _summary(session, writer, state, after)
     session.memory.tell_peak(observer.note)
     writer.write_summary(summary)
@@ -274,23 +307,10 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
     if penalty is not None:
         taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
         metrics["overlong"] = mean(taken, (-math.inf, 0.0))
-    metrics |= _sampler_metrics(session.sampler.generator)
+    metrics |= sampler_metrics(session.sampler.generator, session.workers)
     metrics["sample_s"] = exact(sampled - started)
     metrics["update_s"] = exact(updated - sampled)
     metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
-    return metrics
-
-
-def _sampler_metrics(generator: Generator) -> Metrics:
-    """What a generator that counts says of this step; it starts again from 0."""
-    stats = getattr(generator, "stats", None)
-    if not isinstance(stats, SlotStats):
-        return {}
-    metrics = {"slot_use": proportion(stats.num_decoded, stats.num_row_ticks)}
-    if stats.sum_log_mass:
-        # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
-        metrics["log_kept_mass"] = exact(stats.sum_log_mass / max(1, stats.num_decoded))
-    stats.restart()
     return metrics
 
 
@@ -390,7 +410,15 @@ def _checkpoint(session: _Session, writer: RunWriter, state: Mapping[str, Any]) 
 
 
 def _save(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> int:
-    """Write the checkpoint of the last finished step; returns its number."""
+    """Write the checkpoint of the last finished step, in one process; returns its number.
+
+    Raises:
+        RuntimeError: if a step was broken off half-way: its weights are of no step at all.
+    """
+    if session.learner.is_halfway:
+        raise RuntimeError("the update that was broken off had changed weights already")
+    if not session.workers.is_first:
+        return int(state["step"])
     settings = session.config.checkpoint
     save_checkpoint(writer.path, session.policy, session.learner, state)
     best = state["best"]

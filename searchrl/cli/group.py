@@ -16,6 +16,7 @@ import click
 from searchrl import __version__
 from searchrl.errors import PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.plugins import Entry, Origin, Registry, load_plugins
+from searchrl.torchrun import read_place
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
@@ -80,6 +81,8 @@ class CommandGroup(click.Group):
         try:
             return super().main(*args, **extra)
         except SearchRLError as error:
+            if not read_place().is_first:  # the first one says it
+                sys.exit(error.exit_code)
             click.echo(click.style("Error:", fg="red", bold=True) + f" {error}", err=True)
             sys.exit(error.exit_code)
 
@@ -88,7 +91,8 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nInterrupted.", err=True)
+            if read_place().is_first:
+                click.echo("\nInterrupted.", err=True)
             ctx.exit(INTERRUPTED)
 
 

@@ -18,6 +18,7 @@ from searchrl.cli.console import ConsoleObserver, make_console
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import SHARED, Flag, given_flags, read_layers
 from searchrl.cli.planned import ensure_alone, ensure_model_policy, make_plan, show_plan
+from searchrl.torchrun import read_place
 
 
 def run_training(
@@ -31,7 +32,9 @@ def run_training(
         values: what the command line gave, by parameter.
     """
     is_json = bool(values["json"])
+    is_first = read_place().is_first
     console = make_console(sys.stderr if is_json else sys.stdout)
+    console.quiet = not is_first
     with ConsoleObserver(console) as observer:
         if values["resume"]:
             ensure_alone(given_flags(values, "resume", "json"))
@@ -40,7 +43,8 @@ def run_training(
             plan = make_plan(read_layers(values, SHARED, flags))
             ensure_model_policy(plan.config, command)
             if values["dry_run"]:
-                show_plan(plan, is_json=is_json, with_memory=command == "train")
+                if is_first:
+                    show_plan(plan, is_json=is_json, with_memory=command == "train")
                 return
             for note in plan.notes:
                 observer.note(note)
@@ -54,5 +58,5 @@ def run_training(
         else:
             registry = load_registry(plan.config)
             run = program(plan.config, observer=observer, registry=registry)
-    if is_json:
+    if is_json and is_first:
         click.echo(json.dumps({"run": str(run.path), **run.summary}, ensure_ascii=False))

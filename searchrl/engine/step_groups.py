@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from searchrl.engine.generator import Generator
+from searchrl.engine.metrics import Metrics, exact, proportion
 from searchrl.engine.packing import TrainItem
 from searchrl.engine.prompts import PromptStream
 from searchrl.engine.rollout import Rollout, RolloutDriver, RolloutGroup
+from searchrl.engine.slot_generator import SlotStats
+from searchrl.engine.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +89,18 @@ def train_item(rollout: Rollout, length_penalty: Callable[[int], float] | None =
             for turn in range(len(rollout.episode.turns))
         )
     return TrainItem(rollout.trajectory, reward, turn_scores)
+
+
+def sampler_metrics(generator: Generator, workers: Workers) -> Metrics:
+    """What a generator that counts says of this step, over all processes; it restarts from 0."""
+    stats = getattr(generator, "stats", None)
+    if not isinstance(stats, SlotStats):
+        return {}
+    counts = workers.gather((stats.num_decoded, stats.num_row_ticks, stats.sum_log_mass))
+    num_decoded, num_row_ticks, sum_log_mass = map(sum, zip(*counts, strict=True))
+    metrics = {"slot_use": proportion(num_decoded, int(num_row_ticks))}
+    if sum_log_mass:
+        # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
+        metrics["log_kept_mass"] = exact(sum_log_mass / max(1, num_decoded))
+    stats.restart()
+    return metrics

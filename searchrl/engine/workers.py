@@ -22,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from searchrl.errors import ConfigError, WorkerError
-from searchrl.torchrun import Place
+from searchrl.torchrun import ONLY, Place, ensure_one_node
 
 TIMEOUT_S = 1800.0
 """How long to wait for the others: the slowest share of a sampling phase is not that late."""
@@ -49,8 +49,8 @@ class Workers:
     Between `joined` and its end every process must do the same exchanges in the same order.
     """
 
-    def __init__(self, place: Place | None = None, timeout_s: float = TIMEOUT_S) -> None:
-        self.place = place or Place()
+    def __init__(self, place: Place = ONLY, timeout_s: float = TIMEOUT_S) -> None:
+        self.place = place
         self.timeout_s = timeout_s
         self._has_all_heard = False
         """Everybody knows that it ends; from here on nobody exchanges anything."""
@@ -83,7 +83,7 @@ class Workers:
             device: what kind of device the policy will be on; on cuda each process takes its own.
 
         Raises:
-            ConfigError: if there are more processes than GPUs.
+            ConfigError: if there are more processes than GPUs, or several nodes.
             WorkerError: if the others do not come, or one of them failed.
         """
         if self.size == 1:
@@ -92,7 +92,8 @@ class Workers:
         self._join(device)
         try:
             yield self
-            self.barrier()
+            if not self._has_all_heard:
+                self.barrier()
         except Exception as error:
             self._tell(f"{type(error).__name__}: {error}")
             raise
@@ -168,6 +169,7 @@ class Workers:
     # The process group
 
     def _join(self, device: torch.device) -> None:
+        ensure_one_node(self.place)
         backend = "gloo"
         if device.type == "cuda":
             count = torch.cuda.device_count()
@@ -198,7 +200,7 @@ class Workers:
 
     def _exchange(self, what: str, value: Any) -> list[Any]:
         if self._has_all_heard:
-            raise RuntimeError(f"{what} are exchanged by a process that has taken leave")
+            raise RuntimeError(f"cannot exchange {what}: this process has taken leave")
         envelopes = self._meet(_Envelope(what, None, value))
         for rank, envelope in enumerate(envelopes):
             if envelope.error is not None:

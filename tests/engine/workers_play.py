@@ -1,0 +1,263 @@
+"""What one process does and what two do together: the same functions for both.
+
+Run under torchrun, this file plays every scenario and leaves what each process got in a folder;
+`test_workers` calls the same functions in one process and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from engine_toy import LIMITS, TOY_PLUGIN, micro_policy
+
+from searchrl.algorithms import make_grpo, make_tis
+from searchrl.config import build_config
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.dialogue import RolloutRequest
+from searchrl.engine.generator import Sampling
+from searchrl.engine.learner import Learner
+from searchrl.engine.packing import TrainItem
+from searchrl.engine.policy import Policy
+from searchrl.engine.rollout import Interrupted, RolloutDriver
+from searchrl.engine.sharing import share_driver
+from searchrl.engine.slot_generator import SlotGenerator
+from searchrl.engine.token_columns import TokenColumns
+from searchrl.engine.workers import Workers
+from searchrl.engine.world import make_world
+from searchrl.errors import SearchRLError
+from searchrl.plugins import load_plugins
+from searchrl.sections import AlgorithmConfig, OptimConfig
+from searchrl.torchrun import read_place
+
+CPU = torch.device("cpu")
+
+LENGTHS = [[5, 40, 11], [3, 3, 60], [27, 8, 1], [30, 12, 6], [9, 9, 9]]
+REWARDS: list[list[float | None]] = [
+    [0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.2, None, 0.0], [1.0, 1.0, 1.0], [None, None, None]
+]  # fmt: skip
+"""Groups of a step: the fourth is dead, of the last nothing was scored."""
+
+
+def make_items(policy: Policy, groups: Sequence[int]) -> list[TrainItem]:
+    """Rollouts of two turns whose sampler was almost the policy: ratios around 1."""
+    items = []
+    for g in groups:
+        generator = torch.Generator().manual_seed(g)
+        prompt = torch.randint(1, 290, (7 + 5 * g,), generator=generator).tolist()
+        for i, (n, reward) in enumerate(zip(LENGTHS[g], REWARDS[g], strict=True)):
+            first, between, last = (
+                torch.randint(1, 290, (size,), generator=generator).tolist() for size in (n, 9, n)
+            )
+            ids_BT = torch.tensor([[*prompt, *first, *between, *last]])
+            chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
+            chosen_BT[0, : len(prompt)] = False
+            chosen_BT[0, len(prompt) + n : len(prompt) + n + 9] = False
+            with torch.no_grad():
+                logp_N, _ = policy.token_logps(ids_BT, chosen_BT)
+            noise_N = 0.2 * torch.randn(len(logp_N), generator=generator)
+            logps = (logp_N + noise_N).tolist()
+            trajectory = Trajectory(f"g{g}/{i}", f"g{g}")
+            trajectory.append_prompt(prompt)
+            stop = TurnStop.STOP_STRING
+            trajectory.append_model(first, logps[:n], version=0, reason=stop)
+            trajectory.append_env(between)
+            trajectory.append_model(last, logps[n:], version=0, reason=stop)
+            items.append(TrainItem(trajectory, reward))
+    return items
+
+
+def learn(
+    model: Path,
+    workers: Workers,
+    *,
+    dtype: str = "float32",
+    groups: Sequence[int] = range(5),
+    algorithm: str = "grpo",
+    is_packed: bool = True,
+    **optim: Any,
+) -> dict[str, Any]:
+    """One training step: the last gradient, the weights after, metrics and columns."""
+    policy = micro_policy(model)
+    policy.model.to(getattr(torch, dtype))
+    items = make_items(policy, groups)
+    learner = Learner(
+        policy,
+        {"grpo": make_grpo, "tis": make_tis}[algorithm](),
+        AlgorithmConfig(beta=0.05),
+        OptimConfig(
+            **{"lr": 1e-3, "warmup_steps": 0, "max_grad_norm": 1e9, "micro_batch_tokens": 200}
+            | optim
+        ),
+        max_steps=10,
+        workers=workers,
+    )
+    assert learner.packing_fault is None
+    if not is_packed:
+        learner.packing_fault = "the test says so"
+    gradients: list[torch.Tensor] = []
+    step = learner.optimizer.step
+
+    def catch(*args: Any, **kwargs: Any) -> Any:
+        grads = [p.grad for p in policy.parameters if p.grad is not None]
+        gradients.append(torch.cat([grad.flatten() for grad in grads]).clone())
+        return step(*args, **kwargs)
+
+    learner.optimizer.step = catch  # type: ignore[method-assign]
+    columns: dict[str, TokenColumns] = {}
+    metrics = learner.train_step(items, on_tokens=columns.__setitem__)
+    return {
+        "gradient": gradients[-1] if gradients else None,
+        "weights": torch.cat([p.detach().flatten() for p in policy.parameters]),
+        "metrics": metrics,
+        "columns": {name: tuple(column) for name, column in columns.items()},
+    }
+
+
+LEARNING: dict[str, dict[str, Any]] = {
+    "packed": {},
+    "padded": {"is_packed": False},
+    "float64": {"dtype": "float64"},
+    "more processes than groups": {"groups": [1]},
+    "nothing to learn": {"groups": [4]},
+    "several updates": {"epochs": 2, "mini_batches": 2, "algorithm": "tis", "dtype": "float64"},
+}
+
+
+def sample(model: Path, workers: Workers, **more: Any) -> list[dict[str, Any]]:
+    """Three prompts of the toy world: two for one process, one for the other."""
+    config = build_config(
+        {
+            "env": {"name": "toy", **more.pop("env", {})},
+            "reward": "parity",
+            "protocol": {"name": "short-stops", "instruction": ""},
+            "plugins": [str(TOY_PLUGIN)],
+        }
+    )
+    world = make_world(config.tasks[0], load_plugins(config.plugins, strict=True), None)
+    policy = micro_policy(model, trainable=False)
+    generator = SlotGenerator(policy, Sampling(1.0), num_slots=4, max_length=300)
+    limits = replace(LIMITS, max_turn_tokens=12, max_total_tokens=300)
+    driver = share_driver(RolloutDriver(generator, policy.renderer, limits), workers)
+    requests = [
+        RolloutRequest(f"prompt{i}", world, "train", i, tuple(100 * i + k for k in range(3)))
+        for i in range(3)
+    ]
+    groups = driver.run(requests, **more)
+    assert all(r.world is world for group in groups for r in group.rollouts)
+    return [
+        {
+            "group": group.group.id,
+            "id": r.trajectory.rollout_id,
+            "ids": r.trajectory.ids,
+            "logps": r.trajectory.sampler_logps,
+            "episode": r.episode,
+            "scored": r.scored,
+            "options": dict(r.reset_options),
+        }
+        for group in groups
+        for r in group.rollouts
+    ]
+
+
+def hearing(function: Callable[[Workers], Any]) -> str:
+    """What a process raises, within a meeting of its own."""
+    workers = Workers(read_place(), timeout_s=60)
+    try:
+        with workers.joined(CPU):
+            return f"returned {function(workers)!r}"[:200]
+    except (SearchRLError, ZeroDivisionError, Interrupted) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _fails_before_gradients(workers: Workers) -> None:
+    if workers.rank == 1:
+        raise ZeroDivisionError("the plugin is broken")
+    workers.sum_gradients([torch.zeros(2)], [torch.zeros(2)])
+
+
+def _fails_last(workers: Workers) -> None:
+    if workers.is_first:
+        raise ZeroDivisionError("the disk is full")
+
+
+def _has_other_weights(workers: Workers) -> None:
+    weights = [torch.ones(3), torch.ones(5)]
+    workers.ensure_same(weights, "at the start")
+    weights[1][4] += workers.rank * 2**-23  # one step up, one down: the sum of their bits stays
+    weights[1][2] -= workers.rank * 2**-24
+    workers.ensure_same(weights, "after step 3")
+
+
+def _is_out_of_step(workers: Workers) -> None:
+    workers.gather(1) if workers.is_first else workers.barrier()
+
+
+def _sums(workers: Workers) -> list[Any]:
+    parameters = [torch.zeros(3), torch.zeros(2, 2), torch.zeros(1)]
+    own = torch.full((3,), 1.0 + workers.rank)
+    gradients = [own, torch.ones(2, 2) if workers.rank else None, None]
+    workers.sum_gradients(parameters, gradients)
+    return [None if gradient is None else gradient.tolist() for gradient in gradients]
+
+
+def _stops(workers: Workers) -> bool:
+    return workers.agree_to_stop(False) or workers.agree_to_stop(workers.rank == 1)
+
+
+def _says_what_cannot_be_sent(model: Path) -> Callable[[Workers], Any]:
+    def play(workers: Workers) -> Any:
+        import searchrl.engine.rollout as rollout_module
+
+        real = rollout_module.step_env
+        if workers.rank == 1:
+            rollout_module.step_env = lambda env, text: real(env, text)._replace(
+                signals={"handle": lambda: 0}  # type: ignore[dict-item]
+            )
+        try:
+            return sample(model, workers)
+        finally:
+            rollout_module.step_env = real
+
+    return play
+
+
+def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
+    """Play all of it and save what this process got."""
+    from train_toy import Crash
+
+    from searchrl.train import train
+
+    torch.set_num_threads(1)
+    results: dict[str, Any] = {}
+    with Workers(read_place(), timeout_s=60).joined(CPU) as workers:
+        for name, settings in LEARNING.items():
+            results[name] = learn(model, workers, **settings)
+        results["sample"] = sample(model, workers)
+    # Each of these joins anew: that works after every kind of end.
+    rank = read_place().rank
+    results["fails before gradients"] = hearing(_fails_before_gradients)
+    results["fails last"] = hearing(_fails_last)
+    results["other weights"] = hearing(_has_other_weights)
+    results["out of step"] = hearing(_is_out_of_step)
+    results["sums"] = hearing(_sums)
+    results["stops"] = hearing(_stops)
+    results["interrupted"] = hearing(
+        lambda workers: sample(model, workers, should_stop=lambda: rank == 1)
+    )
+    results["cannot be sent"] = hearing(_says_what_cannot_be_sent(model))
+    try:
+        train(run, observer=Crash(1, "raise"))
+    except (RuntimeError, SearchRLError) as error:
+        results["crash"] = f"{type(error).__name__}: {error}"
+    results["run"] = str(train(resume=run["run_dir"]).path)
+    torch.save(results, folder / f"{rank}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))

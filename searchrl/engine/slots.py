@@ -18,7 +18,10 @@ from torch import Tensor
 from searchrl.engine.attention import grouped_attention
 
 _GROWTH = 128
-"""Positions are added in such steps, so that a mask has few different widths."""
+"""Positions are added in such steps."""
+
+_KEPT_BYTES = 1 << 27
+"""A cache of at most so many bytes keeps its memory when it is empty: fresh pages cost time."""
 
 
 class CacheShape(NamedTuple):
@@ -91,8 +94,9 @@ class SlotCache:
         self.length = grown
 
     def clear(self) -> None:
-        """Give the memory back."""
-        self._keys, self._values, self.length = [], [], 0
+        """Give the memory back, unless it is little."""
+        if self.num_bytes > _KEPT_BYTES:
+            self._keys, self._values, self.length = [], [], 0
 
     def fork(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copy the first `length` positions of one slot to others."""

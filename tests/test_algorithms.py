@@ -145,7 +145,7 @@ class Noting(SilentObserver):
 def short(folder: Path, run_dir: Path, name: str, **own: Any) -> dict[str, Any]:
     """Two steps with the algorithm's own numbers."""
     config = settings(folder, run_dir, max_steps=2, eval={"every": 0, "num_tasks": 1})
-    config["algorithm"] = {"name": name, "settings": own}
+    config["algorithm"] = {"name": name, "beta": None, "settings": own}
     return config
 
 

@@ -1,6 +1,6 @@
 """Fused decode: one token per row through the weights of a Llama-family model, module-free.
 
-Where a model is small, most of a decode step is spent between its modules. Here the query, key
+Where a model is small, part of a decode step is spent between its modules. Here the query, key
 and value projections are one matrix, gate and up another, adapters are merged, and a step is a
 plain function of them. Owns the fused copies: made anew whenever weights change, so worth their
 memory for small models only. `SlotGenerator` uses it after `find_fault` has compared it with the

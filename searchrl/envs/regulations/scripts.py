@@ -142,8 +142,8 @@ class _Expert:
 
         Each is quoted, named by its gist and judged, and an answer stands right behind the sentence
         it is taken from, so that a person sees what it rests on. The verdict is a word behind the
-        gist, the same as behind the wanted one if the gists are the same: a small model that can
-        copy can judge so (docs/log.md).
+        gist, the same as behind the wanted one if the gists are the same. How far a small model
+        learns to judge so is in docs/log.md.
         """
         wanted_gists = self._task.meta.get("gists", ())
         gists = self._env.gists(self._task)

@@ -2,7 +2,8 @@
 
 Owns the tokenizer's construction (byte-level BPE: any text encodes) and the random initial
 weights. The embedded tiny model was born here; `searchrl sft --model scratch` does the same for
-any environment. Pure function of the texts, the shape and the seed.
+any environment. Weights begin with an induction circuit (`induction.py`). Pure function of the
+texts, the shape and the seed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from searchrl.engine.induction import start_with_induction
 from searchrl.engine.policy import Policy
 from searchrl.engine.rendering import Renderer
 from searchrl.sections import ScratchConfig
 
 END, USER, ASSISTANT = "<|endoftext|>", "<|user|>", "<|assistant|>"
+
+ROPE_THETA = 1e6
+"""As Qwen3's: half of a head's dimensions then compare contents over a whole context."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"
@@ -59,7 +64,7 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizer
 def make_policy(
     shape: ScratchConfig, texts: Iterable[str], device: torch.device, max_context: int, seed: int
 ) -> Policy:
-    """Make a policy with random weights, all of them trainable.
+    """Make a policy with new weights, all of them trainable.
 
     Args:
         shape: model size.
@@ -79,6 +84,7 @@ def make_policy(
         head_dim=shape.head_dim,
         max_position_embeddings=max_context,
         tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -87,6 +93,7 @@ def make_policy(
     config.searchrl_tiny = True
     torch.manual_seed(seed)
     model: Any = Qwen3ForCausalLM(config)
+    start_with_induction(model)
     model.to(device).eval()
     return Policy(
         model=model,

@@ -121,6 +121,11 @@ def draw_value(kind: ValueKind, rng: Random) -> str:
     raise ValueError(f"no domain for {kind!r}")
 
 
+def telling_words(name: str) -> list[str]:
+    """The words that tell a name from others of its kind: `Fern Wing` is `Fern`."""
+    return [word for word in name.split() if word not in _COMMON_WORDS]
+
+
 class DistinctValues:
     """Draws values of which no two of a school share a word: names stay unambiguous."""
 
@@ -132,7 +137,7 @@ class DistinctValues:
         """Draw a value of `kind` none of whose telling words was drawn before."""
         while True:
             value = draw_value(kind, self._rng)
-            words = [word for word in value.split() if word not in _COMMON_WORDS]
+            words = telling_words(value)
             if kind not in _NAMED or not self._used.intersection(words):
                 self._used.update(words)
                 return value

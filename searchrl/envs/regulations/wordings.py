@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from searchrl.envs.regulations.chains import CHAINS
 from searchrl.envs.regulations.daily import DAILY
-from searchrl.envs.regulations.names import ValueKind
+from searchrl.envs.regulations.names import ValueKind, telling_words
 from searchrl.envs.regulations.office import OFFICE
 
 _QUERY_WORD = re.compile(r"\[([^\]]*)\]")
@@ -112,8 +112,12 @@ class Family:
         return f"{self.bridge_kind} for {subject.key} {section(f'{self.key}:{subject.key}')}"
 
     def entity_gist(self, entity: str) -> str:
-        """What an entity's article and a question about it are about."""
-        return f"{self.attribute} of {entity}"
+        """What an entity's article and a question about it are about.
+
+        Ends with a telling word, as all gists of articles do: `limit of Norden`, not `of Norden
+        Fund`. Whether two gists are the same is then a matter of their last tokens.
+        """
+        return " ".join([self.attribute, "of", *telling_words(entity)])
 
     def entity_query(self, entity: str) -> str:
         """What to search for once the entity is known."""
@@ -121,13 +125,13 @@ class Family:
 
 
 def section(key: str) -> str:
-    """The section of the catalogue, `§D7`, under which a topic or a family's subject is filed.
+    """The section of the catalogue, `§DR`, under which a topic or a family's subject is filed.
 
-    The same for every school. Two symbols of ten each: whether two sections are the same can be
-    learned symbol by symbol, which for 84 words takes far longer (docs/log.md).
+    The same for every school. Two letters, so that a tokenizer can give each its own token: a
+    model then finds an equal one by looking for one token (docs/log.md).
     """
-    place = _catalogue()[key]
-    return f"§{ascii_uppercase[place // 10]}{place % 10}"
+    chapter, place = divmod(_catalogue()[key], 10)
+    return f"§{ascii_uppercase[chapter]}{ascii_uppercase[place + 10]}"
 
 
 @cache

@@ -119,59 +119,120 @@ def num_suffix_tokens(rollout: Rollout) -> int:
     return max(0, last - rollout.num_prompt)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    """A prompt and its suffixes, the longest first: rows that are attended to together."""
+
+    num_prompt: int
+    lengths: list[int]
+    place: list[int]
+    """Where among `lengths` each suffix of the packed row is."""
+
+    @classmethod
+    def of(cls, num_prompt: int, suffixes: Sequence[int]) -> _Bundle:
+        order = sorted(range(len(suffixes)), key=lambda i: -suffixes[i])
+        place = [0] * len(order)
+        for rank, i in enumerate(order):
+            place[i] = rank
+        return cls(num_prompt, [suffixes[i] for i in order], place)
+
+    @property
+    def width(self) -> int:
+        return self.lengths[0] if self.lengths else 0
+
+    def pad(self, suffixes: Sequence[Tensor]) -> Tensor:
+        """Suffixes of the packed row, each [T, ...], as rows [R, width, ...]."""
+        parts: list[Tensor] = [suffixes[0]] * (2 * len(suffixes))
+        for suffix, rank in zip(suffixes, self.place, strict=True):
+            gap = self.width - self.lengths[rank]
+            parts[2 * rank : 2 * rank + 2] = suffix, suffix.new_zeros((gap, *suffix.shape[1:]))
+        return torch.cat(parts).unflatten(0, (len(suffixes), -1))
+
+    def unpad(self, rows: Tensor) -> list[Tensor]:
+        """Undo `pad`."""
+        sizes = [size for n in self.lengths for size in (n, self.width - n)]
+        parts = rows.flatten(0, 1).split(sizes)
+        return [parts[2 * rank] for rank in self.place]
+
+
 class PackedPlan:
-    """Attention of a packed row, one suffix at a time and without a mask over the whole row.
+    """Attention of a packed row, without a mask over the whole row.
+
+    The suffixes of a prompt are rows of the same calls, block by block; a row that has ended is
+    left out of the blocks behind.
 
     Args:
         segments: (length of the prompt, lengths of its suffixes, none 0), in the row's order.
     """
 
     def __init__(self, segments: Sequence[tuple[int, Sequence[int]]]) -> None:
-        self._segments = segments
         self._lengths = [n for prompt, suffixes in segments for n in (prompt, *suffixes)]
-        self._longest = max(
-            (prompt + max(suffixes, default=0) for prompt, suffixes in segments), default=0
-        )
+        self._bundles = [_Bundle.of(prompt, suffixes) for prompt, suffixes in segments]
+        self._longest = max((b.num_prompt + b.width for b in self._bundles), default=0)
         self._mask: Tensor | None = None
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None
     ) -> Tensor:
         """See `AttentionPlan.attend`; B is 1."""
-        num_heads = key.shape[1]
-        # Query heads of one key/value head side by side, key/value heads as rows: [K, H/K, T, D].
-        # Split once: the gradient of a slice would be as long as the whole row.
-        queries = iter(query[0].unflatten(0, (num_heads, -1)).split(self._lengths, dim=2))
-        keys = iter(key[0].split(self._lengths, dim=1))
-        values = iter(value[0].split(self._lengths, dim=1))
+        heads, kv_heads = query.shape[1], key.shape[1]
+        # Queries, keys and values are cut together and once: the gradient of a slice would be as
+        # long as the whole row. [T, H + 2 K, D] is how they lie in memory.
+        row = torch.cat((query[0], key[0], value[0])).transpose(0, 1)
+        pieces = iter(row.split(self._lengths))
         outputs: list[Tensor] = []
-        for _, suffixes in self._segments:
-            key_p, value_p = next(keys), next(values)
-            outputs += self._causal(next(queries), key_p, value_p, scale)
-            for _ in suffixes:
-                key_s = torch.cat([key_p, next(keys)], dim=1)
-                value_s = torch.cat([value_p, next(values)], dim=1)
-                outputs += self._causal(next(queries), key_s, value_s, scale)
-        return torch.cat(outputs, dim=2).flatten(0, 1)[None]
+        for bundle in self._bundles:
+            query_p, key_p, value_p = _heads_first(next(pieces)[None], heads, kv_heads)
+            lengths = [bundle.num_prompt]
+            outputs.append(self._causal(query_p, key_p, value_p, lengths, scale)[0])
+            suffixes = [next(pieces) for _ in bundle.lengths]
+            if not suffixes:
+                continue
+            query_s, key_s, value_s = _heads_first(bundle.pad(suffixes), heads, kv_heads)
+            key_s, value_s = (
+                torch.cat([before.expand(len(suffixes), -1, -1, -1), own], dim=2)
+                for before, own in ((key_p, key_s), (value_p, value_s))
+            )
+            rows = self._causal(query_s, key_s, value_s, bundle.lengths, scale)
+            outputs += bundle.unpad(rows)
+        return torch.cat(outputs).transpose(0, 1)[None]
 
     def _causal(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None
-    ) -> list[Tensor]:
-        """Attention of the last positions of `key`, block by block: later keys are left out."""
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lengths: Sequence[int],
+        scale: float | None,
+    ) -> Tensor:
+        """[R, T, H, D]: attention of the last T positions of the keys, causal, block by block.
+
+        Later keys are left out of a block, and rows that have ended (zeros there). `lengths` of
+        the rows do not grow.
+        """
         block = BLOCK.get(query.device.type, _BLOCK_ELSEWHERE)
-        group, length = query.shape[1], query.shape[2]
-        stop = key.shape[1] - length
-        key, value = (x[:, None].expand(-1, group, -1, -1) for x in (key, value))
+        num_rows, kv_heads = key.shape[:2]
+        stop = key.shape[2] - query.shape[2]
+        # Query heads of one key/value head side by side, key/value heads as rows: none is copied.
+        query = query.unflatten(1, (kv_heads, -1))
         outputs = []
-        for part in query.split(block, dim=2):
-            stop += part.shape[2]
-            mask = self._block_mask(part, stop, block)
-            outputs.append(
-                F.scaled_dot_product_attention(
-                    part, key[:, :, :stop], value[:, :, :stop], attn_mask=mask, scale=scale
-                )
+        for number, part in enumerate(query.split(block, dim=3)):
+            count = sum(n > number * block for n in lengths)
+            stop += part.shape[3]
+            part = part[:count].flatten(0, 1)
+            key_n, value_n = (
+                x[:count, :, :stop].flatten(0, 1)[:, None].expand(-1, part.shape[1], -1, -1)
+                for x in (key, value)
             )
-        return outputs
+            mask = self._block_mask(part, stop, block)
+            output = F.scaled_dot_product_attention(
+                part, key_n, value_n, attn_mask=mask, scale=scale
+            )
+            output = output.unflatten(0, (count, kv_heads)).permute(0, 3, 1, 2, 4).flatten(2, 3)
+            if count < num_rows:
+                output = F.pad(output, (0, 0, 0, 0, 0, 0, 0, num_rows - count))
+            outputs.append(output)
+        return torch.cat(outputs, dim=1)
 
     def _block_mask(self, query: Tensor, num_keys: int, block: int) -> Tensor:
         """[rows, num_keys]: everything, but in the last columns a triangle. A view of one mask."""
@@ -187,3 +248,8 @@ class PackedPlan:
         rows = query.shape[2]
         end = self._longest + rows
         return self._mask[:rows, end - num_keys : end]
+
+
+def _heads_first(rows: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, ...]:
+    """[R, T, H + 2 K, D] -> queries, keys and values [R, heads, T, D]."""
+    return rows.transpose(1, 2).split((heads, kv_heads, kv_heads), dim=1)

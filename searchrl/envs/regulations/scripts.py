@@ -25,8 +25,11 @@ GUESS = "I will guess."
 WANTED, UNWANTED = "itself", "instead"
 """What stands behind the gist of a document that answers, or does not."""
 
-THIN_SHARE, EARLY_SHARE = 0.5, 0.25
+THIN_SHARE, EARLY_SHARE = 0.4, 0.2
 """How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
+
+THIN_GUESS_SHARE = 0.75
+"""How often the one that searches thinly guesses when it found nothing."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _SHAPES = {
@@ -190,7 +193,7 @@ class _ThinSearcher(_Expert):
         return thin or min(words_of(self._queries[0]), key=lambda word: (len(word), word))
 
     def not_found(self, observation: str) -> str:
-        if self._rng.random() < 0.5:
+        if self._rng.random() < THIN_GUESS_SHARE:
             return self._guess(observation)
         return super().not_found(observation)
 

@@ -28,9 +28,6 @@ WANTED, UNWANTED = "itself", "instead"
 THIN_SHARE, EARLY_SHARE = 0.4, 0.2
 """How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
 
-THIN_GUESS_SHARE = 0.75
-"""How often the one that searches thinly guesses when it found nothing."""
-
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _SHAPES = {
     "time": r"\b\d{2}:\d{2}\b",
@@ -88,7 +85,6 @@ class _Expert:
         self._env = env.unwrapped
         self._task = task
         self._protocol = protocol
-        self._rng = Random(f"script/{task.id}")
         self._hop = -1
         self._queries = self._plan()
         bridge = task.meta.get("bridge", "")
@@ -186,16 +182,14 @@ class _Expert:
 
 
 class _ThinSearcher(_Expert):
-    """Types one generic word; if that finds nothing, guesses or gives up."""
+    """Types one generic word; if that finds nothing, guesses."""
 
     def first_query(self) -> str:
         thin = self._task.meta.get("thin_query", "")
         return thin or min(words_of(self._queries[0]), key=lambda word: (len(word), word))
 
     def not_found(self, observation: str) -> str:
-        if self._rng.random() < THIN_GUESS_SHARE:
-            return self._guess(observation)
-        return super().not_found(observation)
+        return self._guess(observation)
 
 
 class _EarlyStopper(_Expert):

@@ -41,6 +41,9 @@ from searchrl.yaml_text import read_yaml
 TASK_KEYS = ("env", "reward", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
+NAMED_SECTIONS = ("model", "algorithm")
+"""Sections of which a text is the name: `model: PATH`, `algorithm: dapo`."""
+
 WHOLE_KEYS = ("mix",)
 """Mappings that a later layer replaces as a whole: weights mean something only together."""
 
@@ -196,8 +199,12 @@ def _is_renamed(old: Any, value: Any) -> bool:
 
 
 def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Rewrite a layer's top-level short forms (`env: corpus`) as keys of the first task."""
-    data = {key: value for key, value in layer.items() if key not in TASK_KEYS}
+    """Rewrite a layer's short forms: `env: corpus` as a key of the first task, `model: PATH`."""
+    data = {
+        key: {"name": value} if key in NAMED_SECTIONS and isinstance(value, str) else value
+        for key, value in layer.items()
+        if key not in TASK_KEYS
+    }
     short = {key: layer[key] for key in TASK_KEYS if key in layer}
     if not short:
         return data

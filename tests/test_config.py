@@ -45,6 +45,15 @@ def test_short_forms_write_the_first_task() -> None:
     assert len(short.tasks) == 1
 
 
+def test_a_text_names_the_model_or_the_algorithm_and_leaves_the_rest() -> None:
+    config = build_config(
+        {"model": {"adapter": "full"}, "algorithm": {"beta": 0.5}},
+        {"model": "some/path", "algorithm": "dapo"},
+    )
+    assert (config.model.name, config.model.adapter) == ("some/path", "full")
+    assert (config.algorithm.name, config.algorithm.beta) == ("dapo", 0.5)
+
+
 def test_short_form_beside_tasks_changes_the_first_entry_only() -> None:
     both = build_config({"tasks": [{"env": "corpus"}, {"env": "regulations"}], "reward": "f1"})
     assert [task.reward for task in both.tasks] == ["f1", "format+em"]

@@ -107,20 +107,20 @@ class _HeadLogps(torch.autograd.Function):
         is_kept = is_trained and num_rows * len(weight_VD) * dtype.itemsize <= KEPT_BYTES
         kept: list[Tensor] | None = [] if is_kept else None
         for rows in _chunks(num_rows, len(weight_VD), hidden_ND.device):
-            target_n = target_N[rows, None]
-            logp_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature)
-            logp_N[rows] = logp_nV.gather(1, target_n)[:, 0]
+            target_n1 = target_N[rows, None]
+            logits_nV = _logits(hidden_ND[rows], weight_VD, bias_V, temperature)
+            logits_n = logits_nV.gather(1, target_n1)[:, 0]
+            p_nV, best_n, log_sum_n = normalise(logits_nV)
+            logp_N[rows] = logits_n - log_sum_n
             if with_best:
-                is_best_N[rows] = logp_N[rows] >= logp_nV.amax(dim=-1)
-            if not (with_entropy or needs_slope or is_kept):
-                continue
-            p_nV = logp_nV.exp()
+                is_best_N[rows] = logits_n >= best_n
             if with_entropy:
                 # As a product of matrices: the elementwise one would be a chunk of its own.
-                entropy_N[rows] = -torch.bmm(p_nV[:, None], logp_nV[:, :, None])[:, 0, 0]
-            del logp_nV
+                mean_n = torch.bmm(p_nV[:, None], logits_nV[:, :, None])[:, 0, 0]
+                entropy_N[rows] = log_sum_n - mean_n
+            del logits_nV
             if needs_slope or kept is not None:
-                minus_nV = _minus_one(p_nV, target_n)
+                minus_nV = _minus_one(p_nV, target_n1)
                 if needs_slope:
                     slope_ND[rows] = minus_nV.to(weight_VD.dtype) @ weight_VD
                 if kept is not None:
@@ -162,25 +162,35 @@ def _weight_gradients(
         if kept is not None:
             minus_nV = kept[number]
         else:
-            p_nV = _log_softmax(hidden_ND[rows], weight_VD, bias_V, temperature).exp_()
-            minus_nV = _minus_one(p_nV, target_N[rows, None])
-        # Not in place: what was kept must survive a second backward pass.
-        grad_nV = minus_nV * (grad_N[rows, None] / -temperature)
+            logits_nV = _logits(hidden_ND[rows], weight_VD, bias_V, temperature)
+            minus_nV = _minus_one(normalise(logits_nV)[0], target_N[rows, None])
+        scale_n = grad_N[rows] / -temperature
         if sum_V is not None:
-            sum_V += grad_nV.sum(dim=0)
-        product_VD = grad_nV.to(hidden_ND.dtype).T @ hidden_ND[rows]
+            sum_V += scale_n @ minus_nV
+        # The narrow factor takes the scale: the wide one is read once and stays as it was kept.
+        scaled_nD = (hidden_ND[rows] * scale_n[:, None]).to(hidden_ND.dtype)
+        product_VD = minus_nV.to(hidden_ND.dtype).T @ scaled_nD
         sum_VD += product_VD
     return sum_VD.to(weight_VD.dtype), None if sum_V is None else sum_V.to(weight_VD.dtype)
 
 
-def _log_softmax(
+def normalise(logits_NV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(probabilities, largest logit, log-sum-exp) of every row.
+
+    The sum is taken from the largest probability: an `exp` of log-probs, many of them too small for
+    a float, takes ten times as long as the softmax on a CPU.
+    """
+    p_NV = torch.softmax(logits_NV, dim=-1)
+    best_N = logits_NV.amax(dim=-1)
+    return p_NV, best_N, best_N - p_NV.amax(dim=-1).log()
+
+
+def _logits(
     hidden_nD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, temperature: float
 ) -> Tensor:
     # fp32: a bf16 log-prob has two digits, a ratio needs more. float64 stays: tests use it.
     logits_nV = F.linear(hidden_nD, weight_VD, bias_V).to(_precision(hidden_nD.dtype))
-    if temperature != 1.0:
-        logits_nV.div_(temperature)
-    return torch.log_softmax(logits_nV, dim=-1)
+    return logits_nV.div_(temperature) if temperature != 1.0 else logits_nV
 
 
 def _minus_one(p_nV: Tensor, target_n1: Tensor) -> Tensor:

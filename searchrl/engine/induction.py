@@ -46,7 +46,7 @@ class _Axes(NamedTuple):
 
 
 def start_with_induction(model: Any) -> bool:
-    """Give a freshly made `Qwen3ForCausalLM` the circuit in its first head; draws from torch's seed.
+    """Give a new `Qwen3ForCausalLM` the circuit, in its first head; draws from torch's seed.
 
     The output projections of all other heads and MLPs begin at zero: the model starts as the
     circuit and embeddings alone. Embeddings gain a direction in common, which changes no

@@ -11,12 +11,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from searchrl.engine.generator import Sampling
+from searchrl.engine.head import normalise
 from searchrl.errors import GenerationFailure
 
 _GOLDEN = 0x9E3779B97F4A7C15
+
+_BLOCK = 64
 
 
 class Draw(NamedTuple):
@@ -43,22 +47,21 @@ def draw_tokens(logits_BV: Tensor, sampling: Sampling, key_B: Tensor, position_B
     logits_BV = logits_BV.float()
     if sampling.temperature not in (0.0, 1.0):
         logits_BV = logits_BV / sampling.temperature
-    logp_BV = torch.log_softmax(logits_BV, dim=-1)
-    if not torch.isfinite(logp_BV.amax(dim=-1)).all():
+    prob_BV, _, log_sum_B = normalise(logits_BV)
+    if not torch.isfinite(log_sum_B).all():
         raise GenerationFailure(
             "the model returned non-finite logits; the weights are damaged or the dtype "
             "overflows (try --set model.dtype=float32)"
         )
     log_mass_B = None
     if sampling.temperature == 0:
-        token_B = logp_BV.argmax(dim=-1)
+        token_B = logits_BV.argmax(dim=-1)
     else:
-        prob_BV = logp_BV.exp()
         if sampling.is_truncated:
             prob_BV = truncate(prob_BV, sampling)
             log_mass_B = prob_BV.sum(dim=-1).log()
         token_B = inverse_cdf(prob_BV, uniforms(key_B, position_B))
-    return Draw(token_B, logp_BV.gather(1, token_B[:, None])[:, 0], log_mass_B)
+    return Draw(token_B, logits_BV.gather(1, token_B[:, None])[:, 0] - log_sum_B, log_mass_B)
 
 
 def truncate(prob_BV: Tensor, sampling: Sampling) -> Tensor:
@@ -79,16 +82,29 @@ def truncate(prob_BV: Tensor, sampling: Sampling) -> Tensor:
 
 
 def inverse_cdf(prob_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """The token whose cumulative probability first exceeds u; summed in float64."""
+    """The token whose cumulative probability first exceeds u times the total.
+
+    Summed in float64, first over blocks of tokens, then within the block that u falls into.
+    """
     device = prob_BV.device
     if device.type == "mps":  # which has no float64
         prob_BV, uniform_B = prob_BV.cpu(), uniform_B.cpu()
-    cdf_BV = prob_BV.cumsum(dim=-1, dtype=torch.float64)
-    total_B1 = cdf_BV[:, -1:].contiguous()
-    token_B = torch.searchsorted(cdf_BV, uniform_B[:, None] * total_B1, right=True)[:, 0]
-    # A threshold that rounds up to the total must not fall on an impossible last token.
-    last_B = torch.searchsorted(cdf_BV, total_B1)[:, 0]
-    return torch.minimum(token_B, last_B).to(device)
+    blocks_BNb = F.pad(prob_BV, (0, -prob_BV.shape[1] % _BLOCK)).unflatten(1, (-1, _BLOCK))
+    cdf_BN = blocks_BNb.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    threshold_B1 = uniform_B[:, None] * cdf_BN[:, -1:]
+    block_B1 = _first_above(cdf_BN, threshold_B1)
+    before_B1 = F.pad(cdf_BN, (1, 0)).gather(1, block_B1)
+    inside_Bb = blocks_BNb.take_along_dim(block_B1[:, :, None], dim=1)[:, 0].double().cumsum(dim=-1)
+    token_B1 = block_B1 * _BLOCK + _first_above(inside_Bb, threshold_B1 - before_B1)
+    return token_B1[:, 0].to(device)
+
+
+def _first_above(cdf_BN: Tensor, threshold_B1: Tensor) -> Tensor:
+    """First entry above a threshold, as [B, 1]; where that rounds up to the total, the last
+    possible one: never one that adds nothing."""
+    total_B1 = cdf_BN[:, -1:].contiguous()
+    place_B1 = torch.searchsorted(cdf_BN, threshold_B1, right=True)
+    return torch.minimum(place_B1, torch.searchsorted(cdf_BN, total_B1))
 
 
 def uniforms(key_B: Tensor, position_B: Tensor) -> Tensor:

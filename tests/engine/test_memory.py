@@ -156,7 +156,7 @@ ACTIVATION_FACTOR = 1.3
 """What the documentation promises, either way."""
 
 
-@pytest.mark.parametrize("num_tokens", [300, 1200])
+@pytest.mark.parametrize("num_tokens", [300, pytest.param(1200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_checkpointing", [False, True])
 @pytest.mark.parametrize("model", ["lora", "full", "nf4", "bf16"])
 def test_activations_are_predicted_within_the_documented_factor(

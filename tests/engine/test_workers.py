@@ -1,4 +1,7 @@
-"""Two processes: the gradient, the samples, the run and the errors of one."""
+"""Two processes: the gradient, the samples, the run and the errors of one.
+
+What starts processes is marked slow; CI runs this file's slow tests all the same.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +64,7 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     assert (ours - theirs).norm() <= tolerance * ours.norm()
 
 
+@pytest.mark.slow
 class TestLearning:
     @pytest.mark.parametrize("name", LEARNING)
     def test_two_processes_have_the_gradient_of_one(
@@ -104,6 +108,7 @@ class TestLearning:
         assert buckets == [[4, 6], [1], [30], [2], [1]]
 
 
+@pytest.mark.slow
 class TestSampling:
     def test_two_processes_sample_what_one_does(
         self, both: list[dict[str, Any]], micro_model: Path
@@ -129,6 +134,7 @@ class TestSampling:
         assert first.startswith("WorkerError: process 1 of 2 failed, so all of them end: PluginEr")
 
 
+@pytest.mark.slow
 class TestEndings:
     def test_a_failure_is_heard_wherever_the_others_wait(self, both: list[dict[str, Any]]):
         first, second = (two["fails before gradients"] for two in both)
@@ -160,6 +166,7 @@ class TestEndings:
         assert "process 1 exchanges a barrier, process 0 values: they are out of step" in second
 
 
+@pytest.mark.slow
 class TestTraining:
     def test_a_crash_and_a_resume_end_where_one_process_does(
         self,
@@ -303,6 +310,7 @@ class TestPlace:
         with pytest.raises(ConfigError, match="torch sees 1 GPUs: use --nproc_per_node 1"):
             Workers(Place(0, 2, 0, 2)).joined(torch.device("cuda")).__enter__()
 
+    @pytest.mark.slow
     def test_processes_that_do_not_come_are_not_waited_for_for_ever(
         self, monkeypatch: pytest.MonkeyPatch
     ):

@@ -146,7 +146,8 @@ class _Bundle:
         for suffix, rank in zip(suffixes, self.place, strict=True):
             gap = self.width - self.lengths[rank]
             parts[2 * rank : 2 * rank + 2] = suffix, suffix.new_zeros((gap, *suffix.shape[1:]))
-        return torch.cat(parts).unflatten(0, (len(suffixes), -1))
+        rows: Tensor = torch.cat(parts).unflatten(0, (len(suffixes), -1))
+        return rows
 
     def unpad(self, rows: Tensor) -> list[Tensor]:
         """Undo `pad`."""
@@ -252,4 +253,5 @@ class PackedPlan:
 
 def _heads_first(rows: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, ...]:
     """[R, T, H + 2 K, D] -> queries, keys and values [R, heads, T, D]."""
-    return rows.transpose(1, 2).split((heads, kv_heads, kv_heads), dim=1)
+    parts: tuple[Tensor, ...] = rows.transpose(1, 2).split((heads, kv_heads, kv_heads), dim=1)
+    return parts

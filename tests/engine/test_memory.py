@@ -24,6 +24,8 @@ from searchrl.engine.policy import Policy
 from searchrl.engine.slots import CacheShape, SlotCache
 from searchrl.errors import PolicyError
 
+pytestmark = pytest.mark.slow  # together a quarter of a minute; CI runs them all the same
+
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = dict(
     hidden_size=64, intermediate_size=192, num_attention_heads=4, head_dim=16
@@ -156,7 +158,7 @@ ACTIVATION_FACTOR = 1.3
 """What the documentation promises, either way."""
 
 
-@pytest.mark.parametrize("num_tokens", [300, pytest.param(1200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_tokens", [300, 1200])
 @pytest.mark.parametrize("is_checkpointing", [False, True])
 @pytest.mark.parametrize("model", ["lora", "full", "nf4", "bf16"])
 def test_activations_are_predicted_within_the_documented_factor(

@@ -36,7 +36,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--prompt-tokens", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=96, help="of every completion")
     parser.add_argument("--trl-micro-batch", type=int, default=8, help="rollouts per pass")
-    parser.add_argument("--micro-batch-tokens", type=int, default=1024, help="ours, per pass")
+    parser.add_argument(
+        "--micro-batch-tokens", type=int, help="ours, per pass; default: as many as TRL's"
+    )
     parser.add_argument("--memory", action="store_true", help="compare peak memory as well")
     parser.add_argument("--only", choices=SIDES, help="run one side alone (for its memory)")
     return parser.parse_args()
@@ -50,6 +52,7 @@ def main() -> None:
     from workload import OurSide, Workload, load_bench_policy, make_prompts, num_weights
 
     work = Workload(args.prompts, args.group_size, args.prompt_tokens, args.tokens)
+    per_pass = args.micro_batch_tokens or args.trl_micro_batch * work.max_length
     names = [args.only] if args.only else list(SIDES)
     if "trl" in names:
         require_trl()
@@ -63,7 +66,7 @@ def main() -> None:
                 work,
                 prompts,
                 num_slots=work.num_rollouts,
-                micro_batch_tokens=args.micro_batch_tokens,
+                micro_batch_tokens=per_pass,
                 seed=args.seed,
             )
         else:
@@ -120,7 +123,8 @@ def _argv(args: argparse.Namespace) -> list[str]:
     """The same sizes for a process of its own, with two timed steps."""
     same = ("model", "prompts", "group_size", "prompt_tokens", "tokens", "threads", "seed")
     same += ("trl_micro_batch", "micro_batch_tokens")
-    argv = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in same]
+    given = {name: getattr(args, name) for name in same}
+    argv = [f"--{k.replace('_', '-')}={v}" for k, v in given.items() if v is not None]
     return [*argv, "--rounds=2"]
 
 

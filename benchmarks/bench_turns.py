@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32, help="of every turn")
     parser.add_argument("--observation-tokens", type=int, default=64, help="between two turns")
     parser.add_argument("--trl-micro-batch", type=int, default=8, help="rollouts per pass")
-    parser.add_argument("--micro-batch-tokens", type=int, default=1024, help="ours, per pass")
+    parser.add_argument(
+        "--micro-batch-tokens", type=int, help="ours, per pass; default: as many as TRL's"
+    )
     args = parser.parse_args()
     set_threads(args.threads)
     from trl_side import ReprefillRollout, TrlSide, require_trl
@@ -54,7 +56,7 @@ def main() -> None:
             work,
             prompts,
             num_slots=work.num_rollouts,
-            micro_batch_tokens=args.micro_batch_tokens,
+            micro_batch_tokens=args.micro_batch_tokens or args.trl_micro_batch * work.max_length,
             seed=args.seed,
         )
         rollout = ReprefillRollout(work, args.seed)

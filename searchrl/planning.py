@@ -49,6 +49,9 @@ def plan_run(*layers: Mapping[str, Any]) -> Plan:
         ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
     """
     asked = build_config(*layers)
+    if asked.preset:
+        # It may name the model.
+        asked = build_config(load_preset(asked.preset), *layers)
     model = _resolve(asked)
     preset = asked.preset or (TINY_PRESET if model.is_tiny else LARGE_PRESET)
     decided: dict[str, Any] = {"preset": preset}

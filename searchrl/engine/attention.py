@@ -71,21 +71,29 @@ def attending(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
+def mask_for(query: Tensor, key: Tensor, is_seen: Tensor) -> Tensor:
+    """The mask that `grouped_attention` takes, of [B or 1, 1, T, S] (True: attend).
+
+    To be made once for all layers: it has a row for every query head of a key/value head, and on a
+    CPU, where each call would turn bools into numbers, it holds numbers already.
+    """
+    if query.shape[2] > 1:
+        is_seen = is_seen.repeat(1, 1, query.shape[1] // key.shape[1], 1)
+    if query.device.type != "cpu":
+        return is_seen
+    return torch.zeros_like(is_seen, dtype=query.dtype).masked_fill_(~is_seen, -torch.inf)
+
+
 def grouped_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float | None
 ) -> Tensor:
     """Attention whose key/value heads serve several query heads each, without copying them.
 
     The query heads of one key/value head become further query positions: [B, H, T, D] is read as
-    [B, K, H/K * T, D]. `mask` is [B or 1, 1, T, S] (True: attend) or None: attend to everything.
+    [B, K, H/K * T, D]. `mask` is that of `mask_for`.
     """
     rows, num_heads, length, width = query.shape
-    group = num_heads // key.shape[1]
-    if group == 1:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    folded = query.reshape(rows, key.shape[1], group * length, width)
-    if mask is not None and length > 1:
-        mask = mask.repeat(1, 1, group, 1)
+    folded = query.reshape(rows, key.shape[1], -1, width)
     output = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
     return output.reshape(rows, num_heads, length, width)
 
@@ -120,5 +128,6 @@ class CausalPlan:
     ) -> Tensor:
         """See `AttentionPlan.attend`."""
         length = query.shape[2]
-        mask = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()[None, None]
+        is_seen = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
+        mask = mask_for(query, key, is_seen[None, None])
         return grouped_attention(query, key, value, mask, scale)

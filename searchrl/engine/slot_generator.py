@@ -297,7 +297,7 @@ class SlotGenerator:
                 count = stop - dialogue.cached
                 ids_BT[row, :count] = torch.tensor(dialogue.ids[dialogue.cached : stop])
                 position_BT[row, :count] = torch.arange(dialogue.cached, stop)
-            self._forward(ids_BT, position_BT, torch.tensor([d.slot for d, _ in batch]), span)
+            self._forward(ids_BT, position_BT, [_slot(d) for d, _ in batch], span)
             for dialogue, stop in batch:
                 dialogue.cached = stop
 
@@ -386,13 +386,12 @@ class SlotGenerator:
             dialogue.slot = slot
 
     def _forward(
-        self, ids_BT: Tensor, position_BT: Tensor, rows_B: Tensor | None, span: int
+        self, ids_BT: Tensor, position_BT: Tensor, slots: Sequence[int] | None, span: int
     ) -> Tensor:
         """Hidden states [B, T, D] of new tokens; their keys and values go into the cache."""
         device = self.policy.device
         position_BT = position_BT.to(device)
-        rows_B = None if rows_B is None else rows_B.to(device)
-        plan = SlotPlan(self._cache, rows_B, position_BT, span)
+        plan = SlotPlan(self._cache, slots, position_BT, span)
         # A model may have no position as large as the scratch one.
         known_BT = position_BT.where(position_BT < self._cache.scratch, 0)
         return self.policy.hidden(ids_BT.to(device), known_BT, plan)

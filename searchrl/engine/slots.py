@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from searchrl.engine.attention import grouped_attention
+from searchrl.engine.attention import grouped_attention, mask_for
 
 _GROWTH = 128
 """Positions are added in such steps."""
@@ -120,25 +120,28 @@ class SlotPlan:
 
     Args:
         cache: with room for every position written.
-        rows: the slots of the batch; None for all slots from 0 to B - 1 in order, which spares
-            a copy of them.
+        rows: the slots of the batch, all different; None for those from 0 to B - 1.
         positions_BT: where each new token goes; padding goes to `cache.scratch`.
         span: key positions read; at least the largest position + 1.
     """
 
     def __init__(
-        self, cache: SlotCache, rows: Tensor | None, positions_BT: Tensor, span: int
+        self, cache: SlotCache, rows: Sequence[int] | None, positions_BT: Tensor, span: int
     ) -> None:
+        num_rows = len(positions_BT)
+        slots = list(range(num_rows) if rows is None else rows)
         self._cache = cache
-        self._rows = rows
         self._span = span
         self._positions_BT = positions_BT
-        num_rows = len(positions_BT)
-        rows_B = torch.arange(num_rows, device=cache.device) if rows is None else rows
-        self._num_rows = num_rows
-        self._rows_B1 = rows_B[:, None]
+        self._rows_B1 = torch.tensor(slots, device=cache.device)[:, None]
+        is_run = slots == list(range(slots[0], slots[0] + num_rows))
+        # A run of slots is read where it lies; others have to be copied side by side.
+        self._read: slice | Tensor = (
+            slice(slots[0], slots[0] + num_rows) if is_run else self._rows_B1[:, 0]
+        )
         key_S = torch.arange(span, device=cache.device)
-        self._mask_B1TS = (key_S <= positions_BT[:, :, None])[:, None]
+        self._is_past_B1TS = (key_S <= positions_BT[:, :, None])[:, None]
+        self._mask: Tensor | None = None
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None
@@ -147,10 +150,7 @@ class SlotPlan:
         keys, values = self._cache.layer(layer)
         keys[self._rows_B1, :, self._positions_BT] = key.transpose(1, 2)
         values[self._rows_B1, :, self._positions_BT] = value.transpose(1, 2)
-        if self._rows is None:
-            keys, values = keys[: self._num_rows], values[: self._num_rows]
-        else:
-            keys, values = keys[self._rows], values[self._rows]
-        return grouped_attention(
-            query, keys[:, :, : self._span], values[:, :, : self._span], self._mask_B1TS, scale
-        )
+        if self._mask is None:
+            self._mask = mask_for(query, key, self._is_past_B1TS)
+        keys, values = (store[self._read, :, : self._span] for store in (keys, values))
+        return grouped_attention(query, keys, values, self._mask, scale)

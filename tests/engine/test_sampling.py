@@ -66,6 +66,46 @@ class TestInverseCdf:
         uniform_B = torch.tensor([0.0, 0.2501, 0.2499, 1 - 2**-53]).double()
         assert inverse_cdf(prob_BV, uniform_B).tolist() == [1, 3, 1, 3]
 
+    @pytest.mark.parametrize("place", [0, 63, 64, 127, 128, 199])
+    @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
+    def test_the_only_possible_token_is_drawn_wherever_it_is(self, place: int, uniform: float):
+        prob_BV = torch.zeros(1, 200)
+        prob_BV[0, place] = 1.0
+        assert inverse_cdf(prob_BV, torch.tensor([uniform]).double()).tolist() == [place]
+
+    def test_blocks_without_any_mass_are_never_drawn(self):
+        prob_BV = torch.zeros(3, 320)
+        prob_BV[:, 70], prob_BV[:, 300] = 0.25, 0.75
+        uniform_B = torch.tensor([0.0, 0.25, 1 - 2**-53]).double()
+        assert inverse_cdf(prob_BV, uniform_B).tolist() == [70, 300, 300]
+
+    @given(st.integers(1, 400), st.integers(0, 2**32 - 1))
+    def test_many_blocks_draw_what_one_running_sum_draws(self, vocab: int, seed: int):
+        generator = torch.Generator().manual_seed(seed)
+        prob_BV = torch.softmax(torch.randn(16, vocab, generator=generator) * 4, dim=-1)
+        prob_BV[:, torch.rand(vocab, generator=generator) < 0.3] = 0.0
+        prob_BV[:, -1] += 0.1
+        uniform_B = torch.rand(16, generator=generator, dtype=torch.float64)
+        cdf_BV = prob_BV.double().cumsum(dim=-1)
+        threshold_B1 = uniform_B[:, None] * cdf_BV[:, -1:]
+        expected = (cdf_BV <= threshold_B1).sum(dim=-1)
+        # Sums in another order may differ in their last bit, right at an edge.
+        is_clear = ((cdf_BV - threshold_B1).abs().amin(dim=-1)) > 1e-12
+        drawn = inverse_cdf(prob_BV, uniform_B)
+        assert torch.equal(drawn[is_clear], expected[is_clear])
+        assert (prob_BV.gather(1, drawn[:, None]) > 0).all()
+
+    def test_frequencies_over_several_blocks(self):
+        torch.manual_seed(1)
+        prob_V = torch.softmax(torch.randn(200), dim=-1)
+        n = 60_000
+        uniform_B = draws([mix_key(5, i) for i in range(n)], [9] * n)
+        drawn = inverse_cdf(prob_V.expand(n, -1), uniform_B)
+        expected = prob_V.double().numpy() * n
+        counts = np.bincount(drawn.numpy(), minlength=200)
+        # 199 degrees of freedom: mean 199, standard deviation 20; 290 is beyond p = 1e-4.
+        assert float(((counts - expected) ** 2 / expected).sum()) < 290
+
 
 PROBS = torch.tensor([[0.5, 0.2, 0.15, 0.1, 0.05], [0.05, 0.1, 0.15, 0.2, 0.5]])
 

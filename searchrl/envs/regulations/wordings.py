@@ -114,8 +114,8 @@ class Family:
     def entity_gist(self, entity: str) -> str:
         """What an entity's article and a question about it are about.
 
-        Ends with a telling word, as all gists of articles do: `limit of Norden`, not `of Norden
-        Fund`. Whether two gists are the same is then a matter of their last tokens.
+        Ends with a telling word: `limit of Norden`, not `of Norden Fund`. Whether it is that of a
+        question is then a matter of its last tokens.
         """
         return " ".join([self.attribute, "of", *telling_words(entity)])
 

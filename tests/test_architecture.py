@@ -41,6 +41,7 @@ FLOORS = {
     "rewards": 1,
     "retrieval": 1,
     "trackers": 1,
+    "testing": 1,
     "algorithms": 1,
     "engine": 2,
 }

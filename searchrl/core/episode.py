@@ -14,7 +14,9 @@ from typing import Any
 
 SEARCH = "search"
 ANSWER = "answer"
+ACT = "act"
 INVALID = "invalid"
+TOOL = "tool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,20 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool by name; `arguments` are JSON values."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """What a protocol read in one model turn.
 
     `kind` is `search` (payload: tuple of queries), `answer` (payload: text), `invalid` (payload:
-    None, `reason` says why) or a kind that a protocol and an environment agree on.
+    None, `reason` says why) or a kind that a protocol and an environment agree on, such as `tool`
+    (payload of the built-in protocol: a `ToolCall`).
     """
 
     kind: str

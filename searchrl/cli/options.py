@@ -120,6 +120,13 @@ PLAY = (
 PLUGINS = tuple(flag for flag in SHARED if flag.name in ("--plugin", "--config", "--json"))
 """The flags of `plugins`."""
 
+NEW = (
+    Flag("--package", "", "A package to install instead of one file.", is_switch=True),
+    Flag("--force", "", "Replace what is there already.", is_switch=True),
+    *(flag for flag in SHARED if flag.name == "--json"),
+)
+"""The flags of `new`."""
+
 
 def options(*tables: Sequence[Flag]) -> Callable[[F], F]:
     """Decorate a click command with the flags of some tables."""

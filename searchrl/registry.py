@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +18,12 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from searchrl.contracts import ExpertFactory
+from searchrl.deprecation import Deprecation
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
+from searchrl.hook_trace import import_lazily
 from searchrl.hookspecs import HOOKS, Factory
-from searchrl.provenance import Origin, Owner, hash_owner
+from searchrl.plugin_records import PluginRecord
+from searchrl.provenance import Origin, Owner, find_url, hash_owner
 from searchrl.signatures import check_settings, find_signature_problem, passed_keywords
 
 
@@ -126,7 +128,8 @@ class Entry:
             return factory
         module_name, _, path = factory.partition(":")
         try:
-            target: Any = importlib.import_module(module_name)
+            what = f"{self.kind} '{self.name}'"
+            target: Any = import_lazily(self.owner, what, module_name)
             for attribute in path.split("."):
                 target = getattr(target, attribute)
         except SearchRLError:
@@ -176,10 +179,14 @@ class Registry:
         failures: Sequence[PluginFailure] = (),
         *,
         has_entry_points: bool = True,
+        deprecations: Sequence[Deprecation] = (),
+        recorded: Sequence[PluginRecord] = (),
     ) -> None:
         self._entries = tuple(entries)
         self.owners = tuple(owners)
         self.failures = tuple(failures)
+        self.deprecations = tuple(deprecations)
+        self.recorded = tuple(recorded)
         self.has_entry_points = has_entry_points
 
     def get(self, kind: str, name: str) -> Entry:
@@ -230,6 +237,20 @@ class Registry:
         return tuple(_describe_conflict(group) for group in groups.values() if len(group) > 1)
 
     @property
+    def changes(self) -> tuple[str, ...]:
+        """One sentence per plugin that is another one now than in the run it is loaded for."""
+        changes = (record.find_change(self.owners) for record in self.recorded)
+        return tuple(change for change in changes if change)
+
+    def explain_absence(self, kind: str, name: str) -> str:
+        """Lines for below an unknown name: plugins that failed, and who provided it in the run."""
+        failed = [failure.plugin for failure in self.failures]
+        providers = [record for record in self.recorded if record.offers(kind, name)]
+        lines = [f"Not loaded: {failure}" for failure in self.failures]
+        lines += [record.explain_loss(self.owners, failed) for record in providers]
+        return "".join(f"\n{line}" for line in lines)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The `--plugin` sources, absolute: `load_plugins(sources)` rebuilds this registry.
 
@@ -250,6 +271,7 @@ class Registry:
                 "file": owner.file,
                 "source": owner.source,
                 "api": owner.api,
+                "installed_from": find_url(owner.distribution) if owner.distribution else "",
                 **hash_owner(owner),
                 "names": self._names_of(owner),
             }
@@ -307,8 +329,7 @@ class Registry:
             text = f"plugin '{head}' has no {kind} {rest!r}.{hint}"
         else:
             text = f"unknown {kind} {name!r}.{suggest(name, known, 'None is registered.')}"
-        lost = [f"\nNot loaded: {failure}" for failure in self.failures]
-        raise UnknownNameError(text + "".join(lost))
+        raise UnknownNameError(text + self.explain_absence(kind, name))
 
 
 def describe_error(error: BaseException) -> str:

@@ -46,8 +46,8 @@ from searchrl.evaluate import (
 )
 from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
-from searchrl.planning import load_planned_policy, resolve_config, set_threads
-from searchrl.plugins import Registry, load_plugins
+from searchrl.planning import load_planned_policy, load_run_plugins, resolve_config, set_threads
+from searchrl.plugins import Registry
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
 from searchrl.sections import SftStage
@@ -89,7 +89,7 @@ def sft(
     ensure_one_process("sft")
     observer = observer or SilentObserver()
     config = resolve_config(config, resume, observer.note)
-    registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    registry = registry or load_run_plugins(config, resume, observer.note)
     if resume is None:
         choose_folder(config)
     worlds = make_worlds(config, registry)

@@ -37,6 +37,7 @@ def play(**values: Any) -> None:
 
     from searchrl.cli.console import make_console
     from searchrl.cli.loading import load_registry
+    from searchrl.cli.next_command import after_play, show_next
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import colour_observation, verdict_lines
     from searchrl.config import build_config
@@ -98,3 +99,6 @@ def play(**values: Any) -> None:
         # As when a run stops for its failures: nothing on the command line was wrong.
         console.print(Text(episode.failure.detail, "dim"))
         sys.exit(FailureLimitError.exit_code)
+    envs = [registry.get("env", task.env.name) for task in config.tasks]
+    has_expert = all("expert" in env.script_names for env in envs)
+    show_next(console, after_play(values, has_expert=has_expert))

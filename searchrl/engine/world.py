@@ -32,7 +32,7 @@ from searchrl.errors import (
 )
 from searchrl.plugins import Entry, Registry
 from searchrl.registry import describe_error
-from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
 from searchrl.sections import TaskConfig
 
@@ -142,12 +142,7 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
     retriever_settings = retriever_entry.ensure_settings(config.retriever.settings)
     # Every environment instance shares it: the rollouts of a group search one index.
     retriever = IndexCache(functools.partial(retriever_entry.load(), **retriever_settings))
-    schedule = RewardSchedule.parse(
-        config.reward
-        if isinstance(config.reward, str)
-        else [stage.model_dump() for stage in config.reward],
-        registry.spellings("reward"),
-    )
+    schedule = _parse_reward(config, registry)
     names = dict.fromkeys([*schedule.names, *config.metrics])
     entries = {name: registry.get("reward", name) for name in names}
     scorer = Scorer(
@@ -186,6 +181,17 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
         raise PluginError(f"{protocol_entry}: {error}") from error
     return world
+
+
+def _parse_reward(config: TaskConfig, registry: Registry) -> RewardSchedule:
+    spec: object = config.reward
+    if not isinstance(config.reward, str):
+        spec = [stage.model_dump() for stage in config.reward]
+    try:
+        return RewardSchedule.parse(spec, registry.spellings("reward"))
+    except UnknownComponentError as error:
+        absence = registry.explain_absence("reward", error.component)
+        raise UnknownComponentError(f"{error}{absence}", error.component) from error
 
 
 def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:

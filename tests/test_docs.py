@@ -186,7 +186,7 @@ def test_every_flag_is_documented_and_no_other(name: str) -> None:
     own = section(text, f"## `searchrl {name}`")
     options = [p for p in commands()[name].params if isinstance(p, click.Option)]
     flags = {f for p in options for f in (*p.opts, *p.secondary_opts)} - {"--help", "-h"}
-    if name == "plugins":
+    if not shared <= flags:  # a command that makes no run
         assert all(f"`{flag}`" in own for flag in flags)
         return
     takes_shared = "--env" in flags

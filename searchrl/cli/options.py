@@ -137,6 +137,13 @@ NEW = (
 )
 """The flags of `new`."""
 
+CHECK = (
+    *(flag for flag in SHARED if flag.name in ("--plugin", "--json")),
+    Flag("--kind", "", "Look among the names of one kind only: env, reward, ….", metavar="KIND"),
+    Flag("--set", "", "A setting of what is checked, such as max_turns=6.", str, "K=V", True),
+)
+"""The flags of `check`."""
+
 
 def options(*tables: Sequence[Flag]) -> Callable[[F], F]:
     """Decorate a click command with the flags of some tables."""

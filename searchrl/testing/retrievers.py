@@ -11,17 +11,15 @@ import copy
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from searchrl.contracts import Retriever, find_passages_problem
 from searchrl.core.episode import Passage
 from searchrl.deadline import call_with_deadline
-from searchrl.registry import Entry, Registry, describe_error
+from searchrl.registry import Registry, describe_error
 from searchrl.testing.criteria import TIMEOUT_S, Criterion, NotApplicable, Problem, criterion
 from searchrl.testing.elsewhere import call_elsewhere
-from searchrl.testing.places import locate
+from searchrl.testing.subject import PluginSubject
 from searchrl.testing.surroundings import other_surroundings
 
 PASSAGES: tuple[Passage, ...] = (
@@ -69,13 +67,10 @@ HARD_QUERIES: tuple[tuple[str, str], ...] = (
 """Queries that a model may well write, and what is hard about each."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetrieverSubject:
-    """A registered retriever with its settings, and the registry it is in."""
+class RetrieverSubject(PluginSubject):
+    """A registered retriever."""
 
-    registry: Registry
-    entry: Entry
-    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    __slots__ = ()
 
     def make(self, passages: Sequence[Passage] = PASSAGES) -> Retriever:
         """A fresh retriever over `passages`."""
@@ -84,7 +79,7 @@ class RetrieverSubject:
 
     def place(self, retriever: Retriever, queries: Sequence[str], k: int) -> object:
         """Where the plugin's file returns from a search; else its registration."""
-        return locate(self.entry.owner.file, lambda: retriever.search(list(queries), k))
+        return self.returned_at(lambda: retriever.search(list(queries), k))
 
 
 @criterion(

@@ -12,18 +12,17 @@ import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Score, Unscored
 from searchrl.deadline import call_with_deadline
-from searchrl.registry import Entry, Registry, describe_error
+from searchrl.registry import Registry, describe_error
 from searchrl.testing.cases import RewardCase, reward_cases
 from searchrl.testing.criteria import TIMEOUT_S, Criterion, NotApplicable, Problem, criterion
 from searchrl.testing.effects import Effect, watch_effects
 from searchrl.testing.elsewhere import call_elsewhere
-from searchrl.testing.places import locate
+from searchrl.testing.subject import PluginSubject
 from searchrl.testing.surroundings import other_surroundings
 
 _TOLERANCE = 1e-9
@@ -32,12 +31,9 @@ _Result = float | Score | Unscored
 
 
 @dataclass(frozen=True, slots=True)
-class RewardSubject:
-    """A registered reward component, the registry it is in, and the cases it is scored on."""
+class RewardSubject(PluginSubject):
+    """A registered reward component and the cases it is scored on."""
 
-    registry: Registry
-    entry: Entry
-    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     cases: tuple[RewardCase, ...] = field(default_factory=reward_cases)
 
     def make(self) -> Reward:
@@ -51,7 +47,7 @@ class RewardSubject:
 
     def place(self, component: Reward, episode: Episode) -> object:
         """Where the plugin's file returns the score of an episode; else its registration."""
-        return locate(self.entry.owner.file, lambda: component(episode))
+        return self.returned_at(lambda: component(episode))
 
 
 @criterion(

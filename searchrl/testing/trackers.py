@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from searchrl.contracts import Metric, Tracker
-from searchrl.registry import Entry, Registry, describe_error
+from searchrl.registry import describe_error
 from searchrl.testing.criteria import Criterion, NotApplicable, Problem, criterion
 from searchrl.testing.effects import Effect, watch_effects
+from searchrl.testing.subject import PluginSubject
 
 
-@dataclass(frozen=True, slots=True)
-class TrackerSubject:
-    """A registered tracker with its settings, and the registry it is in."""
+class TrackerSubject(PluginSubject):
+    """A registered tracker."""
 
-    registry: Registry
-    entry: Entry
-    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    __slots__ = ()
 
     def make(self, run_dir: Path) -> Tracker:
         """A fresh tracker of the run in `run_dir`."""

@@ -17,7 +17,7 @@ from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
 from searchrl.engine.rollout import Rollout, RolloutDriver
-from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.engine.world import TaskWorld, make_worlds, name_protocols
 from searchrl.errors import ConfigError, EnvironmentFailure
 from searchrl.evaluate import make_driver
 from searchrl.plugin_records import read_records
@@ -175,7 +175,7 @@ def load_agent(
 
     policy = load_planned_policy(config, trainable=False)
     driver = make_driver(policy, config, registry, config.eval.temperature, batch_size=1)
-    return Agent(config, registry, world, driver)
+    return Agent(name_protocols(config, registry), registry, world, driver)
 
 
 def run_settings(run: Run) -> dict[str, Any]:

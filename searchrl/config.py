@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from searchrl.errors import ConfigError, suggest
 from searchrl.sections import (
+    AUTO,
     AlgorithmConfig,
     CheckpointConfig,
     EngineConfig,
@@ -193,9 +194,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_renamed(old: Any, value: Any) -> bool:
-    """Whether `value` names another plugin than `old` does."""
+    """Whether `value` names another plugin than `old` does; `auto` is not decided yet."""
     both = isinstance(old, Mapping) and isinstance(value, Mapping)
-    return both and "name" in old and "name" in value and old["name"] != value["name"]
+    names = [mapping["name"] for mapping in (old, value) if "name" in mapping] if both else []
+    return len(names) == 2 and names[0] not in (AUTO, names[1])
 
 
 def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,9 +55,9 @@ class RegisterEnv(Protocol):
         name: str,
         factory: Factory,
         *,
+        protocol: str | None = None,
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
-        is_text: bool = True,
         description: str = "",
     ) -> None:
         """Offer an environment; see `register_envs`."""
@@ -66,13 +66,14 @@ class RegisterEnv(Protocol):
 
 @hookspec
 def register_envs(register: RegisterEnv) -> None:
-    """Offer environments: `register(name, factory, *, expert, scripts, is_text, description)`.
+    """Offer environments: `register(name, factory, *, protocol, expert, scripts, description)`.
 
     `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
-    `gymnasium.Env`. `expert(env, task, protocol)` returns the scripted policy of one episode;
-    `scripts` maps further names to such factories, for policies that are imperfect on purpose.
-    `is_text=False` says that the spaces are not text. A name that ends in a colon is a scheme:
-    `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
+    `gymnasium.Env` of text. `protocol` names the tag protocol to use where a configuration names
+    none (`think-search-answer` without it). `expert(env, task, protocol)` returns the scripted
+    policy of one episode; `scripts` maps further names to such factories, for policies that are
+    imperfect on purpose. A name that ends in a colon is a scheme: `--env gym:FrozenLake-v1` calls
+    the factory of `gym:` with `name="FrozenLake-v1"` added.
     """
 
 

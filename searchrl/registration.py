@@ -121,15 +121,15 @@ class EnvCollector(Collector):
         name: str,
         factory: Factory,
         *,
+        protocol: str | None = None,
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
-        is_text: bool = True,
         description: str = "",
     ) -> None:
         """See `hookspecs.register_envs`."""
         # A copy: the plugin may go on changing its own mapping.
         copied = dict(scripts) if isinstance(scripts, Mapping) else scripts or {}
-        options = {"expert": expert, "scripts": copied, "is_text": is_text}
+        options = {"protocol": protocol, "expert": expert, "scripts": copied}
         self._add(name, factory, description, options)
 
     def _check(
@@ -137,9 +137,10 @@ class EnvCollector(Collector):
     ) -> None:
         super()._check(name, factory, description, options, line)
         what = f"env {name!r}"
-        if not isinstance(options["is_text"], bool):
+        protocol = options["protocol"]
+        if protocol is not None and (not isinstance(protocol, str) or not protocol):
             raise PluginFault(
-                f"registers {what}: is_text is {options['is_text']!r}, not a bool", line
+                f"registers {what}: protocol is {protocol!r}, not the name of a tag protocol", line
             )
         if not isinstance(options["scripts"], Mapping):
             raise PluginFault(

@@ -27,6 +27,10 @@ from searchrl.provenance import Origin, Owner, find_url, hash_owner
 from searchrl.signatures import check_settings, find_signature_problem, passed_keywords
 
 
+DEFAULT_PROTOCOL = "think-search-answer"
+"""The tag protocol of environments that are registered without one of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One registered name. `line` is where its plugin called `register`.
@@ -53,14 +57,19 @@ class Entry:
         return f"{self.owner.file}:{self.line}"
 
     @property
+    def title(self) -> str:
+        """The name as it was looked up: under a scheme with what followed it."""
+        return self.name + self.argument
+
+    @property
     def qualified(self) -> str:
         """`plugin:name`, which resolves whatever else is installed."""
         return f"{self.owner.name}:{self.name}"
 
     @property
-    def is_text(self) -> bool:
-        """Whether an environment's spaces are text."""
-        return bool(self.options.get("is_text", True))
+    def protocol(self) -> str:
+        """The protocol that an environment is played with where a configuration names none."""
+        return self.options.get("protocol") or DEFAULT_PROTOCOL
 
     @property
     def script_names(self) -> tuple[str, ...]:
@@ -86,12 +95,12 @@ class Entry:
         """
         if not self.script_names:
             raise ConfigError(
-                f"env '{self.name}' has no scripted policy: {self.owner} ({self.where}) registers "
+                f"env '{self.title}' has no scripted policy: {self.owner} ({self.where}) registers "
                 "it without expert=, so there is nothing to replay"
             )
         if name not in self.script_names:
             known = suggest(name, self.script_names)
-            raise UnknownNameError(f"env '{self.name}' has no scripted policy {name!r}.{known}")
+            raise UnknownNameError(f"env '{self.title}' has no scripted policy {name!r}.{known}")
         if name == "expert":
             return self._resolve(self.options["expert"])
         return self._resolve(self.options["scripts"][name])

@@ -17,6 +17,10 @@ Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+AUTO = "auto"
+"""A name that is decided when the others are known, and stored decided."""
+
+
 class Section(BaseModel):
     """A part of the tree: frozen, unknown keys refused."""
 
@@ -50,7 +54,8 @@ class TaskConfig(Section):
     weight: Annotated[float, Field(gt=0)] = 1.0
     reward: str | list[RewardStage] = "format+em"
     metrics: list[str] = Field(default=["format", "em", "searched", "searches", "retrieved"])
-    protocol: Named = Named(name="think-search-answer")
+    protocol: Named = Named(name=AUTO)
+    """`auto`: the one that the environment is registered with, else `think-search-answer`."""
     retriever: Named = Named(name="bm25")
 
     @field_validator("env", "protocol", "retriever", mode="before")
@@ -99,6 +104,9 @@ class ModelConfig(Section):
     gradient_checkpointing: bool = False
     thinking: bool = True
     """Passed to the chat template as `enable_thinking`."""
+    instructions: bool = True
+    """Put the protocol's instruction into prompts. A small model has no room for it: sft shows it
+    what the protocol asks for. An instruction of your own (`protocol.instruction`) always is."""
     max_context: Count = 4096
 
     @field_validator("quantize")

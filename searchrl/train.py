@@ -36,7 +36,7 @@ from searchrl.engine.sharing import share_driver
 from searchrl.engine.step_groups import sample_groups, sampler_metrics, train_item
 from searchrl.engine.token_columns import TokenColumns
 from searchrl.engine.workers import Workers
-from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.engine.world import TaskWorld, make_worlds, name_protocols
 from searchrl.evaluate import (
     EvalResult,
     FailureLimit,

@@ -215,7 +215,7 @@ def test_scheme_passes_the_rest_of_the_name() -> None:
     assert made == "world Frozen-v1"
     qualified = registry.get("env", "good:world:a:b")
     assert qualified.make(protocol=None, retriever=None) == "world a:b"
-    assert not qualified.is_text
+    assert qualified.protocol == "act" and qualified.title == "world:a:b"
     with pytest.raises(ConfigError, match="needs a name after the colon"):
         registry.get("env", "world:")
 

@@ -44,6 +44,7 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.next_command import after_eval, show_next
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import render_rollout
+    from searchrl.engine.world import name_protocols
     from searchrl.evaluate import FailureLimit, play_held_out, save_beside, summary_metrics
     from searchrl.run_folder import RunWriter, choose_folder
 
@@ -53,6 +54,7 @@ def eval(run: str | None, **values: Any) -> None:
         if config.run_dir is not None:
             choose_folder(config)
         registry = load_registry(config)
+        config = name_protocols(config, registry)
         result = play_held_out(config, registry, observer.phase)
         # Recorded first: what was played is kept, whatever the limit says.
         record_episodes(config, registry, "eval", result.rollouts, result.metrics, result.forced)

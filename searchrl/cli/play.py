@@ -41,7 +41,7 @@ def play(**values: Any) -> None:
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import colour_observation, verdict_lines
     from searchrl.config import build_config
-    from searchrl.engine.world import make_worlds
+    from searchrl.engine.world import make_worlds, name_protocols
     from searchrl.errors import FailureLimitError
     from searchrl.play import play_episode, read_turn
     from searchrl.run_folder import choose_folder
@@ -52,6 +52,7 @@ def play(**values: Any) -> None:
     if config.run_dir is not None:
         choose_folder(config)
     registry = load_registry(config)
+    config = name_protocols(config, registry)
     world = make_worlds(config, registry)[0]
     stream = sys.stdin
 

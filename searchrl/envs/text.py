@@ -30,7 +30,8 @@ from searchrl.contracts import (
 )
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
 from searchrl.envs.indexes import IndexCache
-from searchrl.errors import ConfigError, RetrieverFailure, suggest
+from searchrl.envs.splits import ensure_index, ensure_split
+from searchrl.errors import ConfigError, RetrieverFailure
 
 MAX_TEXT_LENGTH = 1 << 20
 """Characters a turn or an observation may have: a bound for the spaces, not for the model."""
@@ -322,19 +323,11 @@ class TextEnv(gymnasium.Env[str, str]):
 
     def ensure_split(self, split: object) -> str:
         """Return `split` if the env has it; raise `ConfigError` naming those it has."""
-        if isinstance(split, str) and split in self.splits:
-            return split
-        raise ConfigError(
-            f"env {self.name} has no split {split!r}." + suggest(str(split), self.splits)
-        )
+        return ensure_split(self.name, split, self.splits)
 
     def ensure_index(self, split: str, index: object, total: int) -> int:
         """Return `index` as an int if it numbers a task of `split`; raise `ConfigError` else."""
-        if isinstance(index, int | np.integer) and 0 <= int(index) < total:
-            return int(index)
-        raise ConfigError(
-            f"env {self.name}: split '{split}' has tasks 0 to {total - 1}, got index {index!r}."
-        )
+        return ensure_index(self.name, split, index, total)
 
     def retriever_for(self, task: Task) -> Retriever:
         """The retriever over the task's passages, from the cache when it is there."""

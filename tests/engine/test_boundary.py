@@ -113,10 +113,6 @@ class TestEnvironments:
         with pytest.warns(UserWarning, match="env 'foreign'.*failed to close: OSError"):
             made.close()
 
-    def test_env_that_is_not_text_is_refused_before_anything_starts(self, world: Any):
-        with pytest.raises(ConfigError, match="is_text=False.*adapters.*not there yet"):
-            world("numbers")
-
 
 class TestProtocols:
     @pytest.mark.parametrize("how", ["raises", "exits", "nonsense"])

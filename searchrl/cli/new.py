@@ -39,6 +39,6 @@ def new(kind: str, name: str, **values: Any) -> None:
         click.echo(json.dumps(scaffold.to_dict(), ensure_ascii=False))
         return
     written = [path.as_posix() for path in scaffold.files]
-    for heading, lines in (("wrote", written), ("next", scaffold.steps)):
+    for heading, lines in (("Wrote:", written), ("Next:", scaffold.steps)):
         for number, line in enumerate(lines):
             click.echo(click.style(f"{'' if number else heading:<8}", bold=True) + line)

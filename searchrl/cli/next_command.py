@@ -22,7 +22,7 @@ _CARRIED = ("plugin", "config", "env", "protocol", "retriever", "set")
 
 def show_next(console: Console, command: str) -> None:
     """Print a command as the dim last line, whole whatever the width of the terminal."""
-    console.print(Text(f"next       {command}", "dim"), soft_wrap=True)
+    console.print(Text(f"Next:  {command}", "dim"), soft_wrap=True)
 
 
 def after_play(values: Mapping[str, Any], *, has_expert: bool) -> str:

@@ -28,8 +28,8 @@ def searchrl(*words: str, typed: str = "") -> Result:
 
 def suggested(text: str) -> list[str]:
     last = text.rstrip().splitlines()[-1]
-    assert last.startswith("next "), last
-    program, *words = shlex.split(last.removeprefix("next"))
+    assert last.startswith("Next: "), last
+    program, *words = shlex.split(last.removeprefix("Next:"))
     assert program == "searchrl"
     return words
 

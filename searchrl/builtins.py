@@ -37,13 +37,6 @@ def register_envs(register: RegisterEnv) -> None:
         scripts={"random": "searchrl.envs.foreign:make_random"},
         description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
     )
-    register(
-        "gym:",
-        "searchrl.envs.foreign:make_gym_env",
-        protocol="act",
-        scripts={"random": "searchrl.envs.foreign:make_random"},
-        description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
-    )
 
 
 @hookimpl
@@ -53,11 +46,6 @@ def register_protocols(register: Register) -> None:
         "think-search-answer",
         "searchrl.protocols.think_search_answer:ThinkSearchAnswer",
         description="<think>, then <search> or <answer>; results come in <information>",
-    )
-    register(
-        "act",
-        "searchrl.protocols.act:ThinkAct",
-        description="<think> if you like, then <act>; the environment replies in <observation>",
     )
     register(
         "act",

@@ -91,6 +91,7 @@ def sft(
     observer = observer or SilentObserver()
     config = resolve_config(config, resume, observer.note)
     registry = registry or load_run_plugins(config, resume, observer.note)
+    config = name_protocols(config, registry)
     if resume is None:
         choose_folder(config)
     worlds = make_worlds(config, registry)

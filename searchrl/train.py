@@ -149,6 +149,7 @@ def train(
         observer = SilentObserver()
     config = resolve_config(config, resume, observer.note)
     registry = registry or load_run_plugins(config, resume, observer.note)
+    config = name_protocols(config, registry)
     trackers_here = config.log.trackers if workers.is_first else ()
     for spec in config.log.trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)

@@ -47,7 +47,7 @@ class CommandSubject:
 
 @criterion(
     "C1",
-    "What is registered is a click.Command",
+    "is a click.Command",
     "`searchrl NAME` hands the rest of the command line to it.",
 )
 def is_command(subject: CommandSubject) -> Iterator[Problem]:
@@ -63,7 +63,7 @@ def is_command(subject: CommandSubject) -> Iterator[Problem]:
 
 @criterion(
     "C2",
-    "--help works",
+    "shows its help",
     "It is the first thing that anybody tries.",
 )
 def has_working_help(subject: CommandSubject) -> Iterator[Problem]:
@@ -83,7 +83,7 @@ def has_working_help(subject: CommandSubject) -> Iterator[Problem]:
 
 @criterion(
     "C3",
-    "It says what it is for",
+    "says what it is for",
     "`searchrl --help` lists it with one line.",
 )
 def says_what_for(subject: CommandSubject) -> Iterator[Problem]:

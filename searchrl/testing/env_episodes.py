@@ -39,7 +39,7 @@ BUDGET_WORDS = 64
 
 @criterion(
     "E11",
-    "step() takes any text and never raises",
+    "takes any text as a turn and never raises",
     "A model writes anything. What raises is a failed rollout, and too many of them end the run.",
 )
 def takes_any_text(subject: EnvSubject) -> Iterator[Problem]:
@@ -84,7 +84,7 @@ def takes_any_text(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E12",
-    "step() returns five values that can be relied on",
+    "returns five values from step() that can be relied on",
     "A reward that is no finite number spoils the weights; a value of another type ends a rollout.",
 )
 def returns_five(subject: EnvSubject) -> Iterator[Problem]:
@@ -113,7 +113,7 @@ def returns_five(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E13",
-    "Every episode ends, however long one goes on",
+    "ends every episode, however long one goes on",
     "A rollout without an end holds up its whole step.",
 )
 def ends(subject: EnvSubject) -> Iterator[Problem]:
@@ -139,7 +139,7 @@ def ends(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E14",
-    "After the end, step() raises gymnasium.error.ResetNeeded",
+    "raises gymnasium.error.ResetNeeded after the end",
     "A loop that forgets to reset would else learn from turns that belong to no task.",
 )
 def stays_over(subject: EnvSubject) -> Iterator[Problem]:
@@ -169,7 +169,7 @@ def stays_over(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E15",
-    "Observations keep to the budget",
+    "keeps observations within the budget",
     "An observation that is too long is cut by force, its closing tag with it.",
 )
 def keeps_to_budget(subject: EnvSubject) -> Iterator[Problem]:
@@ -197,7 +197,7 @@ def keeps_to_budget(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E16",
-    "Retrieved text cannot act",
+    "is not fooled by a retrieved text",
     "Whoever writes into the corpus could else answer, or end an observation, in the model's name.",
 )
 def is_not_fooled(subject: EnvSubject) -> Iterator[Problem]:
@@ -228,7 +228,7 @@ def is_not_fooled(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E17",
-    "The right answer earns the most",
+    "pays the right answer best",
     "A policy learns what is paid: where the right answer is not, it learns something else.",
 )
 def pays_right_answers(subject: EnvSubject) -> Iterator[Problem]:
@@ -263,7 +263,7 @@ def pays_right_answers(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E18",
-    "What it says of an episode can travel",
+    "says of an episode only what pickle can carry",
     "Workers and processes send tasks, actions and signals to each other by pickle.",
 )
 def can_travel(subject: EnvSubject) -> Iterator[Problem]:
@@ -288,7 +288,7 @@ def can_travel(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E19",
-    "Another process plays the same tasks",
+    "asks the same in another process",
     "Workers make their own instances from names and settings; all must play the same world.",
 )
 def is_the_same_elsewhere(subject: EnvSubject) -> Iterator[Problem]:

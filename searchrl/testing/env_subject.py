@@ -98,7 +98,7 @@ class EnvSubject:
     @cached_property
     def protocol(self) -> TagProtocol:
         """The protocol its registration names, or the default one."""
-        made: TagProtocol = self.registry.get("protocol", self.entry.protocol).make()
+        made: TagProtocol = self.registry.make_protocol(self.entry, self.entry.protocol, {})
         return made
 
     @cached_property

@@ -34,7 +34,7 @@ _TASK_METHODS = ("make_task", "make_prompt", "reset")
 
 @criterion(
     "E1",
-    "The factory makes a Gymnasium environment",
+    "is made as a Gymnasium environment",
     "Nothing can be trained, evaluated or played otherwise.",
 )
 def is_made(subject: EnvSubject) -> Iterator[Problem]:
@@ -66,7 +66,7 @@ def is_made(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E2",
-    f"It is made within {MAX_MAKE_S:g} s",
+    f"is made within {MAX_MAKE_S:g} s",
     "A run makes one instance per rollout that is under way, dozens at the start.",
 )
 def is_made_quickly(subject: EnvSubject) -> Iterator[Problem]:
@@ -89,7 +89,7 @@ def is_made_quickly(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E3",
-    "Gymnasium's own checker finds nothing",
+    "passes Gymnasium's own checker",
     "Wrappers, vector environments and gymnasium.make rely on what it checks.",
 )
 def satisfies_gymnasium(subject: EnvSubject) -> Iterator[Problem]:
@@ -118,7 +118,7 @@ def satisfies_gymnasium(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E4",
-    "reset() returns a text prompt and an info",
+    "begins with a text prompt and an info",
     "The prompt is what the model reads; everything else comes from the info.",
 )
 def begins(subject: EnvSubject) -> Iterator[Problem]:
@@ -168,7 +168,7 @@ def begins(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E5",
-    "info['task'] is a task record that can be relied on",
+    "gives a task record that can be relied on",
     "Rewards read the gold answers in it, metrics its kind, records its id.",
 )
 def describes_tasks(subject: EnvSubject) -> Iterator[Problem]:
@@ -208,7 +208,7 @@ def describes_tasks(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E6",
-    "The same seed and options give the same task, in every instance",
+    "asks the same for the same seed and options, in every instance",
     "The rollouts of a group are compared with each other: they must all play one task.",
 )
 def repeats_tasks(subject: EnvSubject) -> Iterator[Problem]:
@@ -240,7 +240,7 @@ def repeats_tasks(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E7",
-    "The same turns give the same episode",
+    "plays the same episode for the same turns",
     "What differs between the rollouts of a group must be the model's doing.",
 )
 def repeats_episodes(subject: EnvSubject) -> Iterator[Problem]:
@@ -255,7 +255,7 @@ def repeats_episodes(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E8",
-    "An episode does not depend on the episodes before it",
+    "forgets the episodes before",
     "Instances are used again; what one rollout leaves behind must not reach the next.",
 )
 def forgets(subject: EnvSubject) -> Iterator[Problem]:
@@ -274,7 +274,7 @@ def forgets(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E9",
-    "Every split has tasks, and they all differ",
+    "has different tasks in every split",
     "Held-out tasks that were trained on measure nothing; ids tell the tasks of a record apart.",
 )
 def has_tasks(subject: EnvSubject) -> Iterator[Problem]:
@@ -344,7 +344,7 @@ def has_tasks(subject: EnvSubject) -> Iterator[Problem]:
 
 @criterion(
     "E10",
-    "An unknown split or index is refused, and says so",
+    "refuses a split or an index that it has not, and says so",
     "A slip of the pen in a configuration would else train or measure something else.",
 )
 def refuses_unknown(subject: EnvSubject) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ class GeneratorSubject:
 
 @criterion(
     "G1",
-    "The factory can be called as a run calls it",
+    "can be called as a run calls it",
     "A run makes it as factory(policy, sampling, num_slots=…, max_length=…, **settings).",
 )
 def can_be_called(subject: GeneratorSubject) -> Iterator[Problem]:
@@ -56,7 +56,7 @@ def can_be_called(subject: GeneratorSubject) -> Iterator[Problem]:
 
 @criterion(
     "G2",
-    "It has the methods of a generator",
+    "has the methods of a generator",
     "The rollout driver opens dialogues, submits turns, polls for finished ones and closes them.",
 )
 def has_methods(subject: GeneratorSubject) -> Iterator[Problem]:
@@ -85,7 +85,7 @@ def has_methods(subject: GeneratorSubject) -> Iterator[Problem]:
 
 @criterion(
     "G3",
-    "It samples what it says it samples",
+    "samples what it says it samples",
     "Log-probs that are not the sampler's own make every update wrong.",
 )
 def samples_truly(subject: GeneratorSubject) -> Iterator[Problem]:

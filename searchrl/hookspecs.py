@@ -9,7 +9,7 @@ too early is reported instead of ignored (judges will get theirs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pluggy
@@ -56,6 +56,7 @@ class RegisterEnv(Protocol):
         factory: Factory,
         *,
         protocol: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
         description: str = "",
@@ -66,11 +67,15 @@ class RegisterEnv(Protocol):
 
 @hookspec
 def register_envs(register: RegisterEnv) -> None:
-    """Offer environments: `register(name, factory, *, protocol, expert, scripts, description)`.
+    """Offer environments.
+
+    `register(name, factory, *, protocol, tools, expert, scripts, description)`.
 
     `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
     `gymnasium.Env` of text. `protocol` names the tag protocol to use where a configuration names
-    none (`think-search-answer` without it). `expert(env, task, protocol)` returns the scripted
+    none (`think-search-answer` without it). `tools` are what the environment lets its policy call,
+    `{"name", "description", "parameters"}` each; they are listed by protocols that have a setting
+    `tools`, such as `tool-call`. `expert(env, task, protocol)` returns the scripted
     policy of one episode; `scripts` maps further names to such factories, for policies that are
     imperfect on purpose. A name that ends in a colon is a scheme: `--env gym:FrozenLake-v1` calls
     the factory of `gym:` with `name="FrozenLake-v1"` added.

@@ -39,7 +39,7 @@ def make_env(
         protocol = env_entry.protocol
     if isinstance(protocol, str | Mapping):
         name, own = _split(protocol)
-        protocol = loaded.get("protocol", name).make(**own)
+        protocol = loaded.make_protocol(env_entry, name, own)
     if isinstance(retriever, str | Mapping):
         name, own = _split(retriever)
         entry = loaded.get("retriever", name)

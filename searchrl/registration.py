@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -122,6 +122,7 @@ class EnvCollector(Collector):
         factory: Factory,
         *,
         protocol: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
         description: str = "",
@@ -129,7 +130,8 @@ class EnvCollector(Collector):
         """See `hookspecs.register_envs`."""
         # A copy: the plugin may go on changing its own mapping.
         copied = dict(scripts) if isinstance(scripts, Mapping) else scripts or {}
-        options = {"protocol": protocol, "expert": expert, "scripts": copied}
+        listed = tuple(tools) if isinstance(tools, list | tuple) else tools
+        options = {"protocol": protocol, "tools": listed, "expert": expert, "scripts": copied}
         self._add(name, factory, description, options)
 
     def _check(
@@ -141,6 +143,13 @@ class EnvCollector(Collector):
         if protocol is not None and (not isinstance(protocol, str) or not protocol):
             raise PluginFault(
                 f"registers {what}: protocol is {protocol!r}, not the name of a tag protocol", line
+            )
+        tools = options["tools"]
+        if not isinstance(tools, tuple) or not all(isinstance(tool, Mapping) for tool in tools):
+            raise PluginFault(
+                f"registers {what}: tools is {tools!r}, not a list of mappings with name, "
+                "description and parameters",
+                line,
             )
         if not isinstance(options["scripts"], Mapping):
             raise PluginFault(

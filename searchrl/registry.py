@@ -24,8 +24,12 @@ from searchrl.hook_trace import import_lazily
 from searchrl.hookspecs import HOOKS, Factory
 from searchrl.plugin_records import PluginRecord
 from searchrl.provenance import Origin, Owner, find_url, hash_owner
-from searchrl.signatures import check_settings, find_signature_problem, passed_keywords
-
+from searchrl.signatures import (
+    check_settings,
+    find_signature_problem,
+    has_setting,
+    passed_keywords,
+)
 
 DEFAULT_PROTOCOL = "think-search-answer"
 """The tag protocol of environments that are registered without one of their own."""
@@ -70,6 +74,11 @@ class Entry:
     def protocol(self) -> str:
         """The protocol that an environment is played with where a configuration names none."""
         return self.options.get("protocol") or DEFAULT_PROTOCOL
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The tools that an environment lets its policy call."""
+        return tuple(self.options.get("tools", ()))
 
     @property
     def script_names(self) -> tuple[str, ...]:
@@ -212,6 +221,16 @@ class Registry:
         if found[0].name.endswith(":") and not found[0].argument:
             raise ConfigError(f"env '{name}' needs a name after the colon, as in '{name}<name>'")
         return found[0]
+
+    def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
+        """Make the protocol `name` for an environment, with the tools that the latter offers.
+
+        They fill the protocol's setting `tools`, if it has one and `settings` do not.
+        """
+        entry = self.get("protocol", name)
+        takes_tools = bool(env.tools) and has_setting(entry.load(), "tools")
+        offered = {"tools": list(env.tools)} if takes_tools else {}
+        return entry.make(**{**offered, **settings})
 
     def names(self, kind: str) -> tuple[str, ...]:
         """All names that `get` resolves, sorted; names in conflict appear as `plugin:name`."""

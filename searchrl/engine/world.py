@@ -20,6 +20,7 @@ import gymnasium
 
 from searchrl.config import RunConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
+from searchrl.core.episode import SEARCH
 from searchrl.engine.guarded import GuardedProtocol
 from searchrl.envs.indexes import IndexCache
 from searchrl.errors import (
@@ -35,6 +36,9 @@ from searchrl.registry import describe_error
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
 from searchrl.sections import AUTO, TaskConfig
+
+SEARCH_METRICS = ("searched", "searches", "retrieved")
+"""Components that are no metric of a task whose protocol has no search."""
 
 
 @dataclass(slots=True)
@@ -120,13 +124,7 @@ class TaskWorld:
 
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""
-        try:
-            self.protocol.opening(kind)
-        except ValueError:
-            return False
-        except ProtocolFailure:  # told where an episode needs it
-            return True
-        return True
+        return _can_open(self.protocol, kind)
 
     def close(self) -> None:
         """Close every idle environment; one that fails to close takes nothing from the run."""
@@ -180,7 +178,7 @@ def make_world(
     config = name_protocol(config, registry)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = GuardedProtocol(
-        protocol_entry.make(**config.protocol.settings),
+        registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
         str(protocol_entry),
         # What the user wrote for a prompt is always in it.
         has_instruction=has_instruction or "instruction" in config.protocol.settings,
@@ -191,12 +189,14 @@ def make_world(
     # Every environment instance shares it: the rollouts of a group search one index.
     retriever = IndexCache(functools.partial(retriever_entry.load(), **retriever_settings))
     schedule = _parse_reward(config, registry)
-    names = dict.fromkeys([*schedule.names, *config.metrics])
+    # What counts searches says nothing where there are none.
+    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or _can_open(protocol, SEARCH)]
+    names = dict.fromkeys([*schedule.names, *metrics])
     entries = {name: registry.get("reward", name) for name in names}
     scorer = Scorer(
         {name: entry.make() for name, entry in entries.items()},
         schedule,
-        metrics=config.metrics,
+        metrics=metrics,
         timeout_s=reward_timeout_s,
         owners={name: str(entry.owner) for name, entry in entries.items()},
     )
@@ -229,6 +229,16 @@ def make_world(
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
         raise PluginError(f"{protocol_entry}: {error}") from error
     return world
+
+
+def _can_open(protocol: TagProtocol, kind: str) -> bool:
+    try:
+        protocol.opening(kind)
+    except ValueError:
+        return False
+    except ProtocolFailure:  # told where an episode needs it
+        return True
+    return True
 
 
 def _parse_reward(config: TaskConfig, registry: Registry) -> RewardSchedule:

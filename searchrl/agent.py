@@ -16,6 +16,7 @@ from searchrl.config import RunConfig, build_config, merge
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
+from searchrl.engine.records import plain_payload
 from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.world import TaskWorld, make_worlds, name_protocols
 from searchrl.errors import ConfigError, EnvironmentFailure
@@ -55,6 +56,7 @@ class Answer:
                     "text": turn.text,
                     "action": turn.action.kind,
                     "queries": list(turn.action.queries),
+                    "payload": plain_payload(turn.action),
                     "reason": turn.action.reason,
                     "observation": turn.observation,
                 }

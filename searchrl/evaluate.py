@@ -38,6 +38,7 @@ SUMMARY_KEYS = (
     "em_forced",
     "searched",
     "searches",
+    "tool_calls",
     "format",
     "passive",
     "retrieved",

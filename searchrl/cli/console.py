@@ -35,6 +35,7 @@ from searchrl.contracts import Metric
 from searchrl.engine.memory import MemoryPlan, format_bytes
 from searchrl.engine.metrics import Metrics
 from searchrl.engine.rollout import Rollout
+from searchrl.engine.world import SEARCH_METRICS
 
 LOSS_HINT = (
     "a loss of 0 is right here: at ratio 1 centred advantages cancel; the gradient is not 0. "
@@ -253,10 +254,18 @@ class ConsoleObserver:
             self.console.print(Text.assemble((f"{name:<11}", "bold"), str(place)))
         folder = shlex.quote(str(run_dir))
         envs = summary.get("env") or ["regulations"]
-        tries = [f'searchrl ask {folder} "…"', f"searchrl eval {folder} --retriever random"]
+        tries = [f"searchrl eval {folder}"]
+        if _has_searches(summary):
+            tries = [f'searchrl ask {folder} "…"', f"searchrl eval {folder} --retriever random"]
         if "train" in summary:
             tries.insert(0, f"searchrl train --env {envs[0]} --init-from {folder}")
         self.console.print(Text.assemble(("try        ", "bold"), "\n           ".join(tries)))
+
+
+def _has_searches(summary: Mapping[str, Any]) -> bool:
+    """Whether a run's figures speak of searches, as those of tasks without any never do."""
+    figures = [value for value in summary.values() if isinstance(value, Mapping)]
+    return any(key.rpartition("/")[2] in SEARCH_METRICS for keys in figures for key in keys)
 
 
 def reward_text(reward: Any) -> str:

@@ -164,9 +164,14 @@ class Episode:
         return tuple(p for turn in self.turns for p in turn.passages)
 
     @property
+    def num_tool_calls(self) -> int:
+        """Turns whose action was the call of a tool; searches count on their own."""
+        return sum(turn.action.kind == TOOL for turn in self.turns)
+
+    @property
     def is_passive(self) -> bool:
-        """Answered without any search: the failure this project exists for."""
-        return self.final_answer is not None and self.num_searches == 0
+        """Answered without any search or tool call: the failure this project exists for."""
+        return self.final_answer is not None and not self.num_searches + self.num_tool_calls
 
 
 @dataclass(frozen=True, slots=True)

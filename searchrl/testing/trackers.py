@@ -243,5 +243,7 @@ def _run(subject: TrackerSubject, run_dir: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    # A link that leads to another file now ("latest") has emptied nothing.
+    every = (path for path in folder.rglob("*") if not path.is_symlink())
+    files = sorted(path for path in every if path.is_file())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

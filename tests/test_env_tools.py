@@ -186,3 +186,16 @@ def test_an_answer_after_a_call_is_not_passive() -> None:
     assert not Episode(task, (called, answered), "9").is_passive
     assert Episode(task, (answered,), "9").is_passive
     assert Episode(task, (called, answered), "9").num_tool_calls == 1
+
+
+def test_a_search_environment_without_a_search_says_what_is_missing() -> None:
+    tools = {"name": "tool-call", "tools": [{"name": "now"}]}
+    with pytest.raises(ConfigError, match=r"regulations is there to be searched.*the tools now"):
+        make_worlds(build_config({"protocol": tools}), load_plugins(entry_points=False))
+
+
+def test_a_search_environment_answers_a_call_of_another_tool() -> None:
+    env = searchrl.make_env("regulations", protocol="tool-call")
+    env.reset(seed=0)
+    observation, *_ = env.step('<tool_call>{"name": "now", "arguments": {}}</tool_call>')
+    assert "There is no tool 'now' here; the only one is search." in observation

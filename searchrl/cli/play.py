@@ -13,9 +13,16 @@ from typing import Any
 import click
 
 from searchrl.cli.options import PLAY, SHARED, options, read_layers
+from searchrl.core.episode import ANSWER, SEARCH, TOOL
 
+_SHORTCUTS = {
+    SEARCH: "s WORDS searches,  ",
+    TOOL: "c TOOL {JSON} calls a tool,  ",
+    ANSWER: "a WORDS answers,  ",
+}
+"""Shown where the protocol has such turns."""
 _HELP = (
-    "Write a turn as the model would, or use a shortcut:  s WORDS searches,  a WORDS answers,  "
+    "Write a turn as the model would, or use a shortcut:  {}"
     "t WORDS is the thought of your next shortcut. A turn you write yourself ends with its closing "
     "tag or an empty line."
 )
@@ -65,7 +72,10 @@ def play(**values: Any) -> None:
     def complain(text: str) -> None:
         console.print(Text(text, "red"))
 
-    console.print(Text(_HELP, "dim"), "")
+    shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
+    if world.can_open(TOOL):  # nobody guesses what tools there are
+        console.print(Text(world.protocol.instruction, "dim"), "")
+    console.print(Text(_HELP.format(shortcuts), "dim"), "")
     rollout = play_episode(
         world,
         config,

@@ -28,7 +28,7 @@ from searchrl.contracts import (
     TokenBudget,
     find_passages_problem,
 )
-from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
+from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task, ToolCall
 from searchrl.envs.indexes import IndexCache
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError, RetrieverFailure
@@ -195,7 +195,14 @@ class TextEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.budget: TokenBudget | None = None
         self.last_passages: tuple[Passage, ...] = ()
-        self.action_space = TextSpace(turns=example_turns(protocol))
+        try:
+            turns = example_turns(protocol)
+        except ValueError as error:
+            raise ConfigError(
+                f"env {self.name} is there to be searched, and the protocol '{protocol.name}' "
+                f"has no search: {error}. Choose another, or give it a tool named search."
+            ) from error
+        self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
         self._matches = matches
         self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
@@ -302,7 +309,7 @@ class TextEnv(gymnasium.Env[str, str]):
             self._gold_left -= {passage.id for passage in self.last_passages}
             observation = self.protocol.render_observation(self.last_passages, self.budget)
         else:
-            reason = parsed.reason or f"this environment knows no action '{parsed.kind}'"
+            reason = parsed.reason or _explain_unknown(parsed)
             observation = self.protocol.render_notice(reason, self.budget)
         truncated = not terminated and self._num_turns >= self.max_turns
         self._is_over = terminated or truncated
@@ -360,6 +367,13 @@ class TextEnv(gymnasium.Env[str, str]):
         if not task.gold_ids:
             return {}
         return {"gold_shown": 1.0 - len(self._gold_left) / len(set(task.gold_ids))}
+
+
+def _explain_unknown(action: Action) -> str:
+    """What the model is told of an action that is none here."""
+    if isinstance(action.payload, ToolCall):
+        return f"There is no tool {action.payload.name!r} here; the only one is search."
+    return f"this environment knows no action '{action.kind}'"
 
 
 def _find_result_problem(results: object, num_queries: int) -> str:

@@ -35,7 +35,7 @@ class AlgorithmSubject(PluginSubject):
 
     def make(self) -> Algorithm:
         """A fresh algorithm."""
-        made: Algorithm = self.entry.make(**self.settings)
+        made: Algorithm = self.build()
         return made
 
     def place(self, algorithm: Algorithm, step: StepScores) -> object:
@@ -105,7 +105,8 @@ def _ignores_unscored(subject: AlgorithmSubject) -> Iterator[Problem]:
     seen: dict[str, list[Any]] = {}
     for reward in ("0", "100", "nan"):
         step = make_step(f"1 {reward} 0 0.5 1", "p p p q q", [1])
-        given = _plain(algorithm.advantages(step))
+        algorithm = subject.make()
+        given = _advantages(algorithm, step)
         if not _is_zero(given[1]):
             yield Problem(
                 f"an unscored rollout (its reward reads {reward}) has the advantage {given[1]!r}",
@@ -142,14 +143,14 @@ def _is_repeatable(subject: AlgorithmSubject) -> Iterator[Problem]:
     for case in STEPS:
         algorithm, other = _made(subject), subject.make()
         step = copy.deepcopy(case.step)
-        first = _plain(algorithm.advantages(step))
+        first = _advantages(algorithm, step)
         if step != case.step:
             yield Problem(
                 f"{case}: the step is another one afterwards",
                 "copy what is changed: list(step.rewards)", subject.place(other, case.step),
             )  # fmt: skip
             return
-        second = _plain(other.advantages(copy.deepcopy(case.step)))
+        second = _advantages(other, copy.deepcopy(case.step))
         if not _is_close(first, second):
             yield Problem(
                 f"{case}: {first} from one algorithm and {second} from an equal one",
@@ -168,8 +169,8 @@ def _is_equivariant(subject: AlgorithmSubject) -> Iterator[Problem]:
     for case in (*STEPS, *DEAD_STEPS[1:2]):
         count = len(case.step.rewards)
         order = [*range(1, count, 2), *range(0, count, 2)]
-        straight = _plain(_made(subject).advantages(case.step))
-        shuffled = _plain(subject.make().advantages(reorder(case.step, order)))
+        straight = _advantages(_made(subject), case.step)
+        shuffled = _advantages(subject.make(), reorder(case.step, order))
         if not _is_close([straight[i] for i in order], shuffled):
             yield Problem(
                 f"{case}: in another order of the rollouts the advantages are {shuffled}, "
@@ -289,7 +290,7 @@ def _restores_state(subject: AlgorithmSubject) -> Iterator[Problem]:
         )  # fmt: skip
         return
     for case in STEPS[:2]:
-        before, after = _plain(used.advantages(case.step)), _plain(fresh.advantages(case.step))
+        before, after = _advantages(used, case.step), _advantages(fresh, case.step)
         if not _is_close(before, after):
             yield Problem(
                 f"{case}: {after} after state_dict() was loaded, {before} without a break",
@@ -325,6 +326,17 @@ def _made(subject: AlgorithmSubject) -> Algorithm:
     if not is_usable:
         raise NotApplicable("its functions cannot be called; see A1")
     return made
+
+
+def _advantages(algorithm: Algorithm, step: StepScores) -> list[Any]:
+    """The advantages of a step, if there is one for each rollout; A2 and A4 say why not."""
+    try:
+        values = _plain(algorithm.advantages(step))
+    except (Exception, SystemExit) as error:
+        raise NotApplicable("it raises on a step; see A2 and A4") from error
+    if _find_problem(values, step):
+        raise NotApplicable("it gives advantages that do not fit a step; see A2 and A4")
+    return list(values)
 
 
 def _find_misfits(subject: AlgorithmSubject, cases: Sequence[StepCase]) -> Iterator[Problem]:

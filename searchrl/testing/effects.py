@@ -46,7 +46,6 @@ _PATHS = {
     "os.truncate": (0,),
     "sqlite3.connect": (0,),
 }
-_CONNECTIONS = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 
 
 class _Watch:
@@ -55,24 +54,14 @@ class _Watch:
         own = threading.current_thread().ident
         self._others = {thread.ident for thread in threading.enumerate()} - {own}
 
-    def see(self, event: str, args: tuple[Any, ...]) -> None:
+    def concerns_this_thread(self) -> bool:
         # What other threads of the program do meanwhile is not the plugin's; its own threads are.
-        if threading.get_ident() in self._others:
-            return
-        if event in _CONNECTIONS:
-            self._refuse(event, args)
-        for target in _written(event, args):
-            self.effects.append(Effect("write", target, place_of(frames_here(3))))
+        return threading.get_ident() not in self._others
 
-    def _refuse(self, event: str, args: tuple[Any, ...]) -> None:
-        if event == "socket.getaddrinfo":
-            target = f"{args[0]}:{args[1]}"
-        elif getattr(args[0], "family", None) == getattr(socket, "AF_UNIX", object()):
-            return
-        else:
-            target = ":".join(map(str, args[1][:2]))
-        self.effects.append(Effect("connect", target, place_of(frames_here(4))))
-        raise ConnectionRefusedError(f"no connection to {target}: this is a check without network")
+    def see(self, event: str, args: tuple[Any, ...]) -> None:
+        for kind, targets in (("write", _written(event, args)), ("connect", _asked(event, args))):
+            for target in targets:
+                self.effects.append(Effect(kind, target, place_of(frames_here(3))))
 
 
 _watches: list[_Watch] = []
@@ -96,9 +85,11 @@ def watch_effects() -> Iterator[list[Effect]]:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if _watches:
-        for watch in tuple(_watches):
-            watch.see(event, args)
+    watches = [watch for watch in tuple(_watches) if watch.concerns_this_thread()]
+    for watch in watches:
+        watch.see(event, args)
+    if watches and (asked := _asked(event, args)):
+        raise ConnectionRefusedError(f"no connection to {asked[0]}: a check is without network")
 
 
 def _written(event: str, args: tuple[Any, ...]) -> list[str]:
@@ -113,3 +104,12 @@ def _written(event: str, args: tuple[Any, ...]) -> list[str]:
         for path in named
         if path not in (os.devnull, ":memory:") and "__pycache__" not in path
     ]
+
+
+def _asked(event: str, args: tuple[Any, ...]) -> list[str]:
+    if event == "socket.getaddrinfo":
+        return [f"{args[0]}:{args[1]}"]
+    if event not in ("socket.connect", "socket.sendto"):
+        return []
+    is_local = getattr(args[0], "family", None) == getattr(socket, "AF_UNIX", object())
+    return [] if is_local else [":".join(map(str, args[1][:2]))]

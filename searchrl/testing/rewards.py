@@ -38,7 +38,7 @@ class RewardSubject(PluginSubject):
 
     def make(self) -> Reward:
         """A fresh component."""
-        made: Reward = self.entry.make(**self.settings)
+        made: Reward = self.build()
         return made
 
     def episode(self, name: str) -> Episode:
@@ -47,7 +47,7 @@ class RewardSubject(PluginSubject):
 
     def place(self, component: Reward, episode: Episode) -> object:
         """Where the plugin's file returns the score of an episode; else its registration."""
-        return self.returned_at(lambda: component(episode))
+        return self.returned_at(lambda: component(copy.deepcopy(episode)))
 
 
 @criterion(
@@ -103,7 +103,7 @@ def _never_raises(subject: RewardSubject) -> Iterator[Problem]:
     component = _made(subject)
     for case in subject.cases:
         try:
-            component(case.episode)
+            component(copy.deepcopy(case.episode))
         except (Exception, SystemExit) as error:
             yield Problem(
                 f"case '{case.name}' ({case.why}): it raised {describe_error(error)}",
@@ -169,7 +169,7 @@ def _is_repeatable(subject: RewardSubject) -> Iterator[Problem]:
     for what, found in (
         ("scored again by the same component", _scores(again, subject.cases)),
         ("scored after other episodes", backwards),
-        ("scored as an equal copy", _scores(subject.make(), _copies(subject.cases))),
+        ("scored by another component of the kind", _scores(subject.make(), subject.cases)),
     ):
         yield from _differences(
             subject, expected, found, what,
@@ -213,17 +213,17 @@ def _is_pure(subject: RewardSubject) -> Iterator[Problem]:
 )
 def _does_not_mutate(subject: RewardSubject) -> Iterator[Problem]:
     component = _made(subject)
-    for case in _copies(subject.cases):
-        before = copy.deepcopy(case.episode)
+    for case in subject.cases:
+        episode = copy.deepcopy(case.episode)
         try:
-            component(case.episode)
+            component(episode)
         except (Exception, SystemExit):
             continue  # W2 says so
-        if case.episode != before:
+        if episode != case.episode:
             yield Problem(
                 f"case '{case.name}' is another episode after it was scored",
                 "copy what is changed: dict(episode.signals), list(episode.turns)",
-                subject.place(component, copy.deepcopy(before)),
+                subject.place(component, case.episode),
             )
 
 
@@ -343,7 +343,7 @@ def _results(component: Reward, cases: Sequence[RewardCase]) -> Iterator[tuple[R
     """Each case with what the component returns; those at which it raises are W2's."""
     for case in cases:
         try:
-            result = component(case.episode)
+            result = component(copy.deepcopy(case.episode))
         except (Exception, SystemExit):
             continue
         yield case, result
@@ -354,7 +354,7 @@ def _scores(component: Reward, cases: Sequence[RewardCase]) -> dict[str, object]
     found: dict[str, object] = {}
     for case in cases:
         try:
-            found[case.name] = _plain(component(case.episode))
+            found[case.name] = _plain(component(copy.deepcopy(case.episode)))
         except (Exception, SystemExit) as error:
             found[case.name] = f"raised {type(error).__name__}"
     return found
@@ -400,10 +400,6 @@ def _differences(
             return
 
 
-def _copies(cases: Sequence[RewardCase]) -> tuple[RewardCase, ...]:
-    return tuple(RewardCase(c.name, copy.deepcopy(c.episode), c.why) for c in cases)
-
-
 def _is_finite(value: object) -> bool:
     return isinstance(value, numbers.Real) and math.isfinite(value)
 
@@ -415,7 +411,7 @@ def _find_score_problem(component: Reward, result: object) -> str:
     value = result.value if isinstance(result, Score) else result
     if not isinstance(value, numbers.Real) or not math.isfinite(value):
         return f"{value!r} ({type(value).__name__})"
-    values: Any = getattr(component, "values", ())
+    values: Any = getattr(component, "values", None)
     try:
         if getattr(component, "is_range", False):
             low, high = values

@@ -6,10 +6,10 @@ needs no network, and goes on where an earlier process ended. `searchrl check` r
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class TrackerSubject(PluginSubject):
 
     def make(self, run_dir: Path) -> Tracker:
         """A fresh tracker of the run in `run_dir`."""
-        made: Tracker = self.entry.make(run_dir, **self.settings)
+        made: Tracker = self.build(run_dir)
         return made
 
 
@@ -110,7 +110,7 @@ def _writes_inside(subject: TrackerSubject) -> Iterator[Problem]:
         for effect in _effects(subject, run_dir, "write"):
             if not Path(effect.target).is_relative_to(run_dir):
                 yield Problem(
-                    f"it {effect}, outside the run folder",
+                    f"it writes {_shorten(effect.target)}, outside the run folder",
                     "put it under run_dir, which the factory is given",
                     effect.place,
                 )
@@ -195,14 +195,16 @@ TRACKER_CRITERIA: tuple[Criterion[TrackerSubject], ...] = (
 """T1 to T6."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """The folder of a run, for the time of a check without network."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        run_dir = Path(folder).resolve() / "run"
+        run_dir, elsewhere = Path(folder).resolve() / "run", Path(folder) / "elsewhere"
         run_dir.mkdir()
-        # Refuses connections: a check sends nobody its made-up metrics.
-        with watch_effects():
+        elsewhere.mkdir()
+        # Refuses connections: a check sends nobody its made-up metrics. Nor does it leave files
+        # in the author's current folder.
+        with contextlib.chdir(elsewhere), watch_effects():
             yield run_dir
 
 
@@ -240,6 +242,13 @@ def _run(subject: TrackerSubject, run_dir: Path) -> None:
     for logged in sample_log():
         tracker.log(*logged)
     tracker.close()
+
+
+def _shorten(path: str) -> str:
+    """A path of the current folder as a relative one."""
+    here = Path.cwd()
+    inside = Path(path).is_relative_to(here)
+    return f"{Path(path).relative_to(here)} in the current folder" if inside else path
 
 
 def _sizes(folder: Path) -> dict[str, int]:

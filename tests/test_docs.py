@@ -27,7 +27,7 @@ from searchrl.cli.options import SHARED, Flag
 from searchrl.config import build_config
 from searchrl.core.loss import LossStats
 from searchrl.evaluate import evaluate
-from searchrl.hookspecs import HOOKS
+from searchrl.hookspecs import HOOKS, Register, RegisterEnv
 from searchrl.plugins import load_plugins
 
 REPO = Path(__file__).resolve().parent.parent
@@ -154,11 +154,17 @@ def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path
 # --- the code is in the docs ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hook", HOOKS.values())
-def test_every_hook_has_its_heading_and_a_snippet(hook: str) -> None:
-    text = section(page("write-a-plugin.md"), f"## `{hook}`")
+@pytest.mark.parametrize(("kind", "hook"), HOOKS.items())
+def test_every_hook_has_its_heading_its_signature_and_a_snippet(kind: str, hook: str) -> None:
+    text = section(page("hooks.md"), f"## `{hook}`")
     assert f"def {hook}(register):" in text
-    assert len(text.split("```")[0].split()) > 10, "say what it is for before the code"
+    call = RegisterEnv.__call__ if kind == "env" else Register.__call__
+    parameters = list(inspect.signature(call).parameters.values())[1:]
+    (signature,) = re.findall(r"^register\(([^)]*)\)$", text, re.MULTILINE)
+    named = re.sub(r"=[^,]*", "", signature).replace("command,", "factory,").split(", ")
+    assert [name for name in named if name != "*"] == [p.name for p in parameters]
+    words = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()
+    assert len(words) > 25, "say what it is for"
 
 
 def test_no_page_documents_a_hook_that_is_not_there() -> None:

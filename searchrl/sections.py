@@ -60,7 +60,9 @@ class TaskConfig(Section):
 
     @field_validator("env", "protocol", "retriever", mode="before")
     @classmethod
-    def _name_only(cls, value: Any) -> Any:
+    def _name_only(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "protocol" and isinstance(value, dict):
+            return {"name": AUTO, **value}
         return {"name": value} if isinstance(value, str) else value
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from searchrl.errors import ConfigError
 from searchrl.registry import Registry
 
-MAX_NAME_LENGTH = 24
+MAX_NAME_LENGTH = 22
 """Characters a name may have, so that the lines of every template keep their length."""
 
 _TEMPLATES = Path(__file__).parent.parent / "assets" / "scaffold"
@@ -194,7 +194,7 @@ def ensure_free(kind: str, name: str, registry: Registry) -> None:
         is_same = (entry.kind, entry.name) == (kind, name)
         if is_same and entry.owner.distribution != f"searchrl-{name}":
             raise ConfigError(
-                f"there is a {kind} '{name}' already, of {entry.owner}; two plugins that offer one "
+                f"there is a {kind} '{name}' already, of {entry.owner.name}; two plugins that offer one "
                 "name are refused, so choose another"
             )
 
@@ -240,6 +240,7 @@ def _render(layout: str, kind: str, name: str, facts: Mapping[str, Any]) -> str:
     return template.render(
         **facts,
         layout=f"{layout}.jinja",
+        kind=kind,
         name=name,
         module=module,
         stem=stem,

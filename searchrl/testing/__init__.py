@@ -3,8 +3,10 @@
 Everything that `searchrl check` does, for your own tests:
 
 - `assert_conforms("capitals.py")`: one assertion; the findings are its text.
-- `conformance_cases("capitals.py")`: a test per criterion, for `pytest.mark.parametrize`.
-- `check_plugin("capitals.py")`: the `Report` of each name, with its `Result`s and `Finding`s.
+- `conformance_cases("capitals.py")`: a `ConformanceCase` per criterion, for
+  `pytest.mark.parametrize`; each is a test of its own.
+- `check_plugin("capitals.py")`: the `Report` of each name: a `Result` per criterion with its
+  `Status`, and a `Finding` per fault with file, line and how to mend it.
 
 Episodes to score and turns to play:
 

@@ -165,6 +165,7 @@ def register_commands(register: Register) -> None:
         ),
         ("new", "Write a plugin that works, with its tests, to change into your own."),
         ("check", "Hold a plugin, or anything registered, to the criteria of its kind."),
+        ("config", "Explain the configuration: every key's type, default and reason."),
         ("plugins", "List what is registered, by whom, and what could not be loaded."),
     ):
         register(name, f"searchrl.cli.{name}:{name}", description=description)

@@ -35,6 +35,7 @@ FLOORS = {
     "provenance": 1,
     "builtins": 1,
     "config": 1,
+    "config_keys": 1,
     "sections": 1,
     "make": 1,
     "run_folder": 1,

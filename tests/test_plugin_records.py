@@ -265,8 +265,8 @@ def test_record_of_an_older_searchrl_is_read(tmp_path: Path) -> None:
 
 PYPROJECT = """
 [build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
 
 [project]
 name = "searchrl-rivers"
@@ -275,8 +275,8 @@ version = "0.1.0"
 [project.entry-points.searchrl]
 rivers = "srl_rivers"
 
-[tool.hatch.build.targets.wheel]
-only-include = ["srl_rivers.py"]
+[tool.setuptools]
+py-modules = ["srl_rivers"]
 """
 
 
@@ -285,7 +285,7 @@ only-include = ["srl_rivers.py"]
 def test_package_installed_with_pip_removed_and_installed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("hatchling", reason="pip builds the package with what is installed")
+    pytest.importorskip("setuptools", reason="pip builds the package with what is installed")
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()
     (source / "pyproject.toml").write_text(PYPROJECT)
@@ -315,7 +315,7 @@ def test_package_installed_with_pip_removed_and_installed_again(
     assert code == 0, text
     stored = json.loads((tmp_path / "run" / "provenance.json").read_text())["plugins"]
     assert next(p for p in stored if p["plugin"] == "searchrl-rivers")["sha256"] == mine["sha256"]
-    assert program("eval", "run")[0] == 0
+    assert program("eval", "run")[0] == 0, program("eval", "run")
 
     shutil.rmtree(site)
     for arguments in (("eval", "run"), ("train", "--resume", "run"), ("ask", "run", "Where?")):

@@ -53,7 +53,7 @@ def eval(run: str | None, **values: Any) -> None:
         config = _resolve(run, read_layers(values, SHARED, EVAL), observer.note)
         if config.run_dir is not None:
             choose_folder(config)
-        registry = load_registry(config)
+        registry = load_registry(config, run)
         config = name_protocols(config, registry)
         result = play_held_out(config, registry, observer.phase)
         # Recorded first: what was played is kept, whatever the limit says.

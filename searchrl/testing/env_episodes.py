@@ -297,6 +297,8 @@ def is_the_same_elsewhere(subject: EnvSubject) -> Iterator[Problem]:
     probes = subject.probes(env)
     name = subject.entry.qualified + subject.entry.argument
     here = [_opening(subject, env, options) for options in probes]
+    if here != [_opening(subject, subject.fresh(), options) for options in probes]:
+        raise NotApplicable("what it asks does not repeat (E6)")
     try:
         there = call_elsewhere(
             subject.registry, begin_there, name, dict(subject.settings), list(probes)
@@ -310,14 +312,16 @@ def is_the_same_elsewhere(subject: EnvSubject) -> Iterator[Problem]:
         )
         return
     for options, one, two in zip(probes, here, there, strict=True):
-        if one != two:
+        for mine, other in zip(one, two, strict=True):
+            if mine == other:
+                continue
             yield Problem(
-                f"{options} asks {shorten(str(one))} in this process, {shorten(str(two))} in "
-                "another",
+                f"{options} asks {shorten(mine)} in this process, {shorten(other)} in another",
                 "hash() of a text and the order of a set differ between processes, and so do ids, "
                 "times and global counters; seed with random.Random(text) instead",
                 find_own(env, "make_task", "make_prompt", "reset"),
             )
+            break
 
 
 def begin_there(

@@ -7,6 +7,7 @@ others do not apply then (`NotApplicable`) instead of saying the same. Judges no
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -255,3 +256,15 @@ def find_own(env: object, *names: str) -> object:
         if method is not None and module.partition(".")[0] not in ("searchrl", "gymnasium"):
             return method
     return type(target)
+
+
+def facts_of(info: Mapping[str, Any]) -> bytes:
+    """What `info['task']` says, for comparing; what pickle cannot carry (E18) is left out."""
+    task = info.get("task")
+    if not isinstance(task, Task):
+        return repr(task).encode()
+    named = (task.id, task.split, task.index, task.question, task.answers, task.gold_ids, task.kind)
+    try:
+        return repr(named).encode() + pickle.dumps(task.meta)
+    except Exception:
+        return repr(named).encode()

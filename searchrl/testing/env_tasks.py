@@ -19,7 +19,7 @@ from searchrl.contracts import find_task_problem
 from searchrl.core.episode import Task
 from searchrl.registry import describe_error
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
-from searchrl.testing.env_subject import EnvSubject, Played, find_own
+from searchrl.testing.env_subject import EnvSubject, Played, facts_of, find_own
 from searchrl.testing.fuzz import shorten
 
 MAX_MAKE_S = 2.0
@@ -250,6 +250,8 @@ def repeats_episodes(subject: EnvSubject) -> Iterator[Problem]:
         for turns in subject.turns(env, options):
             one = subject.play(subject.fresh(), options, turns)
             two = subject.play(subject.fresh(), options, turns)
+            if _asks(one) != _asks(two):
+                raise NotApplicable("what it asks does not repeat (E6)")
             yield from _compare(one, two, "in another instance", options, env)
 
 
@@ -264,6 +266,11 @@ def forgets(subject: EnvSubject) -> Iterator[Problem]:
     probes = subject.probes(env)
     dialogues = subject.turns(subject.fresh(), probes[0])
     firsts = [subject.play(subject.fresh(), probes[0], turns) for turns in dialogues]
+    again = [subject.play(subject.fresh(), probes[0], turns) for turns in dialogues]
+    if len({_asks(played) for played in (*firsts, *again)}) > 1:
+        raise NotApplicable("what it asks does not repeat (E6)")
+    if [played.traces for played in firsts] != [played.traces for played in again]:
+        raise NotApplicable("its episodes do not repeat (E7)")
     for options in probes:
         for turns in dialogues:
             subject.play(env, options, turns)
@@ -352,13 +359,14 @@ def refuses_unknown(subject: EnvSubject) -> Iterator[Problem]:
     env = subject.fresh()
     split = subject.splits(env)[0]
     count = max(subject.count(env, split), 1)
-    at = find_own(env, "reset", "make_task", "num_tasks")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"split": "no-such-split", "index": 0}, "no-such-split"),
         ({"split": split, "index": count}, str(count)),
         ({"split": split, "index": -1}, "-1"),
     ]
     for options, value in wrong:
+        check = "ensure_index" if options["split"] == split else "ensure_split"
+        at = find_own(env, check, "reset", "make_task", "num_tasks")
         mend = f"raise ValueError with a text that names {value} and what there is instead"
         try:
             prompt, _ = env.reset(seed=0, options=dict(options))
@@ -389,7 +397,11 @@ def _is_in(error: BaseException, file: str) -> bool:
 
 
 def _differ(one: tuple[str, Mapping[str, Any]], two: tuple[str, Mapping[str, Any]]) -> bool:
-    return one[0] != two[0] or one[1].get("task") != two[1].get("task")
+    return one[0] != two[0] or facts_of(one[1]) != facts_of(two[1])
+
+
+def _asks(played: Played) -> tuple[str, bytes]:
+    return played.prompt, facts_of(played.info)
 
 
 def _ask(begun: str | tuple[str, Mapping[str, Any]]) -> str:
@@ -418,7 +430,7 @@ def _compare(
     one: Played, two: Played, when: str, options: Mapping[str, Any], env: object
 ) -> Iterator[Problem]:
     mend = "keep everything an episode changes in attributes that reset() sets anew"
-    if one.prompt != two.prompt or one.task != two.task:
+    if _asks(one) != _asks(two):
         yield Problem(
             f"{options} asks {shorten(one.prompt)}, {when} {shorten(two.prompt)}",
             mend,

@@ -7,30 +7,33 @@ that a protocol has is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import Action
+from searchrl.errors import ConfigError
 from searchrl.registry import Entry, Registry
 from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.tags import find_actions, find_legal_turns, find_tags, find_wrapper, forge
 
-T = TypeVar("T")
+METHODS = {
+    "parse": "P2",
+    "final_answer": "P3",
+    "format_score": "P3",
+    "render_turn": "P6",
+    "opening": "P7",
+    "neutralise": "P8",
+    "render_observation": "P8",
+    "render_notice": "P8",
+}
+"""The methods of a protocol, and the criterion that tells when one raises."""
 
-METHODS = (
-    "parse",
-    "final_answer",
-    "format_score",
-    "render_observation",
-    "render_notice",
-    "render_turn",
-    "opening",
-    "neutralise",
-)
-"""The methods of a protocol."""
+_MAY_REFUSE = ("render_turn", "opening")
+"""Those that raise ValueError for an action that the protocol has not."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class ProtocolSubject:
         return made
 
     @cached_property
-    def protocol(self) -> TagProtocol:
-        """An instance for every criterion but the first, which tells what is missing."""
+    def raw(self) -> TagProtocol:
+        """An instance for the criterion that tells what one of its methods does wrong."""
         try:
             made = self.make()
         except (Exception, SystemExit) as error:
@@ -64,30 +67,36 @@ class ProtocolSubject:
             raise NotApplicable("it has not all that a protocol has (P1)")
         return made
 
+    @property
+    def protocol(self) -> TagProtocol:
+        """The same for every other criterion, which does not apply where a method raises."""
+        guarded: Any = _Guarded(self.raw)
+        return guarded  # type: ignore[no-any-return]
+
     @cached_property
     def actions(self) -> tuple[Action, ...]:
         """One action of every kind that it writes."""
-        return self._ask(find_actions)
+        return find_actions(self.protocol)
 
     @cached_property
     def legal_turns(self) -> tuple[str, ...]:
         """Turns that say something and end with a stop string."""
-        return self._ask(find_legal_turns)
+        return find_legal_turns(self.protocol)
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
         """Every tag that it writes."""
-        return self._ask(find_tags)
+        return find_tags(self.protocol)
 
     @cached_property
     def wrapper(self) -> tuple[str, ...]:
         """The tags that only the environment may write."""
-        return self._ask(find_wrapper)
+        return find_wrapper(self.protocol)
 
     @cached_property
     def forged(self) -> str:
         """The text of a passage that pretends to be more."""
-        return self._ask(forge)
+        return forge(self.protocol)
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
@@ -95,15 +104,29 @@ class ProtocolSubject:
         names = dict.fromkeys((*self.tags, *(tag.upper() for tag in self.tags), *self.legal_turns))
         return (*names, self.forged)
 
-    def _ask(self, question: Callable[[TagProtocol], T]) -> T:
-        try:
-            return question(self.protocol)
-        except NotApplicable:
-            raise
-        except (Exception, SystemExit) as error:
-            raise NotApplicable(
-                f"its methods raise, which P2 and P6 tell ({type(error).__name__})"
-            ) from error
+
+class _Guarded:
+    """A protocol whose methods raise `NotApplicable` in place of what they raise."""
+
+    def __init__(self, protocol: TagProtocol) -> None:
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._protocol, name)
+        if name not in METHODS:
+            return value
+
+        @functools.wraps(value)
+        def call(*args: Any) -> Any:
+            try:
+                return value(*args)
+            except (Exception, SystemExit) as error:
+                is_refusal = isinstance(error, ValueError) and name in _MAY_REFUSE
+                if is_refusal or isinstance(error, ConfigError):
+                    raise
+                raise NotApplicable(f"{name}() raises ({METHODS[name]})") from error
+
+        return call
 
 
 def find_attribute_problems(made: object) -> Iterator[tuple[str, str]]:

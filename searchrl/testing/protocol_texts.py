@@ -32,7 +32,7 @@ _AMPLE = 120
 )
 def neutralises(subject: ProtocolSubject) -> Iterator[Problem]:
     """P8."""
-    protocol = subject.protocol
+    protocol = subject.raw
     usual = {tag: protocol.render_observation(_BENIGN).count(tag) for tag in subject.tags}
 
     def find_fault(text: str) -> tuple[str, object] | None:
@@ -141,9 +141,9 @@ def keeps_to_budget(subject: ProtocolSubject) -> Iterator[Problem]:
     long = " ".join(f"{MARK}{i}" for i in range(400))
     passages = [Passage(str(i), long, f"title {i}") for i in range(3)]
     renderings: tuple[tuple[Any, Callable[[TokenBudget | None], str]], ...] = (
+        (protocol.render_notice, partial(protocol.render_notice, long)),
         (protocol.render_observation, partial(protocol.render_observation, passages)),
         (protocol.render_observation, partial(protocol.render_observation, [])),
-        (protocol.render_notice, partial(protocol.render_notice, long)),
     )
     for method, call in renderings:
         whole = call(None)
@@ -161,7 +161,7 @@ def keeps_to_budget(subject: ProtocolSubject) -> Iterator[Problem]:
                     "budget.count",
                     method,
                 )
-                break
+                return
             if tags_in(cut) != tags_in(whole):
                 yield Problem(
                     f"{method.__name__}() under a budget of {budget.max_tokens} is "
@@ -170,7 +170,7 @@ def keeps_to_budget(subject: ProtocolSubject) -> Iterator[Problem]:
                     "cut the text first, then wrap it",
                     method,
                 )
-                break
+                return
             if has_text and budget.max_tokens >= _AMPLE and MARK not in cut:
                 yield Problem(
                     f"{method.__name__}() under a budget of {budget.max_tokens} shows nothing of "
@@ -178,7 +178,7 @@ def keeps_to_budget(subject: ProtocolSubject) -> Iterator[Problem]:
                     "show as much as the budget holds",
                     method,
                 )
-                break
+                return
     if "A second text." not in protocol.render_observation(_BENIGN):
         yield Problem(
             "without a budget, render_observation() does not show every passage",
@@ -204,7 +204,7 @@ def explains_tags(subject: ProtocolSubject) -> Iterator[Problem]:
         yield Problem(
             f"the instruction does not mention {' '.join(missing)}",
             "say in `instruction` what each tag is for, and who may write it",
-            type(protocol),
+            type(subject.raw),
         )
 
 

@@ -16,7 +16,7 @@ from searchrl.registry import describe_error
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
 from searchrl.testing.protocol_subject import ProtocolSubject, find_attribute_problems
-from searchrl.testing.tags import MARK, open_turn, render
+from searchrl.testing.tags import MARK, open_turn, render, tags_in
 
 _WORDS = ("16:45", "not regulated", "Ünï – 中文 图书馆", "5 < 6 & 7 > 3", "l'été", "A. B. C.", "0")
 """Texts that a turn must carry unharmed."""
@@ -49,7 +49,7 @@ def is_protocol(subject: ProtocolSubject) -> Iterator[Problem]:
 )
 def reads_anything(subject: ProtocolSubject) -> Iterator[Problem]:
     """P2."""
-    protocol = subject.protocol
+    protocol = subject.raw
     mend = "return Action('invalid', None, reason) for what cannot be read; never raise on text"
 
     def find_problem(text: str) -> str:
@@ -91,7 +91,7 @@ def judges_anything(subject: ProtocolSubject) -> Iterator[Problem]:
     """P3."""
     from hypothesis import strategies as st
 
-    protocol = subject.protocol
+    protocol = subject.raw
 
     def find_fault(turns: Sequence[str]) -> tuple[str, BaseException | None] | None:
         try:
@@ -148,7 +148,7 @@ def stops_are_reached(subject: ProtocolSubject) -> Iterator[Problem]:
             yield Problem(
                 f"no turn that parse() accepts ends with the stop string {stop!r}",
                 "list in `stops` exactly the texts with which a turn ends (closing tags, mostly)",
-                type(protocol),
+                type(subject.raw),
             )
 
 
@@ -184,7 +184,7 @@ def turns_end_with_stops(subject: ProtocolSubject) -> Iterator[Problem]:
 )
 def reads_back(subject: ProtocolSubject) -> Iterator[Problem]:
     """P6."""
-    protocol = subject.protocol
+    protocol = subject.raw
     num_read = 0
     for action in (*_spell_out(), *subject.actions):
         for thought in ("", "a thought", "Ünï – 中文"):
@@ -200,14 +200,14 @@ def reads_back(subject: ProtocolSubject) -> Iterator[Problem]:
                 )
                 break
             num_read += 1
-            read = protocol.parse(turn)
+            read = subject.protocol.parse(turn)
             if (read.kind, read.payload) != (action.kind, action.payload):
                 yield Problem(
                     f"render_turn({action.kind} {action.payload!r}, {thought!r}) is "
                     f"{shorten(turn)}, which reads as {read.kind} {read.payload!r} {read.reason}",
                     "read in parse() exactly what render_turn() writes, white space at the ends "
                     "aside",
-                    protocol.render_turn,
+                    protocol.parse,
                 )
                 break
     if not num_read:
@@ -229,8 +229,11 @@ def opens_turns(subject: ProtocolSubject) -> Iterator[Problem]:
             continue
         num_opened += 1
         turn = render(protocol, action, "a thought") or ""
-        # What follows the opening in a turn of this kind: all endings of that turn are tried.
-        rests = (turn[i:] for i in range(len(turn) - 1, -1, -1))
+        # What may follow the opening: every ending of the turn's own text behind its opening tag.
+        start = max(
+            (turn.find(tag) + len(tag) for tag in tags_in(turn.partition(MARK)[0])), default=1
+        )
+        rests = (turn[i:] for i in range(start, len(turn)))
         if not any(protocol.parse(text + rest).kind == action.kind for rest in rests):
             yield Problem(
                 f"opening({action.kind!r}) is {shorten(text)}; no ending of the turn "

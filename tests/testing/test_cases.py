@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+from types import ModuleType
+
 import pytest
 
 from searchrl.core.episode import SEARCH, Passage, StopReason, Task
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.rewards import make_builtin
-from searchrl.testing import RewardCase, make_episode, reward_cases
+from searchrl.testing import RewardCase, cases, make_episode, policies, reward_cases, steps
 
 CASES = {case.name: case for case in reward_cases()}
 
@@ -46,10 +49,10 @@ def test_the_pair_of_the_injection_differs_in_what_was_found_alone() -> None:
 
 
 def test_another_protocol_writes_and_reads_the_cases() -> None:
-    cases = {case.name: case for case in reward_cases(ThinkSearchAnswer(answer="final"))}
-    assert cases.keys() == CASES.keys()
-    assert "<final>" in cases["gold"].episode.turns[-1].text
-    assert cases["gold"].episode.final_answer == CASES["gold"].episode.final_answer
+    others = {case.name: case for case in reward_cases(ThinkSearchAnswer(answer="final"))}
+    assert others.keys() == CASES.keys()
+    assert "<final>" in others["gold"].episode.turns[-1].text
+    assert others["gold"].episode.final_answer == CASES["gold"].episode.final_answer
 
 
 def test_make_episode_shows_passages_after_searches_that_go_on() -> None:
@@ -62,3 +65,10 @@ def test_make_episode_shows_passages_after_searches_that_go_on() -> None:
     assert episode.turns[2].action.kind == SEARCH
     assert episode.stop_reason is StopReason.TURN_LIMIT
     assert episode.task is task
+
+
+@pytest.mark.parametrize("module", [cases, policies, steps], ids=lambda module: module.__name__)
+def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0

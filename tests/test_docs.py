@@ -21,6 +21,7 @@ import pytest
 from docs_runner import LANGUAGES, BlockFailed, read_blocks, run_blocks
 
 import searchrl
+from searchrl import testing
 from searchrl.cli import main
 from searchrl.cli.options import SHARED, Flag
 from searchrl.config import build_config
@@ -28,7 +29,8 @@ from searchrl.config_keys import config_keys
 from searchrl.core.loss import LossStats
 from searchrl.evaluate import evaluate
 from searchrl.hookspecs import HOOKS, Register, RegisterEnv
-from searchrl.plugins import load_plugins
+from searchrl.plugins import Entry, load_plugins
+from searchrl.testing.suites import criteria_of
 
 REPO = Path(__file__).resolve().parent.parent
 DOCS = REPO / "docs"
@@ -172,6 +174,19 @@ def test_no_page_documents_a_hook_that_is_not_there() -> None:
     assert named <= set(HOOKS.values())
 
 
+def test_every_criterion_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| ([A-Z]\d+) \| (.+) \| (.+) \|$", page("test-a-plugin.md"), re.MULTILINE)
+    held = [one for kind in HOOKS for one in criteria_of(kind)]
+    assert sorted(rows) == sorted((one.number, one.title, one.why) for one in held)
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_every_name_for_authors_has_a_docstring_and_a_place_in_the_kits_own(name: str) -> None:
+    assert f"`{name}" in (testing.__doc__ or "")
+    value = getattr(testing, name)
+    assert isinstance(value, tuple | list) or (inspect.getdoc(value) or "").strip()
+
+
 def commands() -> dict[str, click.Command]:
     context = click.Context(main)
     found = {name: main.get_command(context, name) for name in main.list_commands(context)}
@@ -235,6 +250,11 @@ def test_every_config_key_is_documented_as_the_code_describes_it() -> None:
     assert not found, "rows of keys that do not exist"
 
 
+def registered(kind: str, name: str) -> Entry:
+    """The entry of a name; a scheme is looked up with something after its colon."""
+    return registry.get(kind, f"{name}any" if name.endswith(":") else name)
+
+
 @pytest.mark.parametrize(
     "kind", ["env", "protocol", "retriever", "tracker", "algorithm", "generator"]
 )
@@ -243,7 +263,7 @@ def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     for name in registry.names(kind):
         own = section(text, f"### `{name}`")
         own += section(text, "## Environments").split("###")[0] if kind == "env" else ""
-        parameters = inspect.signature(registry.get(kind, name).load()).parameters
+        parameters = inspect.signature(registered(kind, name).load()).parameters
         passed = {"protocol", "retriever", "passages", "run_dir", "policy", "sampling"}
         settings = set(parameters) - passed
         missing = [setting for setting in settings if f"`{setting}`" not in own]
@@ -253,7 +273,7 @@ def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
 def test_every_builtin_script_is_documented() -> None:
     text = page("builtins.md")
     for name in registry.names("env"):
-        scripts = registry.get("env", name).load_scripts()
+        scripts = registered("env", name).load_scripts()
         own = section(text, f"### `{name}`")
         assert all(f"`{script}`" in own for script in scripts), name
 

@@ -177,8 +177,11 @@ def _run(one: Criterion[S], subject: S, file: str, line: int, timeout_s: float) 
         )
     if problems:
         status = Status.FAILED
-    findings = tuple(Finding(p.what, p.mend, *find_place(p.at, file, line)) for p in problems)
-    return Result(one.number, one.title, one.why, status, findings, note)
+    # Several cases may show the same fault in the same words.
+    findings = dict.fromkeys(
+        Finding(p.what, p.mend, *find_place(p.at, file, line)) for p in problems
+    )
+    return Result(one.number, one.title, one.why, status, tuple(findings), note)
 
 
 def find_place(at: object, file: str, line: int) -> tuple[str, int]:

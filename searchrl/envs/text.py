@@ -12,6 +12,7 @@ from __future__ import annotations
 import string
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from random import Random
 from typing import Any, ClassVar
@@ -187,6 +188,7 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"env {self.name}: render_mode must be null or one of "
                 f"{self.metadata['render_modes']}, got {render_mode!r}."
             )
+        _ensure_searches(protocol, self.name)
         self.protocol = protocol
         self.topk = topk
         self.shuffle = shuffle
@@ -374,6 +376,16 @@ def _explain_unknown(action: Action) -> str:
     if isinstance(action.payload, ToolCall):
         return f"There is no tool {action.payload.name!r} here; the only one is search."
     return f"this environment knows no action '{action.kind}'"
+
+
+def _ensure_searches(protocol: TagProtocol, env: str) -> None:
+    with suppress(ValueError):
+        protocol.opening(SEARCH)
+        return
+    raise ConfigError(
+        f"env {env} is searched in, and protocol '{protocol.name}' has no searches; leave the "
+        "protocol out, or name one that has them, such as think-search-answer"
+    )
 
 
 def _find_result_problem(results: object, num_queries: int) -> str:

@@ -59,6 +59,12 @@ def test_a_named_protocol_wins_over_the_environments_own(registry: Registry):
         make_worlds(config, registry)
 
 
+@pytest.mark.parametrize("env", ["regulations", "corpus"])
+def test_a_search_environment_refuses_a_protocol_without_searches(registry: Registry, env: str):
+    with pytest.raises(ConfigError, match=f"env {env} is searched in, and protocol 'act' has no"):
+        make_worlds(build_config({"env": env, "protocol": "act"}), registry)
+
+
 @pytest.mark.parametrize("preset", ["tiny", "tiny_scratch", "qwen3_4b_lora"])
 def test_a_preset_names_no_protocol(registry: Registry, preset: str):
     assert named(registry, load_preset(preset), {"env": LAKE}) == [("act", {})]

@@ -120,7 +120,7 @@ class TestEpisode:
     def test_the_inner_truncation_ends_the_episode(self):
         env = adapt(Corridor(has_mask=False))
         env.reset()
-        ends = [env.step(act(str(i % 2 == 0 and 1 or 0)))[2:4] for i in range(7)]
+        ends = [env.step(act(str(int(i % 2 == 0))))[2:4] for i in range(7)]
         assert ends[:-1] == [(False, False)] * 6 and ends[-1] == (False, True)
 
     def test_the_turn_limit_is_that_of_the_setting_the_environment_or_the_default(self):

@@ -141,8 +141,7 @@ def test_last_minutes_of_an_environment_train_it() -> None:
     assert result.exit_code == 0, result.output
     rows = [row for row in Run.open("run").metrics if row["phase"] == "train"]
     assert [row["step"] for row in rows] == [1, 2, 3]
-    # Long questions of small worlds: nothing that the tiny model was trained on.
-    assert all(row["metrics"]["reward"]["n"] == 64 for row in rows)
+    assert all(0 <= row["reward"] <= 1.2 and row["entropy"] > 0 for row in rows)
 
 
 def test_commands_of_a_reward() -> None:

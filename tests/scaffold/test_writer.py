@@ -82,6 +82,12 @@ def test_single_file_loads_and_registers_its_name(kind: str, name: str, tmp_path
 
 
 @every_kind
+def test_single_file_needs_no_pytest_to_be_used(kind: str) -> None:
+    (text,) = make_scaffold(kind, "x").files.values()
+    assert "import pytest" not in text
+
+
+@every_kind
 def test_single_file_is_short_and_begins_with_what_to_do(kind: str, tmp_path: Path) -> None:
     (text,) = make_scaffold(kind, "x").files.values()
     lines = text.splitlines()

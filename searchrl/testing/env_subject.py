@@ -126,7 +126,7 @@ class EnvSubject:
         except (Exception, SystemExit) as error:
             raise NotApplicable("it could not be made (E1)") from error
         if not isinstance(env, gymnasium.Env):
-            raise NotApplicable(f"its factory returned {type(env).__name__}")
+            raise NotApplicable(f"its factory returned {type(env).__name__} (E1)")
         return env
 
     def begin(
@@ -227,7 +227,7 @@ class EnvSubject:
     def replay_expert(
         self, env: gymnasium.Env[Any, Any], options: Mapping[str, Any], max_turns: int = 100
     ) -> tuple[str, ...]:
-        """The turns of its first scripted policy; as many as there are before it fails (E17)."""
+        """The turns of its expert, or of its first script; as many as there are until it fails."""
         turns: list[str] = []
         observation, info = self.begin(env, options)
         try:

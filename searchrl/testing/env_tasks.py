@@ -10,6 +10,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,7 @@ from gymnasium.utils.env_checker import check_env
 from searchrl.contracts import find_task_problem
 from searchrl.core.episode import Task
 from searchrl.registry import describe_error
-from searchrl.testing.criteria import NotApplicable, Problem, criterion
+from searchrl.testing.criteria import NotApplicable, Problem, criterion, find_place
 from searchrl.testing.env_subject import EnvSubject, Played, facts_of, find_own
 from searchrl.testing.fuzz import shorten
 
@@ -104,7 +105,9 @@ def satisfies_gymnasium(subject: EnvSubject) -> Iterator[Problem]:
                 f"gymnasium.utils.env_checker.check_env raised {describe_error(error)}",
                 "see https://gymnasium.farama.org/api/env; searchrl.envs.text.TextSpace is a space "
                 "of any text",
-                error if _is_in(error, subject.entry.owner.file) else find_own(env, "__init__"),
+                error
+                if find_place(error, subject.entry.owner.file, 0)[1]
+                else find_own(env, "__init__"),
             )
     for warning in caught:
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ")
@@ -387,15 +390,6 @@ def refuses_unknown(subject: EnvSubject) -> Iterator[Problem]:
         )
 
 
-def _is_in(error: BaseException, file: str) -> bool:
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            return True
-        trace = trace.tb_next
-    return False
-
-
 def _differ(one: tuple[str, Mapping[str, Any]], two: tuple[str, Mapping[str, Any]]) -> bool:
     return one[0] != two[0] or facts_of(one[1]) != facts_of(two[1])
 
@@ -416,7 +410,7 @@ def _content(prompt: str, info: Mapping[str, Any]) -> object:
     task = info.get("task")
     if not isinstance(task, Task):
         return prompt
-    return prompt, repr((task.question, task.answers, task.gold_ids))
+    return prompt, facts_of({"task": replace(task, id="", split="", index=0)})
 
 
 def _spread(count: int) -> Sequence[int]:

@@ -63,7 +63,7 @@ def reads_anything(subject: ProtocolSubject) -> Iterator[Problem]:
     texts = [*HARD_TEXTS, *pieces]
     text = next((text for text in texts if find_problem(text)), None)
     if text is None:
-        text = find_example(make_texts(pieces), lambda text: bool(find_problem(text)), 200)
+        text = find_example(make_texts(pieces), lambda text: bool(find_problem(text)))
     if text is not None:
         problem = find_problem(text)
         if problem.startswith("raised"):

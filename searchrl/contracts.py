@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
-from searchrl.core.episode import ACT, ANSWER, SEARCH, Action, Episode, Passage, Score, Task, Unscored
+from searchrl.core.episode import (
+    ACT,
+    ANSWER,
+    SEARCH,
+    Action,
+    Episode,
+    Passage,
+    Score,
+    Task,
+    Unscored,
+)
 
 
 @dataclass(frozen=True, slots=True)

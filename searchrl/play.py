@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
-from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
 from searchrl.engine.rollout import Rollout
@@ -22,9 +22,9 @@ from searchrl.engine.world import TaskWorld
 from searchrl.errors import ConfigError
 from searchrl.evaluate import make_scripted_driver
 
-SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL}
-"""`s words` searches, `a words` answers, `c name {json}` calls a tool; `t words` is the thought of
-the next of these."""
+SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}
+"""`s words` searches, `a words` answers, `c name {json}` calls a tool, `d words` does it (acts);
+`t words` is the thought of the next of these."""
 
 ReadLine = Callable[[], str | None]
 """Reads one line without its end; None when there is no more input."""
@@ -63,7 +63,7 @@ def _read_shortcut(kind: str, text: str) -> Action:
     """The action of a shortcut; ValueError says how a call is written."""
     if kind == SEARCH:
         return Action(kind, (text,))
-    if kind == ANSWER:
+    if kind in (ANSWER, ACT):
         return Action(kind, text)
     name, _, rest = text.partition(" ")
     try:

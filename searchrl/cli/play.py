@@ -13,11 +13,12 @@ from typing import Any
 import click
 
 from searchrl.cli.options import PLAY, SHARED, options, read_layers
-from searchrl.core.episode import ANSWER, SEARCH, TOOL
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL
 
 _SHORTCUTS = {
     SEARCH: "s WORDS searches,  ",
     TOOL: "c TOOL {JSON} calls a tool,  ",
+    ACT: "d WORDS acts,  ",
     ANSWER: "a WORDS answers,  ",
 }
 """Shown where the protocol has such turns."""

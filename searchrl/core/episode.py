@@ -61,8 +61,8 @@ class Action:
     """What a protocol read in one model turn.
 
     `kind` is `search` (payload: tuple of queries), `answer` (payload: text), `invalid` (payload:
-    None, `reason` says why) or a kind that a protocol and an environment agree on, such as `tool`
-    (payload of the built-in protocol: a `ToolCall`).
+    None, `reason` says why) or a kind that a protocol and an environment agree on, such as `act`
+    (payload: text, what to do) and `tool` (payload of the built-in protocol: a `ToolCall`).
     """
 
     kind: str

@@ -14,6 +14,7 @@ from searchrl.engine.world import make_worlds
 from searchrl.play import read_turn
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
+from searchrl.protocols.act import ThinkAct
 from searchrl.run_folder import Run
 
 TOOLS = ("--protocol", "tool-call", "--set", "protocol.tools=[{name: search}, {name: now}]")
@@ -139,3 +140,19 @@ def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, arguments, input="a 1\n")
     assert result.exit_code == 3
     assert "the rules are gone" in result.output and "failing.py" in result.output
+
+
+def test_acting_has_a_shortcut_where_the_protocol_has_acts() -> None:
+    rest = iter(["d right", "t A hole below.", "d up"])
+    lines = lambda: next(rest, None)  # noqa: E731
+    assert read_turn(ThinkAct(), lines, print) == "<act>right</act>"
+    assert read_turn(ThinkAct(), lines, print) == "<think>A hole below.</think>\n<act>up</act>"
+    lake = ["play", "--env", "gym:FrozenLake-v1", "--reward", "env", "--index", "0", "--json"]
+    lake += ["--set", "env.make.is_slippery=false"]
+    moves = "down down right right down right"
+    typed = "".join(f"d {move}\n" for move in moves.split())
+    result = CliRunner().invoke(main, lake, input=typed)
+    assert result.exit_code == 0, result.output
+    assert "d WORDS acts" in result.stderr and "s WORDS" not in result.stderr
+    assert json.loads(result.stdout)["reward"] == 1.0
+    assert "d WORDS" not in play("").output

@@ -30,8 +30,8 @@ def sources(package: Path) -> list[Path]:
 
 
 def count_lines(package: Path) -> int:
-    """Lines of a package that are not blank."""
-    return sum(bool(line.strip()) for f in sources(package) for line in f.open(encoding="utf-8"))
+    """Lines of a package, blank ones included."""
+    return sum(len(f.read_text("utf-8").splitlines()) for f in sources(package))
 
 
 def test_there_are_packages() -> None:

@@ -15,6 +15,5 @@ def register_envs(register):
         protocol="tool-call",
         tools=[CALCULATOR],
         expert="searchrl_gsm_tools.env:Expert",
-        scripts={"guesses": "searchrl_gsm_tools.env:Guesses"},
         description="word problems of one to three steps, with a calculator",
     )

@@ -5,34 +5,28 @@ import operator
 import re
 from fractions import Fraction
 
+_PARAMETERS = {"expression": {"type": "string", "description": "Such as (12 + 3) * 4."}}
 CALCULATOR = {
     "name": "calculator",
-    "description": "Evaluate an arithmetic expression with + - * / // % and parentheses.",
-    "parameters": {
-        "type": "object",
-        "properties": {"expression": {"type": "string", "description": "Such as (12 + 3) * 4."}},
-        "required": ["expression"],
-    },
+    "description": "Evaluate an arithmetic expression with + - * / % and parentheses.",
+    "parameters": {"type": "object", "properties": _PARAMETERS, "required": list(_PARAMETERS)},
 }
-MAX_CHARS, MAX_SIZE = 100, 10**15
+MAX_CHARS = 100
 SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-SIGNS |= {ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
-SIGNS |= {ast.UAdd: operator.pos, ast.USub: operator.neg}
+SIGNS |= {ast.Div: operator.truediv, ast.Mod: operator.mod, ast.USub: operator.neg}
 
 
 def calculate(expression: str) -> str:
     """The value of `expression`, a whole number or up to six decimals; else `Error: …`."""
     # Without letters there are no names, no calls and no exponents.
     if len(expression) > MAX_CHARS or not re.fullmatch(r"[0-9.\s()+*/%-]+", expression, re.ASCII):
-        return f"Error: write numbers, + - * / // % ( ) only, {MAX_CHARS} characters at most."
+        return f"Error: write numbers, + - * / % ( ) only, {MAX_CHARS} characters at most."
     try:
         value = _evaluate(ast.parse(expression.strip(), mode="eval").body)
     except ZeroDivisionError:
         return "Error: division by zero."
     except (SyntaxError, ValueError):
         return "Error: this is no arithmetic expression."
-    if abs(value) > MAX_SIZE:
-        return "Error: the result is too large."
     return str(value) if value.denominator == 1 else f"{float(value):.6f}".rstrip("0").rstrip(".")
 
 

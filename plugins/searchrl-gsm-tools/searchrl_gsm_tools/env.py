@@ -1,4 +1,4 @@
-"""The episode: a problem, calls of the calculator, an answer; and two scripted policies."""
+"""The episode: a problem, calls of the calculator, an answer; and a scripted policy."""
 
 import re
 
@@ -71,27 +71,12 @@ class Expert:
     """Calculates step by step, with the results that it reads."""
 
     def __init__(self, env, task, protocol):
-        self.task, self.protocol, self.results, self.has_asked = task, protocol, {}, False
+        self.steps, self.protocol, self.read = task.meta["steps"], protocol, []
 
     def act(self, observation):
-        """Take the result and go on."""
-        if self.has_asked:
-            read = re.findall(r"-?\d+(?:\.\d+)?", observation)
-            self.results[f"r{len(self.results) + 1}"] = read[-1] if read else "0"
-        self.has_asked = True
-        steps = self.task.meta["steps"]
-        if len(self.results) == len(steps):
-            answer = self.results[f"r{len(steps)}"]
-            return self.protocol.render_turn(Action(ANSWER, answer), f"That makes {answer}.")
-        return _call(self.protocol, steps[len(self.results)].format(**self.results))
-
-
-class Guesses:
-    """Answers at once with the first number in sight: what a reward must not pay for."""
-
-    def __init__(self, env, task, protocol):
-        self.number, self.protocol = re.search(r"\d+", task.question).group(), protocol
-
-    def act(self, observation):
-        """Answer."""
-        return self.protocol.render_turn(Action(ANSWER, self.number), "I guess.")
+        """Take the result and go on; what is read first is the problem."""
+        self.read.append((re.findall(r"-?\d+(?:\.\d+)?", observation) or ["0"])[-1])
+        if len(self.read) > len(self.steps):
+            return self.protocol.render_turn(Action(ANSWER, self.read[-1]), "That is it.")
+        results = {f"r{number}": result for number, result in enumerate(self.read)}
+        return _call(self.protocol, self.steps[len(results) - 1].format(**results))

@@ -5,7 +5,7 @@ import re
 import pytest
 from searchrl_gsm_tools.calculator import CALCULATOR, MAX_CHARS, calculate
 from searchrl_gsm_tools.env import GsmTools
-from searchrl_gsm_tools.problems import KINDS, NUM_TASKS, make_task
+from searchrl_gsm_tools.problems import NUM_TASKS, make_task
 
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
@@ -26,7 +26,8 @@ class TestCalculator:
             ("0.1 + 0.2", "0.3"),
             ("10 / 4", "2.5"),
             ("4 / 0.0000001", "40000000"),
-            ("7 // 2 + 7 % 2", "4"),
+            ("7 % 2 + 3", "4"),
+            ("9" * 99, "9" * 99),
             ("1 / 10000000", "0"),
         ],
     )
@@ -45,8 +46,7 @@ class TestCalculator:
             ("1 2", "no arithmetic expression"),
             ("007", "no arithmetic expression"),
             ("()", "no arithmetic expression"),
-            ("9" * 99, "too large"),
-            ("*".join(["999999"] * 14), "too large"),
+            ("7 // 2", "no arithmetic expression"),
             ("(" * 50 + "1" + ")" * 49, "no arithmetic expression"),
             ("1" * (MAX_CHARS + 1), "characters at most"),
             ("__import__('os')", "write numbers"),
@@ -76,8 +76,8 @@ class TestProblems:
     def test_every_answer_is_a_whole_positive_number_and_every_kind_occurs(self):
         tasks = [make_task("train", i, 0) for i in range(600)]
         assert all(re.fullmatch(r"[1-9]\d*", task.answers[0]) for task in tasks)
-        assert {task.kind for task in tasks} == set(KINDS.values())
-        assert all(len(task.meta["steps"]) in KINDS for task in tasks)
+        assert {task.kind for task in tasks} == {"steps_1", "steps_2", "steps_3"}
+        assert all(task.kind == f"steps_{len(task.meta['steps'])}" for task in tasks)
         assert not any("{" in task.question for task in tasks)
 
 
@@ -137,13 +137,10 @@ def registry():
     return load_plugins(["searchrl_gsm_tools"], entry_points=False)
 
 
-@pytest.mark.parametrize(("policy", "em"), [("scripted", 1.0), ("scripted:guesses", 0.0)])
-def test_scripts_do_what_they_say(registry, policy, em):
-    result = evaluate({**SETTINGS, "policy": policy, "reward": "env"}, registry=registry)
+def test_the_script_solves_every_problem(registry):
+    result = evaluate({**SETTINGS, "policy": "scripted", "reward": "env"}, registry=registry)
     values = {name: metric["value"] for name, metric in result.metrics.items()}
-    assert values["em"] == values["reward"] == em
-    assert values["passive"] == 1.0 - em
-    assert values["format"] == 1.0
-    assert (1 < values["tool_calls"] < 3) if em else values["tool_calls"] == 0
+    assert values["em"] == values["reward"] == values["format"] == 1.0
+    assert values["passive"] == 0.0 and 1 < values["tool_calls"] < 3
     # Nothing is searched, so nothing is said about searches.
     assert not {"searched", "searches", "retrieved", "em_forced"} & set(values)

@@ -194,8 +194,8 @@ def ensure_free(kind: str, name: str, registry: Registry) -> None:
         is_same = (entry.kind, entry.name) == (kind, name)
         if is_same and entry.owner.distribution != f"searchrl-{name}":
             raise ConfigError(
-                f"there is a {kind} '{name}' already, of {entry.owner.name}; two plugins that offer one "
-                "name are refused, so choose another"
+                f"there is a {kind} '{name}' already, of {entry.owner.name}; two plugins that "
+                "offer one name are refused, so choose another"
             )
 
 

@@ -1,4 +1,4 @@
-"""What `searchrl new` writes: every kind loads, is clean and keeps to its own tests and the criteria.
+"""What `searchrl new` writes: every kind loads, is clean and passes its tests and the criteria.
 
 Names are short, long and with a hyphen; each file is rendered as it is and as a package.
 """

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from searchrl.deadline import DeadlineExceeded, call_with_deadline
@@ -31,8 +32,8 @@ MAX_PROBLEMS = 3
 class Problem:
     """One fault. `what` is wrong, how to `mend` it, and `at`: where.
 
-    `at` is an exception (its deepest line in the plugin's file), a function, class or object (the
-    line of its definition), or None (the line that registers the plugin).
+    `at` is an exception (its deepest line in the plugin's file or package), a function, class or
+    object (the line of its definition), or None (the line that registers the plugin).
     """
 
     what: str
@@ -190,7 +191,7 @@ def find_place(at: object, file: str, line: int) -> tuple[str, int]:
         return file, line
     if isinstance(at, BaseException):
         frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(at.__traceback__)]
-        own = [frame for frame in frames if frame[0] == file]
+        own = [frame for frame in frames if _is_of_plugin(frame[0], file)]
         return own[-1] if own else (file, line)
     target: Any = at
     if not (inspect.isroutine(target) or inspect.isclass(target)):
@@ -201,3 +202,11 @@ def find_place(at: object, file: str, line: int) -> tuple[str, int]:
         return found, inspect.getsourcelines(target)[1]
     except (OSError, TypeError):  # built in C, or made at run time
         return file, line
+
+
+def _is_of_plugin(path: str, file: str) -> bool:
+    """Whether a file is the plugin's: its own, or another of the package it lies in."""
+    if path == file or not file:
+        return path == file
+    folder = Path(file).parent
+    return (folder / "__init__.py").is_file() and Path(path).is_relative_to(folder)

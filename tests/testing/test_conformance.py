@@ -196,3 +196,23 @@ def test_an_environment_that_is_acted_in_is_held_to_the_same(registry: Registry)
     report = check_entry(registry, registry.get("env", "gym:FrozenLake-v1"))
     assert report.is_good, report.failed
     assert report.name == "gym:FrozenLake-v1"
+
+
+def test_the_place_of_an_exception_may_be_any_file_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packaged_protocol"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from searchrl import hookimpl\n"
+        "@hookimpl\ndef register_protocols(register):\n"
+        "    register('packaged', 'packaged_protocol.inner:make')\n",
+        encoding="utf-8",
+    )
+    inner = package / "inner.py"
+    inner.write_text("def make():\n    raise OSError('no tags')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = load_plugins(["packaged_protocol"], entry_points=False)
+    report = check_entry(registry, registry.get("protocol", "packaged"))
+    (finding,) = report.failed[0].findings
+    assert (finding.file, finding.line) == (str(inner), 2)

@@ -64,7 +64,7 @@ class ThinkAct:
         # What an environment says may be written for another system: its usual tags go too.
         foreign = {*names.values(), *INFORMATION_VARIANTS, "think", "act", "answer", "search"}
         self._foreign_tag = re.compile(
-            rf"<(\s*/?\s*(?:{'|'.join(sorted(foreign))})\s*/?\s*)>", re.IGNORECASE
+            rf"<(\s*+/?\s*+(?:{'|'.join(sorted(foreign))})\s*+/?\s*+)>", re.IGNORECASE
         )
 
     def parse(self, text: str) -> Action:

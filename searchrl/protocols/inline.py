@@ -57,7 +57,7 @@ class InlineProtocol:
         # Foreign text may come from a corpus made for another system: its usual tags go too.
         usual = {*INFORMATION_VARIANTS, "think", "search", "answer"}
         names = "|".join(sorted({*tags, *usual, *foreign}))
-        self._foreign_tag = re.compile(rf"<(\s*/?\s*(?:{names})\s*/?\s*)>", re.IGNORECASE)
+        self._foreign_tag = re.compile(rf"<(\s*+/?\s*+(?:{names})\s*+/?\s*+)>", re.IGNORECASE)
 
     @abstractmethod
     def read_request(self, text: str) -> Action:

@@ -19,8 +19,10 @@ from typing import Any
 from searchrl.errors import ConfigError
 from searchrl.registry import Registry
 
-MAX_NAME_LENGTH = 22
-"""Characters a name may have, so that the lines of every template keep their length."""
+MAX_NAME_LENGTH = 60
+
+TIDY_NAME_LENGTH = 22
+"""Up to here the lines of every template keep their length; a longer name works all the same."""
 
 _TEMPLATES = Path(__file__).parent.parent / "assets" / "scaffold"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([_-][A-Za-z0-9]+)*")

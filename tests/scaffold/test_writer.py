@@ -20,7 +20,7 @@ from searchrl.plugins import load_plugins
 from searchrl.registry import Entry
 from searchrl.scaffold.writer import (
     KINDS,
-    MAX_NAME_LENGTH,
+    TIDY_NAME_LENGTH,
     Scaffold,
     ensure_free,
     make_scaffold,
@@ -40,7 +40,7 @@ def name_for(kind: str, name: str) -> str:
 
 
 def longest(kind: str) -> str:
-    return f"a_{kind}_".ljust(MAX_NAME_LENGTH, "n")
+    return f"a_{kind}_".ljust(TIDY_NAME_LENGTH, "n")
 
 
 def write(kind: str, name: str, folder: Path, *, is_package: bool = False) -> Scaffold:
@@ -188,7 +188,7 @@ def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "1st", "-x", "x-", "a--b", "a b", "a/b", "../a", "é", "x" * 23]
+    "name", ["", "1st", "-x", "x-", "a--b", "a b", "a/b", "../a", "é", "x" * 61]
 )
 def test_impossible_names_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is no name for a plugin: expected a letter"):
@@ -228,3 +228,10 @@ def test_class_is_not_called_twice_what_it_is(kind: str) -> None:
     (text,) = make_scaffold(kind, f"my-{kind}").files.values()
     assert f"class My{kind.capitalize()}" in text
     assert f"{kind.capitalize()}{kind.capitalize()}" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_name_works_all_the_same(kind: str, tmp_path: Path) -> None:
+    name = f"a_{kind}_".ljust(60, "n")
+    write(kind, name, tmp_path)
+    assert load(tmp_path / f"{name}.py", kind, name).name == name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from searchrl.plugins import PluginFailure, Registry
+    from searchrl.plugins import Entry, PluginFailure, Registry
     from searchrl.testing.criteria import Finding, Report, Result
 
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable": ("·", "dim")}
@@ -197,10 +197,12 @@ def _next_command(
     name = f"{first.name}NAME" if first.name.endswith(":") else first.name
     if first.kind in ("env", "protocol", "retriever"):
         name += "".join(f" --set {shlex.quote(f'{first.kind}.{text}')}" for text in settings)
+    played = next((e.name for e in registry.entries() if _is_env_of(e, first.name)), "regulations")
+    played += "NAME" if played.endswith(":") else ""
     evaluate = f"searchrl eval{plugin} --env regulations --policy scripted"
     return {
         "env": f"searchrl play{plugin} --env {name}",
-        "protocol": f"searchrl play{plugin} --env regulations --protocol {name}",
+        "protocol": f"searchrl play{plugin} --env {played} --protocol {name}",
         "reward": f"{evaluate} --reward {name}",
         "retriever": f"{evaluate} --retriever {name}",
         "tracker": f"searchrl train{plugin} --max-steps 1 --set log.trackers={name}",
@@ -208,3 +210,8 @@ def _next_command(
         "generator": f"searchrl bench{plugin} --set engine.generator={name}",
         "command": f"searchrl{plugin} {name} --help",
     }[first.kind]
+
+
+def _is_env_of(entry: Entry, protocol: str) -> bool:
+    """Whether an environment is registered with a protocol of its own, and with this one."""
+    return entry.kind == "env" and entry.options.get("protocol") == protocol

@@ -9,6 +9,7 @@ in the plugin's file. The criteria themselves are in the module of their kind (`
 from __future__ import annotations
 
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Problem:
     """One fault. `what` is wrong, how to `mend` it, and `at`: where.
 
     `at` is an exception (its deepest line in the plugin's file or package), a function, class or
-    object (the line of its definition), or None (the line that registers the plugin).
+    object (the line of its definition), a pair (file, line), or None (the line that registers it).
     """
 
     what: str
@@ -140,14 +141,31 @@ def run_criteria(
 ) -> tuple[Result, ...]:
     """Hold a subject to criteria, each on its own; never raises for what the subject does.
 
+    After one that does not finish, the others are not begun: each would hang as long.
+
     Args:
         file, line: the plugin's file and where it registers the subject.
     """
-    return tuple(_run(one, subject, file, line, timeout_s) for one in criteria)
+    results: list[Result] = []
+    hanging = ""
+    for one in criteria:
+        if hanging:
+            note = f"not checked, for {hanging} did not finish"
+            skipped = Result(one.number, one.title, one.why, Status.NOT_APPLICABLE, note=note)
+            results.append(skipped)
+            continue
+        result, is_hanging = _run(one, subject, file, line, timeout_s)
+        results.append(result)
+        hanging = one.number if is_hanging else ""
+    return tuple(results)
 
 
-def _run(one: Criterion[S], subject: S, file: str, line: int, timeout_s: float) -> Result:
+def _run(
+    one: Criterion[S], subject: S, file: str, line: int, timeout_s: float
+) -> tuple[Result, bool]:
+    """The outcome of one criterion, and whether it hangs."""
     problems: list[Problem] = []
+    is_hanging = False
 
     def collect() -> None:
         for problem in one.check(subject):
@@ -162,10 +180,14 @@ def _run(one: Criterion[S], subject: S, file: str, line: int, timeout_s: float) 
     except NotApplicable as reason:
         status, note = Status.NOT_APPLICABLE, str(reason)
     except DeadlineExceeded as error:
+        is_hanging = True
+        place = _find_hanging(error.where, file)
+        stack = "" if place else f"; it hangs here:\n{error.where}"
         problems.append(
             Problem(
-                f"it did not finish within {timeout_s:g} s; it hangs here:\n{error.where}",
+                f"it did not finish within {timeout_s:g} s{stack}",
                 "return in bounded time, whatever the input; give calls to the outside a time-out",
+                place,
             )
         )
     except (Exception, SystemExit) as error:
@@ -182,13 +204,23 @@ def _run(one: Criterion[S], subject: S, file: str, line: int, timeout_s: float) 
     findings = dict.fromkeys(
         Finding(p.what, p.mend, *find_place(p.at, file, line)) for p in problems
     )
-    return Result(one.number, one.title, one.why, status, tuple(findings), note)
+    result = Result(one.number, one.title, one.why, status, tuple(findings), note)
+    return result, is_hanging
+
+
+def _find_hanging(stack: str, file: str) -> tuple[str, int] | None:
+    """The deepest line of the plugin in a printed stack."""
+    frames = re.findall(r'^  File "(.*)", line (\d+)', stack, re.MULTILINE)
+    own = [(path, int(number)) for path, number in frames if _is_of_plugin(path, file)]
+    return own[-1] if own else None
 
 
 def find_place(at: object, file: str, line: int) -> tuple[str, int]:
-    """(file, line) of an exception, a function, a class or an object; else what is given."""
+    """(file, line) of what `Problem.at` may be; else what is given."""
     if at is None:
         return file, line
+    if isinstance(at, tuple):
+        return str(at[0]), int(at[1])
     if isinstance(at, BaseException):
         frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(at.__traceback__)]
         own = [frame for frame in frames if _is_of_plugin(frame[0], file)]

@@ -105,6 +105,7 @@ def test_next_command_of_each_kind_is_one_that_there_is() -> None:
     for name, expected in (
         ("command:play", "searchrl play --help"),
         ("env:corpus", "searchrl play --env corpus --set env.topk=2"),
+        ("act", "searchrl play --env gym:NAME --protocol act"),
     ):
         extra = ["--set", "topk=2"] if name.startswith("env") else []
         result = check(name, *extra)

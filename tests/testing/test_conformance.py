@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.testing.conformance import check_entry, find_entries, find_failures
-from searchrl.testing.criteria import Report, Status
+from searchrl.testing.criteria import Problem, Report, Status, criterion, run_criteria
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = str(FIXTURES / "sound" / "env.py")
@@ -216,3 +217,37 @@ def test_the_place_of_an_exception_may_be_any_file_of_a_package(
     report = check_entry(registry, registry.get("protocol", "packaged"))
     (finding,) = report.failed[0].findings
     assert (finding.file, finding.line) == (str(inner), 2)
+
+
+def test_what_hangs_is_found_at_its_line_and_the_rest_is_not_begun(write: Write) -> None:
+    path = write(
+        "import time\n"
+        "class Slow:\n"
+        "    name = instruction = 'slow'\n"
+        "    stops = ('x',)\n"
+        "    def parse(self, text):\n"
+        "        time.sleep(30)\n"
+        "@hookimpl\ndef register_protocols(register):\n    register('slow', Slow)\n"
+    )
+    registry = load_plugins([path], entry_points=False)
+    entry = registry.get("protocol", "slow")
+    parse, *others = run_criteria(
+        [hang, begin], entry.load()(), file=path, line=entry.line, timeout_s=0.2
+    )
+    (finding,) = parse.findings
+    assert (finding.file, finding.line) == (path, 8)
+    assert finding.what == "it did not finish within 0.2 s"
+    assert others[0].status is Status.NOT_APPLICABLE
+    assert others[0].note == "not checked, for X1 did not finish"
+
+
+@criterion("X1", "reads", "")
+def hang(subject: Any) -> Iterator[Problem]:
+    subject.parse("text")
+    yield from ()
+
+
+@criterion("X2", "begins", "")
+def begin(subject: Any) -> Iterator[Problem]:
+    raise AssertionError("never begun")
+    yield

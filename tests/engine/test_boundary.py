@@ -17,7 +17,7 @@ from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.world import TaskWorld, make_world
-from searchrl.errors import ConfigError, EnvironmentFailure, PluginError
+from searchrl.errors import EnvironmentFailure, PluginError
 from searchrl.plugins import Registry, load_plugins
 
 FOREIGN_PLUGIN = TOY_PLUGIN.with_name("foreign_faults.py")

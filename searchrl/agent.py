@@ -7,7 +7,6 @@ loaded, not by this module. Callers: `searchrl ask` and the Python API.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,15 +16,12 @@ from searchrl.config import RunConfig, build_config, merge
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
+from searchrl.engine.records import plain_payload
 from searchrl.engine.rollout import Rollout, RolloutDriver
-from searchrl.engine.world import TaskWorld, make_worlds
-from searchrl.errors import (
-    ConfigError,
-    EnvironmentFailure,
-    PluginError,
-    UnknownNameError,
-)
+from searchrl.engine.world import TaskWorld, make_worlds, name_protocols
+from searchrl.errors import ConfigError, EnvironmentFailure
 from searchrl.evaluate import make_driver
+from searchrl.plugin_records import read_records
 from searchrl.plugins import Registry, load_plugins
 from searchrl.run_folder import Run
 
@@ -60,6 +56,7 @@ class Answer:
                     "text": turn.text,
                     "action": turn.action.kind,
                     "queries": list(turn.action.queries),
+                    "payload": plain_payload(turn.action),
                     "reason": turn.action.reason,
                     "observation": turn.observation,
                 }
@@ -173,13 +170,14 @@ def load_agent(
             "script; use policy: model"
         )
     if registry is None:
-        registry = _load_plugins(config, run)
-    world = _make_world(config, registry, run)
+        recorded = read_records(run.path, config.to_dict()) if run else ()
+        registry = load_plugins(config.plugins, strict=config.strict_plugins, recorded=recorded)
+    world = make_worlds(config, registry)[0]
     from searchrl.planning import load_planned_policy
 
     policy = load_planned_policy(config, trainable=False)
     driver = make_driver(policy, config, registry, config.eval.temperature, batch_size=1)
-    return Agent(config, registry, world, driver)
+    return Agent(name_protocols(config, registry), registry, world, driver)
 
 
 def run_settings(run: Run) -> dict[str, Any]:
@@ -191,36 +189,3 @@ def _model_config(model: str, overrides: Mapping[str, Any]) -> RunConfig:
     from searchrl.planning import plan_run
 
     return plan_run(merge(overrides, {"model": {"name": model}})).config
-
-
-def _load_plugins(config: RunConfig, run: Run | None) -> Registry:
-    try:
-        return load_plugins(config.plugins, strict=config.strict_plugins)
-    except PluginError as error:
-        if run is None:
-            raise
-        raise PluginError(
-            f"run '{run.path}' was trained with plugins that cannot be loaded now: {error}\n"
-            "Put them back, or name their new place with --plugin"
-        ) from error
-
-
-def _make_world(config: RunConfig, registry: Registry, run: Run | None) -> TaskWorld:
-    try:
-        return make_worlds(config, registry)[0]
-    except UnknownNameError as error:
-        lost = _lost_plugins(run, registry) if run else []
-        if not lost:
-            raise
-        raise UnknownNameError(
-            f"{error}\nThe run was trained with plugins that are not installed now: "
-            f"{', '.join(lost)}"
-        ) from error
-
-
-def _lost_plugins(run: Run, registry: Registry) -> list[str]:
-    """Plugins the run recorded and this process lacks, as `name version`."""
-    path = run.path / "provenance.json"
-    recorded = json.loads(path.read_text("utf-8"))["plugins"] if path.is_file() else []
-    here = {owner.name for owner in registry.owners}
-    return [f"{p['plugin']} {p['version']}".rstrip() for p in recorded if p["plugin"] not in here]

@@ -13,7 +13,7 @@ PLUGIN_API = 1
 
 @hookimpl
 def register_envs(register: RegisterEnv) -> None:
-    """The two search environments."""
+    """The two search environments, and a scheme for Gymnasium's own."""
     register(
         "regulations",
         "searchrl.envs.regulations:RegulationsEnv",
@@ -30,15 +30,32 @@ def register_envs(register: RegisterEnv) -> None:
         expert="searchrl.envs.corpus:make_expert",
         description="your own questions over your own texts",
     )
+    register(
+        "gym:",
+        "searchrl.envs.foreign:make_gym_env",
+        protocol="act",
+        scripts={"random": "searchrl.envs.foreign:make_random"},
+        description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
+    )
 
 
 @hookimpl
 def register_protocols(register: Register) -> None:
-    """The default tag protocol."""
+    """The default tag protocol, and the one that models with tools were trained on."""
     register(
         "think-search-answer",
         "searchrl.protocols.think_search_answer:ThinkSearchAnswer",
         description="<think>, then <search> or <answer>; results come in <information>",
+    )
+    register(
+        "act",
+        "searchrl.protocols.act:ThinkAct",
+        description="<think> if you like, then <act>; the environment replies in <observation>",
+    )
+    register(
+        "tool-call",
+        "searchrl.protocols.tool_call:ToolCallProtocol",
+        description="<think>, then <tool_call> or <answer>: tools as Qwen3 and Hermes know them",
     )
 
 
@@ -146,6 +163,9 @@ def register_commands(register: Register) -> None:
             "bench",
             "Take a few training steps and say what this machine will do with this configuration.",
         ),
+        ("new", "Write a plugin that works, with its tests, to change into your own."),
+        ("check", "Hold a plugin, or anything registered, to the criteria of its kind."),
+        ("config", "Explain the configuration: every key's type, default and reason."),
         ("plugins", "List what is registered, by whom, and what could not be loaded."),
     ):
         register(name, f"searchrl.cli.{name}:{name}", description=description)

@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from searchrl.errors import ConfigError, suggest
 from searchrl.sections import (
+    AUTO,
     AlgorithmConfig,
     CheckpointConfig,
     EngineConfig,
@@ -52,6 +53,8 @@ class RunConfig(Section):
     """The whole run."""
 
     tasks: Annotated[list[TaskConfig], Field(min_length=1)] = Field(default=[TaskConfig()])
+    """What is trained on. One entry is the normal case; several make a mixture, with metrics kept
+    per task. The short forms `env`, `reward`, `protocol` and `retriever` write the first entry."""
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -63,18 +66,31 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     log: LogConfig = LogConfig()
     policy: str = "model"
-    """`model`, `scripted` (the env's expert) or `scripted:NAME` (another of its scripts)."""
+    """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts.
+    Scripts cannot be trained; they measure the environment."""
     preset: str | None = None
+    """Settings for a kind of model, lying under everything you write. By default the embedded tiny
+    model gets `tiny`, any other model `qwen3_4b_lora`. See [presets](#presets)."""
     plugins: list[str] = Field(default_factory=list)
+    """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False
+    """A plugin that cannot be loaded, or a name offered twice, ends the program instead of being
+    left out and named."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Everything random is derived from it: tasks, sampling, a new adapter's weights. Equal seeds
+    give equal metrics on one machine."""
     max_steps: Annotated[int, Field(ge=0)] = 200
+    """Optimiser steps. Presets set their own."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """`auto`: cuda if torch sees one, then mps, then cpu."""
     num_threads: Annotated[int, Field(ge=0)] = 0
-    """CPU threads of torch; 0 leaves torch's own choice."""
+    """CPU threads of torch; 0 leaves torch's choice. It changes speed and the last bits of sums:
+    fix it when figures must repeat exactly."""
     run_dir: str | None = None
+    """The run folder; new or empty. By default `runs/ENV-DATE-TIME`."""
     init_from: Text | None = None
-    """A run folder, checkpoint or adapter to start the policy from."""
+    """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
+    `searchrl sft`."""
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain JSON-able values."""
@@ -193,9 +209,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_renamed(old: Any, value: Any) -> bool:
-    """Whether `value` names another plugin than `old` does."""
+    """Whether `value` names another plugin than `old` does; `auto` is not decided yet."""
     both = isinstance(old, Mapping) and isinstance(value, Mapping)
-    return both and "name" in old and "name" in value and old["name"] != value["name"]
+    names = [mapping["name"] for mapping in (old, value) if "name" in mapping] if both else []
+    return len(names) == 2 and names[0] not in (AUTO, names[1])
 
 
 def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,22 @@ objects in `plugins.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
-from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, Passage, Score, Task, Unscored
+from searchrl.core.episode import (
+    ACT,
+    ANSWER,
+    SEARCH,
+    Action,
+    Episode,
+    Passage,
+    Score,
+    Task,
+    Unscored,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,11 @@ class TagProtocol(Protocol):
         ...
 
     def opening(self, kind: str) -> str:
-        """Text that commits a turn to an action of `kind` (up to and with its opening tag)."""
+        """Text that commits a turn to an action of `kind` (up to and with its opening tag).
+
+        Raises:
+            ValueError: if no turn of this protocol holds an action of that kind.
+        """
         ...
 
     def neutralise(self, text: str) -> str:
@@ -203,6 +218,36 @@ def find_action_problem(value: object) -> str:
         and all(isinstance(query, str) for query in value.payload)
     ):
         return f"a search with the payload {value.payload!r}; expected a tuple of queries"
-    if value.kind == ANSWER and not isinstance(value.payload, str):
-        return f"an answer with the payload {value.payload!r}; expected text"
+    if value.kind in (ANSWER, ACT) and not isinstance(value.payload, str):
+        return f"an {value.kind} with the payload {value.payload!r}; expected text"
     return ""
+
+
+def find_task_problem(value: object) -> str:
+    """Say what came in place of a `Task`, or "" if it is one that rewards and records can read."""
+    if not isinstance(value, Task):
+        return f"{type(value).__name__}; expected a Task"
+    for name in ("id", "split", "question", "kind", "env"):
+        if not isinstance(getattr(value, name), str):
+            return f"a Task whose {name} is {getattr(value, name)!r}; expected text"
+    if not isinstance(value.index, int):
+        kind = type(value.index).__name__
+        return f"a Task whose index is {value.index!r} ({kind}); expected an int"
+    for name in ("answers", "gold_ids"):
+        texts = getattr(value, name)
+        # A text is a sequence of texts as well, of its letters: the usual slip.
+        if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):
+            return f"a Task whose {name} are {texts!r}; expected a tuple of texts"
+    if not isinstance(value.meta, Mapping):
+        return f"a Task whose meta is {value.meta!r}; expected a mapping"
+    return ""
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether a reward or a signal can be taken as a float: no text, no NaN, no infinity."""
+    if isinstance(value, str | bytes):  # one that reads as a number is a slip all the same
+        return False
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return False

@@ -38,6 +38,7 @@ SUMMARY_KEYS = (
     "em_forced",
     "searched",
     "searches",
+    "tool_calls",
     "format",
     "passive",
     "retrieved",
@@ -135,7 +136,8 @@ def run_episodes(
     """Play the first `num_tasks` tasks of the split once each, shared between the worlds.
 
     Args:
-        forced: commit the first turn to this kind of action by its opening tag.
+        forced: commit the first turn to this kind of action by its opening tag; worlds whose
+            protocol has none such are left out.
         script: name of the env's scripted policy, for a scripted driver.
     """
     requests = []
@@ -153,6 +155,7 @@ def run_episodes(
                 step=step,
             )
             for index in range(count)
+            if forced is None or world.can_open(forced)
         ]
     groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
@@ -185,6 +188,8 @@ def evaluate_both(
 ) -> EvalResult:
     """The full evaluation: as it is, and (if `settings.forced`) with a forced first search.
 
+    The second is left out where no protocol has a search.
+
     The forced figures appear as `em_forced` beside the plain ones, with several tasks also as
     `TASK/em_forced`.
     """
@@ -198,7 +203,7 @@ def evaluate_both(
         on_progress=lambda done, total: on_phase("evaluate", done, total),
         should_stop=should_stop,
     )
-    if not settings.forced:
+    if not settings.forced or not any(world.can_open(SEARCH) for world in worlds):
         return plain
     forced = run_episodes(
         worlds,

@@ -9,7 +9,7 @@ too early is reported instead of ignored (judges will get theirs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pluggy
@@ -55,9 +55,10 @@ class RegisterEnv(Protocol):
         name: str,
         factory: Factory,
         *,
+        protocol: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
-        is_text: bool = True,
         description: str = "",
     ) -> None:
         """Offer an environment; see `register_envs`."""
@@ -66,13 +67,18 @@ class RegisterEnv(Protocol):
 
 @hookspec
 def register_envs(register: RegisterEnv) -> None:
-    """Offer environments: `register(name, factory, *, expert, scripts, is_text, description)`.
+    """Offer environments.
+
+    `register(name, factory, *, protocol, tools, expert, scripts, description)`.
 
     `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
-    `gymnasium.Env`. `expert(env, task, protocol)` returns the scripted policy of one episode;
-    `scripts` maps further names to such factories, for policies that are imperfect on purpose.
-    `is_text=False` says that the spaces are not text. A name that ends in a colon is a scheme:
-    `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
+    `gymnasium.Env` of text. `protocol` names the tag protocol to use where a configuration names
+    none (`think-search-answer` without it). `tools` are what the environment lets its policy call,
+    `{"name", "description", "parameters"}` each; they are listed by protocols that have a setting
+    `tools`, such as `tool-call`. `expert(env, task, protocol)` returns the scripted
+    policy of one episode; `scripts` maps further names to such factories, for policies that are
+    imperfect on purpose. A name that ends in a colon is a scheme: `--env gym:FrozenLake-v1` calls
+    the factory of `gym:` with `name="FrozenLake-v1"` added.
     """
 
 

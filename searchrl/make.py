@@ -19,7 +19,7 @@ from searchrl.plugins import load_plugins
 def make_env(
     env: str,
     *,
-    protocol: str | Mapping[str, Any] | TagProtocol = "think-search-answer",
+    protocol: str | Mapping[str, Any] | TagProtocol | None = None,
     retriever: str | Mapping[str, Any] | RetrieverFactory = "bm25",
     plugins: Sequence[str] = (),
     **settings: Any,
@@ -27,22 +27,26 @@ def make_env(
     """Make a registered environment; `settings` are its own.
 
     `protocol` and `retriever` are a registered name, a mapping `{"name": ..., **its settings}`, or
-    an object: a protocol, a retriever factory. `plugins` are plugin files or modules to load.
+    an object: a protocol, a retriever factory. Without a protocol, the environment's own is used.
+    `plugins` are plugin files or modules to load.
 
     >>> env = make_env("regulations", protocol={"name": "think-search-answer"})
     >>> prompt, info = env.reset(seed=0)
     """
     loaded = load_plugins(plugins)
+    env_entry = loaded.get("env", env)
+    if protocol is None:
+        protocol = env_entry.protocol
     if isinstance(protocol, str | Mapping):
         name, own = _split(protocol)
-        protocol = loaded.get("protocol", name).make(**own)
+        protocol = loaded.make_protocol(env_entry, name, own)
     if isinstance(retriever, str | Mapping):
         name, own = _split(retriever)
         entry = loaded.get("retriever", name)
         own = entry.ensure_settings(own)
         factory: Callable[..., Any] = entry.load()
         retriever = partial(factory, **own) if own else factory
-    made: gymnasium.Env[Any, Any] = loaded.get("env", env).make(
+    made: gymnasium.Env[Any, Any] = env_entry.make(
         protocol=protocol, retriever=retriever, **settings
     )
     return made

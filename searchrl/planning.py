@@ -21,6 +21,8 @@ from searchrl.engine.loading import ResolvedModel, load_policy, resolve_device, 
 from searchrl.engine.memory import MemoryPlan, describe_peak
 from searchrl.engine.policy import Policy
 from searchrl.errors import ConfigError, PolicyError
+from searchrl.plugin_records import read_records
+from searchrl.plugins import Registry, load_plugins
 from searchrl.run_folder import Run
 
 TINY = "tiny"
@@ -116,6 +118,24 @@ def resolve_config(
     for note in plan.notes:
         on_note(note)
     return plan.config
+
+
+def load_run_plugins(
+    config: RunConfig, resume: str | Path | None, on_note: Callable[[str], None]
+) -> Registry:
+    """The plugins of a program; of those a resumed run relies on, it is noted which have changed.
+
+    Raises:
+        PluginError: see `load_plugins`.
+    """
+    registry = load_plugins(
+        config.plugins,
+        strict=config.strict_plugins,
+        recorded=read_records(resume, config.to_dict()),
+    )
+    for change in registry.changes:
+        on_note(change)
+    return registry
 
 
 def plan_memory(

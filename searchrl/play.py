@@ -7,13 +7,14 @@ torch. `searchrl play` supplies the reading and the writing.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
-from searchrl.core.episode import ANSWER, SEARCH, Action
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.dialogue import RolloutRequest
 from searchrl.engine.generator import mix_key
 from searchrl.engine.rollout import Rollout
@@ -21,8 +22,9 @@ from searchrl.engine.world import TaskWorld
 from searchrl.errors import ConfigError
 from searchrl.evaluate import make_scripted_driver
 
-SHORTCUTS = {"s": SEARCH, "a": ANSWER}
-"""`s words` searches, `a words` answers; `t words` is the thought of the next of these."""
+SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}
+"""`s words` searches, `a words` answers, `c name {json}` calls a tool, `d words` does it (acts);
+`t words` is the thought of the next of these."""
 
 ReadLine = Callable[[], str | None]
 """Reads one line without its end; None when there is no more input."""
@@ -43,10 +45,9 @@ def read_turn(
             thought = rest.strip()
             continue
         if not lines and rest.strip() and head in SHORTCUTS:
-            text = rest.strip()
-            payload = (text,) if SHORTCUTS[head] == SEARCH else text
             try:
-                return protocol.render_turn(Action(SHORTCUTS[head], payload), thought)
+                action = _read_shortcut(SHORTCUTS[head], rest.strip())
+                return protocol.render_turn(action, thought)
             except ValueError as error:
                 complain(str(error))
                 continue
@@ -56,6 +57,22 @@ def read_turn(
         if not line.strip() or any(stop in line for stop in protocol.stops):
             return "\n".join(lines).rstrip()
     return "\n".join(lines) or None
+
+
+def _read_shortcut(kind: str, text: str) -> Action:
+    """The action of a shortcut; ValueError says how a call is written."""
+    if kind == SEARCH:
+        return Action(kind, (text,))
+    if kind in (ANSWER, ACT):
+        return Action(kind, text)
+    name, _, rest = text.partition(" ")
+    try:
+        arguments = json.loads(rest or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise ValueError(f'a call is written: c {name} {{"argument": value}}')
+    return Action(kind, ToolCall(name, arguments))
 
 
 class _Left(BaseException):

@@ -26,9 +26,12 @@ from types import ModuleType
 import pluggy
 
 from searchrl import __version__, hookspecs
+from searchrl.deprecation import Deprecation, collecting
 from searchrl.envs.gym_ids import register_gym_id
 from searchrl.errors import PluginError, suggest
+from searchrl.hook_trace import timing, watch_hooks
 from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
+from searchrl.plugin_records import PluginRecord, ensure_sources
 from searchrl.provenance import (
     Origin,
     Owner,
@@ -82,20 +85,27 @@ class _MissingSource(PluginError):
 
 
 def load_plugins(
-    files: Sequence[str] = (), *, strict: bool = False, entry_points: bool = True
+    files: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    entry_points: bool = True,
+    recorded: Sequence[PluginRecord] = (),
 ) -> Registry:
     """Load the built-ins, the installed plugins and `files`; return what they offer.
 
     `files` are paths of Python files or names of importable modules. A plugin that fails is left
     out and listed in `Registry.failures`; `strict` raises `PluginError` for it instead, and for a
-    name that two plugins offer. A file or module that does not exist always raises.
+    name that two plugins offer. A file or module that does not exist always raises. `recorded` are
+    the plugins of an earlier run: what is missing or changed is said with them in mind.
     """
+    ensure_sources(recorded, files)
     candidates = [_make_builtin()]
     if entry_points:
         candidates += _find_entry_points()
     candidates += _find_named(files, [c.owner.name for c in candidates])
     entries: list[Entry] = []
     failures: list[PluginFailure] = []
+    deprecations: list[Deprecation] = []
     loaded: dict[int, Owner] = {}
     for candidate in candidates:
         owner = candidate.owner
@@ -103,12 +113,15 @@ def load_plugins(
             # The file of an installed plugin, named once more: the same plugin, not a rival.
             continue
         try:
-            plugin = candidate.load()
-            if id(plugin) in loaded:
-                _ensure_may_repeat(owner, loaded[id(plugin)])
-                continue
-            owner = _identify(plugin, owner)
-            entries += _call_hooks(plugin, owner)
+            with collecting(owner.name, deprecations):
+                with timing(owner, "import"):
+                    plugin = candidate.load()
+                if id(plugin) in loaded:
+                    _ensure_may_repeat(owner, loaded[id(plugin)])
+                    continue
+                owner = _identify(plugin, owner)
+                found = _call_hooks(plugin, owner)
+            entries += found
             loaded[id(plugin)] = owner
         except _MissingSource:
             raise
@@ -120,7 +133,14 @@ def load_plugins(
             if strict:
                 raise PluginError(str(failure)) from error
             failures.append(failure)
-    registry = Registry(entries, tuple(loaded.values()), failures, has_entry_points=entry_points)
+    registry = Registry(
+        entries,
+        tuple(loaded.values()),
+        failures,
+        has_entry_points=entry_points,
+        deprecations=deprecations,
+        recorded=recorded,
+    )
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
     _register_gym_ids(registry)
@@ -278,21 +298,37 @@ def _identify(plugin: object, owner: Owner) -> Owner:
             owner = replace(owner, version=find_version(plugin))
         else:
             owner = replace(owner, distribution=distribution.name, version=distribution.version)
-    declared = getattr(plugin, "PLUGIN_API", None)
-    if declared is not None and declared != PLUGIN_API:
+    return replace(owner, file=file, api=_read_api(plugin, file))
+
+
+def _read_api(plugin: object, file: str) -> int | None:
+    """The API number that a plugin declares; None if it declares none, which is fine."""
+    if not hasattr(plugin, "PLUGIN_API"):
+        return None
+    declared = plugin.PLUGIN_API
+    line = _find_line(file, "PLUGIN_API")
+    if type(declared) is not int:
         raise PluginFault(
-            f"was written for plugin API {declared!r}; searchrl {__version__} has plugin API "
-            f"{PLUGIN_API}. Install a release of the plugin for API {PLUGIN_API}, or another "
-            "searchrl",
-            _find_line(file, "PLUGIN_API"),
+            f"declares PLUGIN_API = {declared!r}; expected a whole number, as in "
+            f"'PLUGIN_API = {PLUGIN_API}'",
+            line,
         )
-    return replace(owner, file=file, api=declared)
+    if declared != PLUGIN_API:
+        mend = "Upgrade searchrl" if declared > PLUGIN_API else "Upgrade the plugin"
+        raise PluginFault(
+            f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
+            f"{PLUGIN_API}. {mend} (pip install --upgrade …), or install a release of the plugin "
+            f"for API {PLUGIN_API}",
+            line,
+        )
+    return declared
 
 
 def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     """Call every hook of one plugin and return all it registers, or raise and return nothing."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
+    watch_hooks(manager, owner)
     _check_hooks(manager, plugin)
     manager.register(plugin, owner.name)
     # What _check_hooks has said with line numbers, once more in pluggy's own words.

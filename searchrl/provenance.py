@@ -2,7 +2,8 @@
 
 Owns `Owner` and how a hash is computed: the bytes of a single file, the RECORD of an installed
 distribution, or every source file of a package that runs from a checkout (an editable install's
-RECORD never changes when the code does). Loads nothing; `plugins.py` calls it, and the run folder
+RECORD never changes when the code does). Of RECORD only the lines of the package's own files count:
+the others say how it was installed. Loads nothing; `plugins.py` calls it, and the run folder
 stores what `plugins.Registry.provenance` makes of it.
 """
 
@@ -18,6 +19,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
+
+_OF_THE_INSTALLER = re.compile(r'"?(\.\./|[^,]*(\.dist-info|__pycache__)/)')
+"""Lines of a RECORD that are not about the package's own files."""
 
 
 class Origin(StrEnum):
@@ -115,7 +119,27 @@ def _installed_record(distribution: str) -> str:
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable", False):
         return ""
-    return found.read_text("RECORD") or ""
+    lines = (found.read_text("RECORD") or "").splitlines()
+    # Not the metadata, compiled files and scripts: they tell installers and machines apart.
+    own = sorted(line for line in lines if not _OF_THE_INSTALLER.match(line))
+    return "\n".join(own)
+
+
+def find_url(distribution: str) -> str:
+    """Where a distribution was installed from, as pip takes it; "" if from an index, or unknown.
+
+    A folder, an archive or a repository: what `direct_url.json` (PEP 610) says.
+    """
+    try:
+        found = importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    url = str(origin.get("url", ""))
+    version_control = origin.get("vcs_info")
+    if version_control:
+        return f"{version_control['vcs']}+{url}@{version_control['commit_id']}"
+    return url
 
 
 def _hash_package(folder: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -121,15 +121,17 @@ class EnvCollector(Collector):
         name: str,
         factory: Factory,
         *,
+        protocol: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
-        is_text: bool = True,
         description: str = "",
     ) -> None:
         """See `hookspecs.register_envs`."""
         # A copy: the plugin may go on changing its own mapping.
         copied = dict(scripts) if isinstance(scripts, Mapping) else scripts or {}
-        options = {"expert": expert, "scripts": copied, "is_text": is_text}
+        listed = tuple(tools) if isinstance(tools, list | tuple) else tools
+        options = {"protocol": protocol, "tools": listed, "expert": expert, "scripts": copied}
         self._add(name, factory, description, options)
 
     def _check(
@@ -137,9 +139,17 @@ class EnvCollector(Collector):
     ) -> None:
         super()._check(name, factory, description, options, line)
         what = f"env {name!r}"
-        if not isinstance(options["is_text"], bool):
+        protocol = options["protocol"]
+        if protocol is not None and (not isinstance(protocol, str) or not protocol):
             raise PluginFault(
-                f"registers {what}: is_text is {options['is_text']!r}, not a bool", line
+                f"registers {what}: protocol is {protocol!r}, not the name of a tag protocol", line
+            )
+        tools = options["tools"]
+        if not isinstance(tools, tuple) or not all(isinstance(tool, Mapping) for tool in tools):
+            raise PluginFault(
+                f"registers {what}: tools is {tools!r}, not a list of mappings with name, "
+                "description and parameters",
+                line,
             )
         if not isinstance(options["scripts"], Mapping):
             raise PluginFault(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,21 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from searchrl.contracts import ExpertFactory
+from searchrl.deprecation import Deprecation
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
+from searchrl.hook_trace import import_lazily
 from searchrl.hookspecs import HOOKS, Factory
-from searchrl.provenance import Origin, Owner, hash_owner
-from searchrl.signatures import check_settings, find_signature_problem, passed_keywords
+from searchrl.plugin_records import PluginRecord
+from searchrl.provenance import Origin, Owner, find_url, hash_owner
+from searchrl.signatures import (
+    check_settings,
+    find_signature_problem,
+    has_setting,
+    passed_keywords,
+)
+
+DEFAULT_PROTOCOL = "think-search-answer"
+"""The tag protocol of environments that are registered without one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +61,24 @@ class Entry:
         return f"{self.owner.file}:{self.line}"
 
     @property
+    def title(self) -> str:
+        """The name as it was looked up: under a scheme with what followed it."""
+        return self.name + self.argument
+
+    @property
     def qualified(self) -> str:
         """`plugin:name`, which resolves whatever else is installed."""
         return f"{self.owner.name}:{self.name}"
 
     @property
-    def is_text(self) -> bool:
-        """Whether an environment's spaces are text."""
-        return bool(self.options.get("is_text", True))
+    def protocol(self) -> str:
+        """The protocol that an environment is played with where a configuration names none."""
+        return self.options.get("protocol") or DEFAULT_PROTOCOL
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The tools that an environment lets its policy call."""
+        return tuple(self.options.get("tools", ()))
 
     @property
     def script_names(self) -> tuple[str, ...]:
@@ -84,12 +104,12 @@ class Entry:
         """
         if not self.script_names:
             raise ConfigError(
-                f"env '{self.name}' has no scripted policy: {self.owner} ({self.where}) registers "
+                f"env '{self.title}' has no scripted policy: {self.owner} ({self.where}) registers "
                 "it without expert=, so there is nothing to replay"
             )
         if name not in self.script_names:
             known = suggest(name, self.script_names)
-            raise UnknownNameError(f"env '{self.name}' has no scripted policy {name!r}.{known}")
+            raise UnknownNameError(f"env '{self.title}' has no scripted policy {name!r}.{known}")
         if name == "expert":
             return self._resolve(self.options["expert"])
         return self._resolve(self.options["scripts"][name])
@@ -126,7 +146,8 @@ class Entry:
             return factory
         module_name, _, path = factory.partition(":")
         try:
-            target: Any = importlib.import_module(module_name)
+            what = f"{self.kind} '{self.name}'"
+            target: Any = import_lazily(self.owner, what, module_name)
             for attribute in path.split("."):
                 target = getattr(target, attribute)
         except SearchRLError:
@@ -176,10 +197,14 @@ class Registry:
         failures: Sequence[PluginFailure] = (),
         *,
         has_entry_points: bool = True,
+        deprecations: Sequence[Deprecation] = (),
+        recorded: Sequence[PluginRecord] = (),
     ) -> None:
         self._entries = tuple(entries)
         self.owners = tuple(owners)
         self.failures = tuple(failures)
+        self.deprecations = tuple(deprecations)
+        self.recorded = tuple(recorded)
         self.has_entry_points = has_entry_points
 
     def get(self, kind: str, name: str) -> Entry:
@@ -196,6 +221,16 @@ class Registry:
         if found[0].name.endswith(":") and not found[0].argument:
             raise ConfigError(f"env '{name}' needs a name after the colon, as in '{name}<name>'")
         return found[0]
+
+    def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
+        """Make the protocol `name` for an environment, with the tools that the latter offers.
+
+        They fill the protocol's setting `tools`, if it has one and `settings` do not.
+        """
+        entry = self.get("protocol", name)
+        takes_tools = bool(env.tools) and has_setting(entry.load(), "tools")
+        offered = {"tools": list(env.tools)} if takes_tools else {}
+        return entry.make(**{**offered, **settings})
 
     def names(self, kind: str) -> tuple[str, ...]:
         """All names that `get` resolves, sorted; names in conflict appear as `plugin:name`."""
@@ -230,6 +265,20 @@ class Registry:
         return tuple(_describe_conflict(group) for group in groups.values() if len(group) > 1)
 
     @property
+    def changes(self) -> tuple[str, ...]:
+        """One sentence per plugin that is another one now than in the run it is loaded for."""
+        changes = (record.find_change(self.owners) for record in self.recorded)
+        return tuple(change for change in changes if change)
+
+    def explain_absence(self, kind: str, name: str) -> str:
+        """Lines for below an unknown name: plugins that failed, and who provided it in the run."""
+        failed = [failure.plugin for failure in self.failures]
+        providers = [record for record in self.recorded if record.offers(kind, name)]
+        lines = [f"Not loaded: {failure}" for failure in self.failures]
+        lines += [record.explain_loss(self.owners, failed) for record in providers]
+        return "".join(f"\n{line}" for line in lines)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The `--plugin` sources, absolute: `load_plugins(sources)` rebuilds this registry.
 
@@ -250,6 +299,7 @@ class Registry:
                 "file": owner.file,
                 "source": owner.source,
                 "api": owner.api,
+                "installed_from": find_url(owner.distribution) if owner.distribution else "",
                 **hash_owner(owner),
                 "names": self._names_of(owner),
             }
@@ -307,8 +357,7 @@ class Registry:
             text = f"plugin '{head}' has no {kind} {rest!r}.{hint}"
         else:
             text = f"unknown {kind} {name!r}.{suggest(name, known, 'None is registered.')}"
-        lost = [f"\nNot loaded: {failure}" for failure in self.failures]
-        raise UnknownNameError(text + "".join(lost))
+        raise UnknownNameError(text + self.explain_absence(kind, name))
 
 
 def describe_error(error: BaseException) -> str:

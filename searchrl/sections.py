@@ -1,6 +1,7 @@
 """The sections of the configuration tree: every knob, its default and why.
 
-Owns the pydantic models of the parts; `config.py` puts them together and reads them. Frozen,
+Owns the pydantic models of the parts; `config.py` puts them together and reads them. The text below
+a field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Frozen,
 unknown keys refused. No plugin, no model and no file is touched here.
 """
 
@@ -17,10 +18,16 @@ Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+AUTO = "auto"
+"""A name that is decided when the others are known, and stored decided."""
+
+
 class Section(BaseModel):
     """A part of the tree: frozen, unknown keys refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True
+    )
 
 
 class Named(BaseModel):
@@ -40,22 +47,40 @@ class RewardStage(Section):
     """One stage of a reward schedule: `expr` holds until step `until_step` (the last: for ever)."""
 
     expr: str
+    """The expression of this stage."""
     until_step: Count | None = None
+    """The stage holds while the step is below this number; the last stage has none and holds for
+    ever."""
 
 
 class TaskConfig(Section):
     """One environment of the run with its own reward, protocol and retriever."""
 
     env: Named = Named(name="regulations")
+    """Where episodes come from: a registered name, or a mapping of the name and the environment's
+    own [settings](builtins.md)."""
     weight: Annotated[float, Field(gt=0)] = 1.0
+    """How often this task is drawn compared with the others."""
     reward: str | list[RewardStage] = "format+em"
+    """A reward [expression](rewards.md#expressions), or a list of stages (below). Form and answer
+    count alike by default; with a model that writes the format well, `0.2*format+em` puts the
+    weight on the answer."""
     metrics: list[str] = Field(default=["format", "em", "searched", "searches", "retrieved"])
-    protocol: Named = Named(name="think-search-answer")
+    """Reward components that are logged without being rewarded. The default tells a passive agent
+    from one that searches and misses; those of searches are left out where the protocol has no
+    search."""
+    protocol: Named = Named(name=AUTO)
+    """The [tag protocol](builtins.md#protocols): a name, or a mapping of the name and its settings.
+    `auto`: the one that the environment is registered with, else `think-search-answer`."""
     retriever: Named = Named(name="bm25")
+    """What a search searches with: a name, or a mapping of the name and its
+    [settings](builtins.md#retrievers)."""
 
     @field_validator("env", "protocol", "retriever", mode="before")
     @classmethod
-    def _name_only(cls, value: Any) -> Any:
+    def _name_only(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "protocol" and isinstance(value, dict):
+            return {"name": AUTO, **value}
         return {"name": value} if isinstance(value, str) else value
 
 
@@ -63,14 +88,21 @@ class ScratchConfig(Section):
     """Shape of a new Qwen3 model, for `model.name: scratch` (see `sft`)."""
 
     vocab_size: Count = 2560
+    """Entries of the byte-level BPE tokenizer."""
     hidden_size: Count = 128
+    """Width of the residual stream."""
     intermediate_size: Count = 320
+    """Width of the MLP."""
     num_layers: Count = 4
+    """Blocks."""
     num_heads: Count = 4
+    """Query heads."""
     num_kv_heads: Count = 2
+    """Key and value heads; must divide `num_heads`."""
     head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 32
+    """Width of a head; must be even."""
     tokenizer_tasks: Count = 3000
-    """Training tasks whose expert episodes the byte-level BPE tokenizer is trained on."""
+    """Training tasks whose expert episodes the tokenizer is trained on."""
 
     @field_validator("num_kv_heads")
     @classmethod
@@ -85,21 +117,39 @@ class ModelConfig(Section):
     """The policy. `name`: a path, a hub id, `tiny` (embedded), `auto` or `scratch` (sft only)."""
 
     name: Text = "auto"
+    """A folder, a hub id, a run folder, `tiny` (embedded), `scratch` (`sft` only) or `auto`:
+    Qwen/Qwen3-4B where a GPU or its weights are here, else `tiny`, and it says so; a run stores
+    what it became."""
     scratch: ScratchConfig = ScratchConfig()
     adapter: Literal["auto", "lora", "full"] = "auto"
-    """`auto`: LoRA, except full fine-tuning for the embedded tiny model."""
+    """`lora`, `full`, or `auto`: LoRA, but full fine-tuning for the tiny model, which has too few
+    weights to need an adapter."""
     lora_r: Count = 16
+    """Rank of the adapter. 16 on all linear layers is ample for reinforcement learning, whose
+    updates are small."""
     lora_alpha: Count = 32
+    """The adapter's output is scaled by alpha / r."""
     lora_dropout: Fraction = 0.0
-    """Acts in sft only: dropout in a pass whose log-probs enter a ratio biases the ratio."""
+    """Acts in `sft` only. In a pass whose log-probs enter a ratio, dropout would change the
+    ratio."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """`auto`: bfloat16 on cuda, float32 elsewhere. float16: LoRA only, with loss scaling."""
+    """`auto`: bfloat16 on cuda, float32 elsewhere. float16 trains adapters only, with dynamic loss
+    scaling (metric `loss_scale`). Log-probs and ratios are float32 whatever it is."""
     quantize: Literal["none", "nf4"] = "none"
-    """`nf4`: the frozen base in four bits (QLoRA), shared by sampler and trainer. LoRA only."""
+    """`nf4`: QLoRA. The frozen base in four bits (bitsandbytes, double quantisation), computed in
+    `model.dtype`; adapters only. Sampler and trainer share it. An adapter trained on it belongs to
+    it: `eval RUN`, `ask RUN` and `--resume` keep it, elsewhere set it again."""
     gradient_checkpointing: bool = False
+    """Less memory for more time in the update; the gradients are the same."""
     thinking: bool = True
-    """Passed to the chat template as `enable_thinking`."""
+    """Passed to the chat template as `enable_thinking`; no effect where the template does not know
+    it."""
+    instructions: bool = True
+    """Put the protocol's instruction into prompts. A small model has no room for it: sft shows it
+    what the protocol asks for. An instruction of your own (`protocol.instruction`) always is."""
     max_context: Count = 4096
+    """Tokens the model may see. The smaller of this and `rollout.max_total_tokens` ends an
+    episode."""
 
     @field_validator("quantize")
     @classmethod
@@ -118,61 +168,99 @@ class AlgorithmConfig(Section):
     """
 
     name: str = "grpo"
+    """One of the [algorithms](builtins.md#algorithms), or a plugin's."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The probability of a token may fall to 1 − `clip_low` times before its push ends. null: [the
+    algorithm's own](builtins.md#algorithms), as for the next two; 0.2 for `grpo`. The numbers used
+    are in the plan, and in the run's `provenance.json`."""
     clip_high: Annotated[float, Field(gt=0)] | None = None
-    """Above `clip_low`: clip-higher (DAPO), which lets unlikely tokens grow faster."""
+    """The same upwards; 0.2 for `grpo`. Above `clip_low` (0.28 in DAPO) unlikely tokens may grow
+    faster, which keeps exploration alive."""
     beta: Annotated[float, Field(ge=0)] | None = None
-    """Weight of the k3 KL to the reference (adapter off, or the starting weights); 0 needs none."""
+    """Weight of the k3 KL to the reference: the base model with its adapter off, or the starting
+    weights where all are trained; 0.001 for `grpo`. 0 saves the reference pass and its memory; then
+    dead groups leave the step as well."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
-    """`auto`: what the algorithm's paper uses."""
+    """How token terms become one loss; `auto` takes what the algorithm's paper does. See
+    [reduction](math_derivations.md#reduction)."""
     settings: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the algorithm's factory: what only this algorithm has, such as `max_refills` of
+    `dapo`."""
 
 
 class RolloutConfig(Section):
     """How episodes are sampled. Token limits are per episode, never silently exceeded."""
 
     group_size: Count = 8
+    """Episodes per prompt: the group whose mean is the baseline. Larger groups find rare successes,
+    smaller ones cover more prompts."""
     prompts_per_step: Count = 8
+    """Prompts per optimiser step; times `group_size` it is the number of episodes of a step."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """1 samples from the policy itself, so that log-probs are its own. Lower values narrow
+    exploration and change what a ratio means."""
     max_turn_tokens: Count = 500
+    """Tokens of one model turn. A turn that ends here never reaches the environment: half a query
+    is no action."""
     max_observation_tokens: Count = 500
+    """Tokens of one observation, tags included; passages are cut before they are wrapped."""
     max_total_tokens: Count = 4096
+    """Tokens of the whole episode, prompt included. Also the constant of the `constant`
+    reduction."""
     batch_size: Count = 64
-    """Dialogues decoded together by the Hugging Face generator."""
+    """Dialogues decoded together. The first thing to lower when a GPU's memory runs out in
+    sampling."""
     env_timeout_s: Seconds | None = 60.0
+    """Seconds an environment's reset or step may take; null: no limit. A hang becomes a failure
+    that names the environment; episodes that hang wait at the same time, so a whole batch of them
+    costs little more than this once."""
     reward_timeout_s: Seconds | None = 60.0
+    """Seconds a reward component may take for one episode; null: no limit."""
     max_failure_frac: Fraction = 0.2
-    """A program stops when more of the episodes of a step or an evaluation failed than this.
-
-    Failed, not: scored low.
-    """
+    """Training stops when a larger share of a step's episodes failed, and so does an evaluation.
+    Failed means unscorable, never scored low."""
 
 
 class OptimConfig(Section):
     """AdamW(0.9, 0.999), no weight decay."""
 
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
-    """`adamw8bit`: its state in eight bits (bitsandbytes)."""
+    """`adamw8bit` keeps its state in eight bits (bitsandbytes), parameters below 4,096 entries
+    excepted: a quarter of the memory, which matters in full fine-tuning."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
+    """Peak learning rate. 2e-5 suits LoRA on a model of billions; the tiny model's preset has a
+    larger one."""
     warmup_steps: Annotated[int, Field(ge=0)] = 5
+    """Steps of linear warm-up: the first gradients meet an optimiser without statistics."""
     schedule: Literal["constant", "cosine"] = "constant"
+    """After warm-up: constant, or cosine to zero at `max_steps`."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
+    """Gradients are scaled down to this norm."""
     micro_batch_tokens: Count = 8192
-    """Tokens computed in one forward-backward; never changes the gradient, only memory."""
+    """Tokens computed in one forward and backward pass: those of the rollouts, and each prompt once
+    per group. Changes memory and speed, never the gradient. Where memory runs out it is halved for
+    the rest of the run and the micro-batch is done again (metric `oom_splits`)."""
     epochs: Count = 1
-    """Passes over the rollouts of a step. Above 1 the clip range begins to matter."""
+    """Passes over the rollouts of a step. With one update per step the sampler's log-probs are
+    exactly those of the policy and nothing is clipped; more updates get more out of each sample,
+    off-policy and held by the clip range."""
     mini_batches: Count = 1
-    """Optimiser steps of one pass, on whole groups: each is one update with its own denominator."""
+    """Optimiser steps of one pass. Whole groups, each mini-batch with a denominator of its own;
+    which groups meet depends on `seed` and step alone. The learning rate follows training steps,
+    not updates."""
 
 
 class EngineConfig(Section):
     """What turns prompts into tokens."""
 
     generator: Named = Named(name="auto")
-    """`auto`: `slots`, or `hf` for a model that the slot engine cannot run (it says why)."""
+    """`auto` is `slots`, or `hf` for a model that the slot engine cannot run; a line says why. Or
+    `slots`, `hf` or a plugin's: a name, or a mapping of the name and the generator's own
+    [settings](builtins.md#generators)."""
     deterministic: Literal["auto"] | bool = "auto"
-    """Take observations in after a fixed number of polls, not when they arrive: what is computed
-    together then repeats. `auto`: on the CPU."""
+    """Observations are taken in after a fixed number of polls instead of when they arrive. What is
+    computed together, and so the last bits of every float, then repeats. `auto`: on the CPU, where
+    an environment is seldom what one waits for."""
 
     @field_validator("generator", mode="before")
     @classmethod
@@ -188,9 +276,11 @@ class SamplingConfig(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Only the most probable tokens that together have this probability."""
     min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Only tokens at least so probable, relative to the most probable one."""
+    """Only tokens at least this probable, relative to the most probable one."""
     allow_truncated: bool = False
-    """Train on cut samples all the same; the metric `log_kept_mass` says how biased they are."""
+    """Training refuses a cut distribution: each token was drawn with a probability larger than the
+    log-prob says, so every ratio is too large. True trains on it all the same; the metric
+    `log_kept_mass` says by how many nats per token."""
 
     @property
     def is_truncated(self) -> bool:
@@ -202,27 +292,42 @@ class EvalConfig(Section):
     """Greedy evaluation on held-out tasks before, during and after training."""
 
     num_tasks: Count = 256
+    """Tasks of the evaluations before and after, always the first N: the same ones every time. With
+    256 a proportion is known to about ± 0.06."""
     every: Annotated[int, Field(ge=0)] = 10
-    """Steps between evaluations during training; 0 only before and after."""
+    """Steps between short evaluations during training; 0: none."""
     num_tasks_during: Count = 64
+    """Tasks of a short evaluation."""
     split: str = "test"
+    """Split that is evaluated on."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0 is greedy: no luck in the figures."""
     forced: bool = True
-    """Also evaluate with the first turn forced to search: what the policy can do if it looks."""
+    """Also evaluate with the first turn committed to a search. `em_forced` far above `em` means: it
+    can, but does not."""
     batch_size: Count = 128
+    """Dialogues decoded together in evaluation."""
 
 
 class SftStage(Section):
     """One stage of supervised cold start: `mix` weighs the env's scripted policies."""
 
     steps: Count = 500
+    """Optimiser steps of this stage."""
     mix: dict[str, Weight] = Field(default={"expert": 1.0})
+    """Which scripted policies are imitated and how often: `expert` and the environment's other
+    scripts. Weights from 0, not all 0; what you write replaces the whole mapping."""
     loss_on: Literal["model", "all"] = "model"
-    """`all` also predicts prompt and observations: teaches a model from scratch to read."""
+    """`model`: only what the model writes. `all`: prompts and observations too, which teaches a
+    model from scratch to read."""
     lr: Annotated[float, Field(gt=0)] = 1e-4
+    """Peak learning rate of this stage."""
     batch_size: Count = 32
+    """Demonstrations per step."""
     warmup_steps: Annotated[int, Field(ge=0)] = 20
+    """Steps of linear warm-up."""
     schedule: Literal["constant", "cosine"] = "cosine"
+    """After warm-up: constant, or cosine to zero at the end of the stage."""
 
     @field_validator("mix")
     @classmethod
@@ -236,29 +341,41 @@ class SftConfig(Section):
     """Supervised cold start from the env's scripted policies or from a JSONL of traces."""
 
     stages: Annotated[list[SftStage], Field(min_length=1)] = Field(default=[SftStage()])
+    """Stages of the cold start, in order; the keys are below."""
     traces: str | None = None
-    """JSONL of `{"messages" | "prompt" + "turns"}` demonstrations instead of scripted ones."""
+    """JSONL of recorded demonstrations instead of scripted ones; see
+    [traces](data_formats.md#traces)."""
     micro_batch_tokens: Count = 16384
+    """As in `optim`."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """As in `optim`; larger, since gradients of supervised learning are less noisy."""
 
 
 class CheckpointConfig(Section):
     """What is kept. Every checkpoint is written to the side and renamed: never half a one."""
 
     every: Count = 10
+    """Steps between checkpoints. What a kill loses is at most this many steps. Ctrl-C and errors
+    lose none: they write one on the way out."""
     keep_last: Count = 2
+    """Newest checkpoints that are kept."""
     keep_best: bool = True
+    """Also keep the checkpoint with the best reward in a short evaluation."""
 
 
 class LogConfig(Section):
     """What a run writes besides metrics.jsonl and summary.json."""
 
     trackers: list[Named] = Field(default_factory=list)
+    """[Trackers](builtins.md#trackers) that receive every step's metrics, by name or as mappings
+    with their settings."""
     rollouts: bool = True
-    """Every trajectory as JSONL."""
+    """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
     compress: bool = True
+    """gzip them."""
     max_rollout_files: Annotated[int, Field(ge=0)] = 0
-    """Keep only the newest N files of rollouts; 0 keeps all."""
+    """Keep the trajectories of the newest N steps only, and of the newest N short evaluations; 0
+    keeps all."""
 
     @field_validator("trackers", mode="before")
     @classmethod

@@ -8,6 +8,7 @@ observations are exactly those of training.
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ from searchrl.engine.policy import Policy
 from searchrl.engine.rollout import Interrupted, RolloutDriver
 from searchrl.engine.scratch import make_policy
 from searchrl.engine.supervised import SupervisedLearner
-from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.engine.world import TaskWorld, make_worlds, name_protocols
 from searchrl.errors import ConfigError, DataError
 from searchrl.evaluate import (
     FailureLimit,
@@ -46,8 +47,8 @@ from searchrl.evaluate import (
 )
 from searchrl.interrupt import StopFlag, catching_ctrl_c
 from searchrl.observer import Observer, SilentObserver
-from searchrl.planning import load_planned_policy, resolve_config, set_threads
-from searchrl.plugins import Registry, load_plugins
+from searchrl.planning import load_planned_policy, load_run_plugins, resolve_config, set_threads
+from searchrl.plugins import Registry
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, choose_folder
 from searchrl.sections import SftStage
@@ -89,7 +90,8 @@ def sft(
     ensure_one_process("sft")
     observer = observer or SilentObserver()
     config = resolve_config(config, resume, observer.note)
-    registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    registry = registry or load_run_plugins(config, resume, observer.note)
+    config = name_protocols(config, registry)
     if resume is None:
         choose_folder(config)
     worlds = make_worlds(config, registry)
@@ -172,15 +174,15 @@ def _finish(
 
 
 def _make_policy(config: RunConfig, worlds: Sequence[TaskWorld]) -> Policy:
-    """Load the policy, or make a new one whose tokenizer has read expert episodes."""
+    """Load the policy, or make a new one whose tokenizer has read scripted episodes."""
     if config.model.name != "scratch":
         return load_planned_policy(config, trainable=True)
     set_threads(config)
     count = config.model.scratch.tokenizer_tasks
     driver = make_scripted_driver(config)
     requests = [
-        _demo_request(worlds[n % len(worlds)], "expert", n // len(worlds), config.seed, "tokenizer")
-        for n in range(count)
+        _demo_request(world, _reading(world, config), n // len(worlds), config.seed, "tokenizer")
+        for n, world in zip(range(count), itertools.cycle(worlds), strict=False)
     ]
     texts = []
     for group in driver.run(requests):
@@ -196,6 +198,12 @@ def _make_policy(config: RunConfig, worlds: Sequence[TaskWorld]) -> Policy:
         config.model.max_context,
         config.seed,
     )
+
+
+def _reading(world: TaskWorld, config: RunConfig) -> str:
+    """Whose episodes the tokenizer reads: the expert's, else those of the first stage's script."""
+    mix = config.sft.stages[0].mix
+    return "expert" if "expert" in world.entry.script_names else max(mix, key=lambda n: mix[n])
 
 
 def _fit_context(config: RunConfig, policy: Policy) -> RunConfig:

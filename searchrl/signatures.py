@@ -88,6 +88,11 @@ def check_settings(
     return checked
 
 
+def has_setting(factory: Callable[..., Any], name: str) -> bool:
+    """Whether a factory has a parameter of this name."""
+    return name in _parameters(factory)
+
+
 def _ensure_known(
     kind: str,
     name: str,

@@ -36,7 +36,7 @@ from searchrl.engine.sharing import share_driver
 from searchrl.engine.step_groups import sample_groups, sampler_metrics, train_item
 from searchrl.engine.token_columns import TokenColumns
 from searchrl.engine.workers import Workers
-from searchrl.engine.world import TaskWorld, make_worlds
+from searchrl.engine.world import TaskWorld, make_worlds, name_protocols
 from searchrl.evaluate import (
     EvalResult,
     FailureLimit,
@@ -51,10 +51,11 @@ from searchrl.planning import (
     ensure_whole_distribution,
     first_advice,
     load_planned_policy,
+    load_run_plugins,
     resolve_config,
     watch_memory,
 )
-from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins import Registry
 from searchrl.rescue import keeping_finished
 from searchrl.run_folder import Run, RunWriter, SilentWriter, choose_folder
 from searchrl.torchrun import read_place
@@ -147,7 +148,8 @@ def train(
     if observer is None or not workers.is_first:
         observer = SilentObserver()
     config = resolve_config(config, resume, observer.note)
-    registry = registry or load_plugins(config.plugins, strict=config.strict_plugins)
+    registry = registry or load_run_plugins(config, resume, observer.note)
+    config = name_protocols(config, registry)
     trackers_here = config.log.trackers if workers.is_first else ()
     for spec in config.log.trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)

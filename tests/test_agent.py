@@ -141,7 +141,7 @@ def test_env_that_ignores_questions_is_not_answered_about_something_else(
 def test_run_whose_plugin_file_is_gone_says_so(copied_run: Path) -> None:
     config = Run.open(copied_run).config.model_copy(update={"plugins": ["/nowhere/gone.py"]})
     (copied_run / "config.yaml").write_text(config.to_yaml())
-    with pytest.raises(PluginError, match="was trained with plugins that cannot be loaded now"):
+    with pytest.raises(PluginError, match="there is no file /nowhere/gone.py"):
         load_agent(copied_run)
 
 
@@ -149,9 +149,11 @@ def test_run_whose_installed_plugin_is_gone_names_it(copied_run: Path) -> None:
     config = build_config(Run.open(copied_run).config.to_dict(), {"env": "capitals"})
     (copied_run / "config.yaml").write_text(config.to_yaml())
     record = json.loads((copied_run / "provenance.json").read_text())
-    record["plugins"].append({"plugin": "searchrl-capitals", "version": "1.2"})
+    names = {"env": ["capitals"]}
+    gone = {"plugin": "searchrl-capitals", "distribution": "searchrl-capitals", "version": "1.2"}
+    record["plugins"].append({**gone, "names": names})
     (copied_run / "provenance.json").write_text(json.dumps(record))
-    with pytest.raises(UnknownNameError, match="not installed now: searchrl-capitals 1.2"):
+    with pytest.raises(UnknownNameError, match="pip install 'searchrl-capitals==1.2'"):
         load_agent(copied_run)
 
 

@@ -18,17 +18,19 @@ from pathlib import Path
 import click
 import gymnasium
 import pytest
-from docs_config_rows import config_rows
 from docs_runner import LANGUAGES, BlockFailed, read_blocks, run_blocks
 
 import searchrl
+from searchrl import testing
 from searchrl.cli import main
 from searchrl.cli.options import SHARED, Flag
 from searchrl.config import build_config
+from searchrl.config_keys import config_keys
 from searchrl.core.loss import LossStats
 from searchrl.evaluate import evaluate
-from searchrl.hookspecs import HOOKS
-from searchrl.plugins import load_plugins
+from searchrl.hookspecs import HOOKS, Register, RegisterEnv
+from searchrl.plugins import Entry, load_plugins
+from searchrl.testing.suites import criteria_of
 
 REPO = Path(__file__).resolve().parent.parent
 DOCS = REPO / "docs"
@@ -154,16 +156,35 @@ def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path
 # --- the code is in the docs ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hook", HOOKS.values())
-def test_every_hook_has_its_heading_and_a_snippet(hook: str) -> None:
-    text = section(page("write-a-plugin.md"), f"## `{hook}`")
+@pytest.mark.parametrize(("kind", "hook"), HOOKS.items())
+def test_every_hook_has_its_heading_its_signature_and_a_snippet(kind: str, hook: str) -> None:
+    text = section(page("hooks.md"), f"## `{hook}`")
     assert f"def {hook}(register):" in text
-    assert len(text.split("```")[0].split()) > 10, "say what it is for before the code"
+    call = RegisterEnv.__call__ if kind == "env" else Register.__call__
+    parameters = list(inspect.signature(call).parameters.values())[1:]
+    (signature,) = re.findall(r"^register\(([^)]*)\)$", text, re.MULTILINE)
+    named = re.sub(r"=[^,]*", "", signature).replace("command,", "factory,").split(", ")
+    assert [name for name in named if name != "*"] == [p.name for p in parameters]
+    words = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()
+    assert len(words) > 25, "say what it is for"
 
 
 def test_no_page_documents_a_hook_that_is_not_there() -> None:
     named = set(re.findall(r"`(register_\w+)`", "".join(p.read_text("utf-8") for p in PAGES)))
     assert named <= set(HOOKS.values())
+
+
+def test_every_criterion_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| ([A-Z]\d+) \| (.+) \| (.+) \|$", page("test-a-plugin.md"), re.MULTILINE)
+    held = [one for kind in HOOKS for one in criteria_of(kind)]
+    assert sorted(rows) == sorted((one.number, one.title, one.why) for one in held)
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_every_name_for_authors_has_a_docstring_and_a_place_in_the_kits_own(name: str) -> None:
+    assert f"`{name}" in (testing.__doc__ or "")
+    value = getattr(testing, name)
+    assert isinstance(value, tuple | list) or (inspect.getdoc(value) or "").strip()
 
 
 def commands() -> dict[str, click.Command]:
@@ -186,10 +207,11 @@ def test_every_flag_is_documented_and_no_other(name: str) -> None:
     own = section(text, f"## `searchrl {name}`")
     options = [p for p in commands()[name].params if isinstance(p, click.Option)]
     flags = {f for p in options for f in (*p.opts, *p.secondary_opts)} - {"--help", "-h"}
-    if name == "plugins":
+    if not shared <= flags:  # a command that makes no run
         assert all(f"`{flag}`" in own for flag in flags)
         return
-    assert flags_of(own) | shared == flags
+    takes_shared = "--env" in flags
+    assert flags_of(own) | (shared if takes_shared else set()) == flags
 
 
 def test_every_flag_names_its_key() -> None:
@@ -210,13 +232,27 @@ def test_the_options_of_the_group_itself_are_documented() -> None:
         assert f"`searchrl {option.opts[0]}" in page("cli.md")
 
 
-def test_every_config_key_is_documented_with_its_type_and_default() -> None:
-    text = page("configuration.md")
-    expected = [f"| `{row.key}` | {row.type} | {row.default} |" for row in config_rows()]
-    found = re.findall(r"^(\| `[^`]+` \| [^|]+ \| [^|]+ \|) ([^|]+) \|$", text, re.MULTILINE)
-    assert sorted(row for row, _ in found) == sorted(expected)
-    for row, why in found:
-        assert len(why) > 3, f"{row} does not say why"
+def test_every_config_key_is_documented_as_the_code_describes_it() -> None:
+    """The reason in the table is the docstring below the field; of a section, where it is told."""
+    found = set(
+        re.findall(r"^\| `[^`]+` \| [^|]+ \| [^|]+ \| [^|]+ \|$", page("configuration.md"), re.M)
+    )
+    for key in config_keys():
+        assert len(key.why) > 3, f"{key.key} does not say why: write a docstring below the field"
+        row = f"| `{key.key}` | {key.type} | {key.default} | "
+        if key.type == "section":
+            (line,) = (line for line in found if line.startswith(row))
+            assert "](#" in line
+        else:
+            line = f"{row}{key.why} |"
+            assert line in found, f"docs/configuration.md should have the row\n{line}"
+        found.remove(line)
+    assert not found, "rows of keys that do not exist"
+
+
+def registered(kind: str, name: str) -> Entry:
+    """The entry of a name; a scheme is looked up with something after its colon."""
+    return registry.get(kind, f"{name}any" if name.endswith(":") else name)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +263,7 @@ def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     for name in registry.names(kind):
         own = section(text, f"### `{name}`")
         own += section(text, "## Environments").split("###")[0] if kind == "env" else ""
-        parameters = inspect.signature(registry.get(kind, name).load()).parameters
+        parameters = inspect.signature(registered(kind, name).load()).parameters
         passed = {"protocol", "retriever", "passages", "run_dir", "policy", "sampling"}
         settings = set(parameters) - passed
         missing = [setting for setting in settings if f"`{setting}`" not in own]
@@ -237,7 +273,7 @@ def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
 def test_every_builtin_script_is_documented() -> None:
     text = page("builtins.md")
     for name in registry.names("env"):
-        scripts = registry.get("env", name).load_scripts()
+        scripts = registered("env", name).load_scripts()
         own = section(text, f"### `{name}`")
         assert all(f"`{script}`" in own for script in scripts), name
 

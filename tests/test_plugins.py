@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ BROKEN = {
     "bad_syntax": "raised at import: SyntaxError",
     "exits_at_import": "raised at import: SystemExit: no licence found",
     "wrong_api": "was written for plugin API 99; searchrl 0.1.0 has plugin API 1",
+    "api_as_text": "declares PLUGIN_API = '1'; expected a whole number, as in 'PLUGIN_API = 1'",
     "misspelt_hook": "unknown hook 'register_reward'. Did you mean 'register_rewards'",
     "early_hook": "unknown hook 'register_judges'",
     "bad_argument": "defines register_rewards(registry); expected register_rewards(register)",
@@ -117,6 +119,30 @@ def test_strict_makes_a_broken_plugin_fatal(name: str) -> None:
     with pytest.raises(PluginError) as caught:
         load(name, strict=True)
     assert BROKEN[name] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("PLUGIN_API = 2", "plugin API 2; .* has plugin API 1. Upgrade searchrl"),
+        ("PLUGIN_API: int = 0", "plugin API 0; .* has plugin API 1. Upgrade the plugin"),
+        ("PLUGIN_API = True", "PLUGIN_API = True; expected a whole number"),
+        ("PLUGIN_API = 1.0", "PLUGIN_API = 1.0; expected a whole number"),
+        ("PLUGIN_API = None", "PLUGIN_API = None; expected a whole number"),
+    ],
+)
+def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, text: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{line}\n{reward_plugin('calm')}")
+    (failure,) = load_plugins([str(path)], entry_points=False).failures
+    assert re.search(text, failure.message)
+    assert failure.line == 1
+
+
+def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(reward_plugin("calm"))
+    assert load_plugins([str(path)], entry_points=False).get("reward", "calm").owner.api is None
 
 
 def test_all_broken_plugins_together_leave_the_tool_usable() -> None:
@@ -215,7 +241,7 @@ def test_scheme_passes_the_rest_of_the_name() -> None:
     assert made == "world Frozen-v1"
     qualified = registry.get("env", "good:world:a:b")
     assert qualified.make(protocol=None, retriever=None) == "world a:b"
-    assert not qualified.is_text
+    assert qualified.protocol == "act" and qualified.title == "world:a:b"
     with pytest.raises(ConfigError, match="needs a name after the colon"):
         registry.get("env", "world:")
 
@@ -312,9 +338,9 @@ def test_entry_point_plugin_is_owned_by_its_distribution(
     owner = registry.get("reward", "srl_alpha:a").owner
     assert str(owner) == "plugin Srl-Alpha 1.2"
     (record,) = [r for r in registry.provenance() if r["plugin"] == "Srl-Alpha"]
-    text = (tmp_path / "Srl_Alpha-1.2.dist-info" / "RECORD").read_bytes()
+    own_files = (tmp_path / "Srl_Alpha-1.2.dist-info" / "RECORD").read_bytes()
     assert record["hash_of"] == "RECORD"
-    assert record["sha256"] == hashlib.sha256(text).hexdigest()
+    assert record["sha256"] == hashlib.sha256(own_files).hexdigest()
     assert record["names"] == {"reward": ["a"]}
     assert registry.sources == ()
     assert "a" not in load_plugins(entry_points=False).names("reward")
@@ -468,6 +494,7 @@ def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
         "file": fixture("good"),
         "source": fixture("good"),
         "api": 1,
+        "installed_from": "",
         "sha256": hashlib.sha256(Path(fixture("good")).read_bytes()).hexdigest(),
         "hash_of": "file",
         "names": {"env": ["capitals", "world:"], "reward": ["brevity"]},

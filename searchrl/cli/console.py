@@ -8,12 +8,11 @@ Owns no computation: the programs tell it everything. `train`, `sft` and `eval` 
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -29,15 +28,14 @@ from searchrl.cli.figures import (
     shown_keys,
     sparkline,
 )
+from searchrl.cli.terminal import make_console as make_console
 from searchrl.cli.transcript import render_rollout
 from searchrl.config import RunConfig
 from searchrl.contracts import Metric
 from searchrl.engine.memory import MemoryPlan, format_bytes
 from searchrl.engine.metrics import Metrics
 from searchrl.engine.rollout import Rollout
-
-PLAIN_WIDTH = 110
-"""Columns of plain output, whatever the terminal of whoever reads the log."""
+from searchrl.engine.world import SEARCH_METRICS
 
 LOSS_HINT = (
     "a loss of 0 is right here: at ratio 1 centred advantages cancel; the gradient is not 0. "
@@ -49,24 +47,6 @@ _TREND = (6, 18)
 _TABLE_REST = 74
 """Columns the table needs besides."""
 _MOVING = 5
-
-
-def make_console(file: TextIO | None = None) -> Console:
-    """A rich console: colours on a terminal, plain text of fixed width elsewhere.
-
-    Text is shown as it is: what is in brackets is no style, and `:key:` no picture.
-    """
-    stream = file or sys.stdout
-    is_terminal = stream.isatty()
-    return Console(
-        file=stream,
-        width=None if is_terminal else PLAIN_WIDTH,
-        no_color=None if is_terminal else True,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=not is_terminal,
-    )
 
 
 class ConsoleObserver:
@@ -274,10 +254,18 @@ class ConsoleObserver:
             self.console.print(Text.assemble((f"{name:<11}", "bold"), str(place)))
         folder = shlex.quote(str(run_dir))
         envs = summary.get("env") or ["regulations"]
-        tries = [f'searchrl ask {folder} "…"', f"searchrl eval {folder} --retriever random"]
+        tries = [f"searchrl eval {folder}"]
+        if _has_searches(summary):
+            tries = [f'searchrl ask {folder} "…"', f"searchrl eval {folder} --retriever random"]
         if "train" in summary:
             tries.insert(0, f"searchrl train --env {envs[0]} --init-from {folder}")
         self.console.print(Text.assemble(("try        ", "bold"), "\n           ".join(tries)))
+
+
+def _has_searches(summary: Mapping[str, Any]) -> bool:
+    """Whether a run's figures speak of searches, as those of tasks without any never do."""
+    figures = [value for value in summary.values() if isinstance(value, Mapping)]
+    return any(key.rpartition("/")[2] in SEARCH_METRICS for keys in figures for key in keys)
 
 
 def reward_text(reward: Any) -> str:
@@ -306,7 +294,7 @@ def choose_pair(
         gained = (rollout.scored.reward or 0.0) - (old.scored.reward or 0.0 if old else 0.0)
         # An episode that broke off teaches a reader less than one that answered wrongly.
         is_answered = old is None or old.episode.final_answer is not None
-        return is_answered and gained > 0, gained, rollout.episode.num_searches
+        return is_answered and gained > 0, gained, len(rollout.episode.turns)
 
     best = max(after, key=gain)
     return earlier.get(best.trajectory.rollout_id), best

@@ -41,8 +41,10 @@ def eval(run: str | None, **values: Any) -> None:
     """
     from searchrl.cli.console import ConsoleObserver, make_console
     from searchrl.cli.loading import load_registry
+    from searchrl.cli.next_command import after_eval, show_next
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import render_rollout
+    from searchrl.engine.world import name_protocols
     from searchrl.evaluate import FailureLimit, play_held_out, save_beside, summary_metrics
     from searchrl.run_folder import RunWriter, choose_folder
 
@@ -51,7 +53,8 @@ def eval(run: str | None, **values: Any) -> None:
         config = _resolve(run, read_layers(values, SHARED, EVAL), observer.note)
         if config.run_dir is not None:
             choose_folder(config)
-        registry = load_registry(config)
+        registry = load_registry(config, run)
+        config = name_protocols(config, registry)
         result = play_held_out(config, registry, observer.phase)
         # Recorded first: what was played is kept, whatever the limit says.
         record_episodes(config, registry, "eval", result.rollouts, result.metrics, result.forced)
@@ -64,11 +67,13 @@ def eval(run: str | None, **values: Any) -> None:
         limit.ensure((*result.rollouts, *result.forced), f"split '{config.eval.split}'", "eval")
     if is_json:
         click.echo(json.dumps(summary_metrics(result.metrics), ensure_ascii=False))
+        show_next(observer.console, after_eval(values, run))
         return
     console = make_console(sys.stdout)
     for rollout in result.rollouts[: values["show"] or 0]:
         console.print(render_rollout("episode", rollout), "")
     _show(console, config, result.metrics)
+    show_next(console, after_eval(values, run))
 
 
 def _resolve(run: str | None, layers: Layers, note: Callable[[str], None]) -> RunConfig:

@@ -13,6 +13,7 @@ from searchrl.contracts import Metric
 
 LABELS = {
     "passive": "passive rate",
+    "tool_calls": "tool calls/episode",
     "em_forced": "em, forced search",
     "searches": "searches/episode",
     "kl": "KL to start",
@@ -26,6 +27,9 @@ LABELS = {
 LEARNING = ("kl", "clip_frac", "entropy", "dead_groups", "loss", "token_accuracy", "tokens_per_s")
 """What the update says about itself, below what the agent does."""
 
+_BEHAVIOUR = ("passive", "tool_calls")
+"""Shown below the kinds of task; each of them only where `summarise` has it."""
+
 _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
 """Shown only when there is something to see."""
 
@@ -38,8 +42,9 @@ def shown_keys(metrics: Iterable[Mapping[str, Metric]]) -> list[str]:
     groups: list[list[str]] = [[], [], [], [], [], [], []]
     for one in everything:
         names = list(one)
-        # `summarise` puts the components between `reward` and `passive`.
-        components = names[: names.index("passive")] if "passive" in one else []
+        # `summarise` puts the components between `reward` and these.
+        end = next((key for key in (*_BEHAVIOUR, "turns") if key in one), None)
+        components = names[: names.index(end)] if end else []
         for key in names:
             groups[_place(key, components)].append(key)
     groups[5] = [k for k in _WHILE_NOT_ZERO if any(k in m and m[k]["value"] for m in everything)]
@@ -59,7 +64,7 @@ def _place(key: str, components: Sequence[str]) -> int:
     if "/" in key:
         # Several environments: what each earns; the rest of theirs is in metrics.jsonl.
         return 3 if key.rsplit("/", 1)[-1] in ("reward", "em", "passive") else 6
-    return 4 if key == "passive" else 6
+    return 4 if key in _BEHAVIOUR else 6
 
 
 def label(key: str) -> str:

@@ -8,12 +8,14 @@ end with their own exit code, Ctrl-C with 130; anything else is a bug and keeps 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from searchrl import __version__
+from searchrl.deprecation import SearchRLDeprecationWarning
 from searchrl.errors import PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.plugins import Entry, Origin, Registry, load_plugins
 from searchrl.torchrun import read_place
@@ -100,7 +102,10 @@ def _registry(ctx: click.Context) -> Registry:
     """The plugins of this command line: installed ones and the group's own `--plugin`."""
     root = ctx.find_root()
     if _REGISTRY not in root.meta:
-        root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
+        # The command loads them once more and says what is deprecated; once is enough.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SearchRLDeprecationWarning)
+            root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
     registry: Registry = root.meta[_REGISTRY]
     return registry
 

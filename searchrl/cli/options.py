@@ -43,6 +43,13 @@ class Flag:
         return self.name.removeprefix("--").partition("/")[0].replace("-", "_")
 
 
+STRICT = Flag(
+    "--strict",
+    "strict_plugins",
+    "End with an error if a plugin cannot be loaded or two offer one name.",
+    is_switch=True,
+)
+
 SHARED = (
     Flag("--env", "env", "Environment, by registered name.", metavar="NAME"),
     Flag("--reward", "reward", "Reward expression, such as 0.2*format+em.", metavar="EXPR"),
@@ -57,6 +64,7 @@ SHARED = (
     Flag("--algorithm", "algorithm.name", "Algorithm: grpo, dapo, gspo, ….", metavar="NAME"),
     Flag("--policy", "policy", "model, scripted or scripted:NAME.", metavar="POLICY"),
     Flag("--plugin", "plugins", "A plugin file or module; may be repeated.", str, "FILE", True),
+    STRICT,
     Flag("--config", "", "YAML file with any config keys.", metavar="FILE"),
     Flag("--set", "", "Any config key, such as optim.lr=1e-4; may be repeated.", str, "K=V", True),
     Flag("--seed", "seed", "Seed of everything random.", int),
@@ -117,8 +125,24 @@ PLAY = (
 )
 """What `play` adds."""
 
-PLUGINS = tuple(flag for flag in SHARED if flag.name in ("--plugin", "--config", "--json"))
+_OF_PLUGINS = ("--plugin", "--strict", "--config", "--json")
+
+PLUGINS = tuple(flag for flag in SHARED if flag.name in _OF_PLUGINS)
 """The flags of `plugins`."""
+
+NEW = (
+    Flag("--package", "", "A package to install instead of one file.", is_switch=True),
+    Flag("--force", "", "Replace what is there already.", is_switch=True),
+    *(flag for flag in SHARED if flag.name == "--json"),
+)
+"""The flags of `new`."""
+
+CHECK = (
+    *(flag for flag in SHARED if flag.name in ("--plugin", "--json")),
+    Flag("--kind", "", "Look among the names of one kind only: env, reward, ….", metavar="KIND"),
+    Flag("--set", "", "A setting of what is checked, such as max_turns=6.", str, "K=V", True),
+)
+"""The flags of `check`."""
 
 
 def options(*tables: Sequence[Flag]) -> Callable[[F], F]:

@@ -7,6 +7,7 @@ Imports torch (a plan names a device), so commands import it when they run.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -17,9 +18,10 @@ from searchrl.config import RunConfig
 from searchrl.engine.loading import NO_SCRATCH, SCRATCH, resolve_device
 from searchrl.engine.memory import MemoryPlan, format_bytes
 from searchrl.engine.metrics import label_tasks
-from searchrl.engine.world import make_worlds
+from searchrl.engine.world import make_worlds, name_protocols
 from searchrl.errors import ConfigError
 from searchrl.planning import Plan, ensure_whole_distribution, plan_memory, plan_run
+from searchrl.plugins import Registry
 from searchrl.run_folder import choose_folder
 
 
@@ -62,7 +64,9 @@ def show_plan(plan: Plan, *, is_json: bool, with_memory: bool) -> None:
     Builds the environments, so that wrong names, expressions and data are found. The memory plan
     is that of `train`; another program has none.
     """
-    facts = _facts(plan)
+    registry = load_registry(plan.config)
+    plan = replace(plan, config=name_protocols(plan.config, registry))
+    facts = _facts(plan, registry)
     has_reference = facts.pop("has_reference")
     memory: MemoryPlan | str = ""
     if with_memory:
@@ -85,10 +89,9 @@ def show_plan(plan: Plan, *, is_json: bool, with_memory: bool) -> None:
     click.echo("# dry run: nothing was loaded or written")
 
 
-def _facts(plan: Plan) -> dict[str, Any]:
+def _facts(plan: Plan, registry: Registry) -> dict[str, Any]:
     config = plan.config
     ensure_whole_distribution(config)
-    registry = load_registry(config)
     worlds = make_worlds(config, registry)
     algorithm = registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
     for tracker in config.log.trackers:

@@ -13,9 +13,17 @@ from typing import Any
 import click
 
 from searchrl.cli.options import PLAY, SHARED, options, read_layers
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL
 
+_SHORTCUTS = {
+    SEARCH: "s WORDS searches,  ",
+    TOOL: "c TOOL {JSON} calls a tool,  ",
+    ACT: "d WORDS acts,  ",
+    ANSWER: "a WORDS answers,  ",
+}
+"""Shown where the protocol has such turns."""
 _HELP = (
-    "Write a turn as the model would, or use a shortcut:  s WORDS searches,  a WORDS answers,  "
+    "Write a turn as the model would, or use a shortcut:  {}"
     "t WORDS is the thought of your next shortcut. A turn you write yourself ends with its closing "
     "tag or an empty line."
 )
@@ -37,10 +45,11 @@ def play(**values: Any) -> None:
 
     from searchrl.cli.console import make_console
     from searchrl.cli.loading import load_registry
+    from searchrl.cli.next_command import after_play, show_next
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.transcript import colour_observation, verdict_lines
     from searchrl.config import build_config
-    from searchrl.engine.world import make_worlds
+    from searchrl.engine.world import make_worlds, name_protocols
     from searchrl.errors import FailureLimitError
     from searchrl.play import play_episode, read_turn
     from searchrl.run_folder import choose_folder
@@ -51,6 +60,7 @@ def play(**values: Any) -> None:
     if config.run_dir is not None:
         choose_folder(config)
     registry = load_registry(config)
+    config = name_protocols(config, registry)
     world = make_worlds(config, registry)[0]
     stream = sys.stdin
 
@@ -63,7 +73,10 @@ def play(**values: Any) -> None:
     def complain(text: str) -> None:
         console.print(Text(text, "red"))
 
-    console.print(Text(_HELP, "dim"), "")
+    shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
+    if world.can_open(TOOL):  # nobody guesses what tools there are
+        console.print(Text(world.protocol.instruction, "dim"), "")
+    console.print(Text(_HELP.format(shortcuts), "dim"), "")
     rollout = play_episode(
         world,
         config,
@@ -98,3 +111,6 @@ def play(**values: Any) -> None:
         # As when a run stops for its failures: nothing on the command line was wrong.
         console.print(Text(episode.failure.detail, "dim"))
         sys.exit(FailureLimitError.exit_code)
+    envs = [registry.get("env", task.env.name) for task in config.tasks]
+    has_expert = all("expert" in env.script_names for env in envs)
+    show_next(console, after_play(values, has_expert=has_expert))

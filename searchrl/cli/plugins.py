@@ -1,17 +1,22 @@
 """`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch.
 
 Owns the listing for people and for machines (`describe`). A broken plugin is a finding here, not
-an error: the exit code stays 0. Loading and hashing are `searchrl.plugins` and `provenance`.
+an error, unless `--strict` makes it one. Loading and hashing are `searchrl.plugins` and
+`provenance`.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from searchrl.cli.options import PLUGINS, options, read_layers
+from searchrl.deprecation import SearchRLDeprecationWarning
+from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
 
@@ -25,15 +30,23 @@ def plugins(**values: Any) -> None:
     Examples:
       searchrl plugins
       searchrl plugins --plugin my_env.py --json
+      searchrl plugins --strict
     """
     sources: list[str] = []
+    is_strict = False
     for layer in read_layers(values, PLUGINS):
         sources = layer.get("plugins") or sources
-    registry = load_plugins(sources)
+        is_strict = layer.get("strict_plugins", is_strict)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SearchRLDeprecationWarning)  # they are in the list
+        registry = load_plugins(sources)
     if values["json"]:
         click.echo(json.dumps(describe(registry), indent=2, ensure_ascii=False))
     else:
         _show(registry)
+    faults = [*map(str, registry.failures), *registry.conflicts]
+    if is_strict and faults:
+        raise PluginError("\n".join(faults))
 
 
 def describe(registry: Registry) -> dict[str, Any]:
@@ -57,6 +70,7 @@ def describe(registry: Registry) -> dict[str, Any]:
             for entry in registry.entries()
         ],
         "conflicts": list(registry.conflicts),
+        "deprecations": [asdict(one) for one in registry.deprecations],
         "failures": [
             {
                 "plugin": failure.plugin,
@@ -91,6 +105,8 @@ def _show(registry: Registry) -> None:
                 line = f"  {entry.kind:<13} {click.style(entry.name, fg='cyan')}"
                 click.echo(f"{line}  {entry.description}".rstrip())
         click.echo()
+    for one in registry.deprecations:
+        click.echo(click.style("deprecated: ", fg="yellow") + str(one))
     for conflict in registry.conflicts:
         click.echo(click.style("conflict: ", fg="yellow") + conflict)
     for failure in registry.failures:

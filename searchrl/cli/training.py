@@ -18,6 +18,7 @@ from searchrl.cli.console import ConsoleObserver, make_console
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import SHARED, Flag, given_flags, read_layers
 from searchrl.cli.planned import ensure_alone, ensure_model_policy, make_plan, show_plan
+from searchrl.run_folder import Run
 from searchrl.torchrun import read_place
 
 
@@ -37,7 +38,7 @@ def run_training(
     console.quiet = not is_first
     with ConsoleObserver(console) as observer:
         if values["resume"]:
-            ensure_alone(given_flags(values, "resume", "json"))
+            ensure_alone(given_flags(values, "resume", "json", "strict"))
             plan = None
         else:
             plan = make_plan(read_layers(values, SHARED, flags))
@@ -54,7 +55,11 @@ def run_training(
         else:
             from searchrl.sft import sft as program
         if plan is None:
-            run = program(resume=values["resume"], observer=observer)
+            config = Run.open(values["resume"]).config
+            if values["strict"]:
+                config = config.model_copy(update={"strict_plugins": True})
+            registry = load_registry(config, values["resume"])
+            run = program(resume=values["resume"], observer=observer, registry=registry)
         else:
             registry = load_registry(plan.config)
             run = program(plan.config, observer=observer, registry=registry)

@@ -14,7 +14,9 @@ from typing import Any
 
 SEARCH = "search"
 ANSWER = "answer"
+ACT = "act"
 INVALID = "invalid"
+TOOL = "tool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,20 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool by name; `arguments` are JSON values."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """What a protocol read in one model turn.
 
     `kind` is `search` (payload: tuple of queries), `answer` (payload: text), `invalid` (payload:
-    None, `reason` says why) or a kind that a protocol and an environment agree on.
+    None, `reason` says why) or a kind that a protocol and an environment agree on, such as `act`
+    (payload: text, what to do) and `tool` (payload of the built-in protocol: a `ToolCall`).
     """
 
     kind: str
@@ -153,9 +164,14 @@ class Episode:
         return tuple(p for turn in self.turns for p in turn.passages)
 
     @property
+    def num_tool_calls(self) -> int:
+        """Turns whose action was the call of a tool; searches count on their own."""
+        return sum(turn.action.kind == TOOL for turn in self.turns)
+
+    @property
     def is_passive(self) -> bool:
-        """Answered without any search: the failure this project exists for."""
-        return self.final_answer is not None and self.num_searches == 0
+        """Answered without any search or tool call: the failure this project exists for."""
+        return self.final_answer is not None and not self.num_searches + self.num_tool_calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ rollout driver calls it, mostly through `call_together`.
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,6 +20,8 @@ from searchrl.contracts import (
     TokenBudget,
     find_action_problem,
     find_passages_problem,
+    find_task_problem,
+    is_finite_number,
 )
 from searchrl.core.episode import Action, Failure, FailureKind, Passage, Task
 from searchrl.deadline import DeadlineExceeded
@@ -71,7 +72,7 @@ def begin_episode(
     task = info.get("task")
     if task is None:
         task = anonymous_task(world.name, options, prompt)
-    elif problem := _find_task_problem(task):
+    elif problem := find_task_problem(task):
         raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
     if script is None:
         return Begun(env, prompt, task, None)
@@ -146,14 +147,9 @@ def _ensure_text(value: object, call: str, what: str) -> None:
 
 
 def _finite(value: Any, what: str) -> float:
-    try:
-        # A NumPy scalar is a number as well; a text that reads as one is a slip.
-        number = math.nan if isinstance(value, str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
+    if not is_finite_number(value):
         raise EnvironmentFailure(f"step() returned {value!r} as {what}; expected a finite number")
-    return number
+    return float(value)
 
 
 def _signal_name(name: object) -> str:
@@ -162,23 +158,3 @@ def _signal_name(name: object) -> str:
             f"step() named a signal {name!r} in info['signals']; expected text"
         )
     return name
-
-
-def _find_task_problem(task: object) -> str:
-    """Say what came in place of a `Task`, or "" if it is one that rewards and records can read."""
-    if not isinstance(task, Task):
-        return f"{type(task).__name__}; expected a Task"
-    for name in ("id", "split", "question", "kind", "env"):
-        if not isinstance(getattr(task, name), str):
-            return f"a Task whose {name} is {getattr(task, name)!r}; expected text"
-    if not isinstance(task.index, int):
-        kind = type(task.index).__name__
-        return f"a Task whose index is {task.index!r} ({kind}); expected an int"
-    for name in ("answers", "gold_ids"):
-        texts = getattr(task, name)
-        # A text is a sequence of texts as well, of its letters: the usual slip.
-        if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):
-            return f"a Task whose {name} are {texts!r}; expected a tuple of texts"
-    if not isinstance(task.meta, Mapping):
-        return f"a Task whose meta is {task.meta!r}; expected a mapping"
-    return ""

@@ -24,12 +24,13 @@ class GuardedProtocol:
     Args:
         protocol: the plugin's own.
         owner: who is named when it fails to be a protocol at all.
+        has_instruction: False empties the instruction, for models that were taught by examples.
 
     Raises:
         PluginError: if it has no name, instruction or stop strings.
     """
 
-    def __init__(self, protocol: TagProtocol, owner: str) -> None:
+    def __init__(self, protocol: TagProtocol, owner: str, *, has_instruction: bool = True) -> None:
         self._protocol = protocol
         for attribute in ("name", "instruction"):
             if not isinstance(getattr(protocol, attribute, None), str):
@@ -40,7 +41,7 @@ class GuardedProtocol:
         ):
             raise PluginError(f"{owner}: 'stops' must be a tuple of texts, got {stops!r}")
         self.name = protocol.name
-        self.instruction = protocol.instruction
+        self.instruction = protocol.instruction if has_instruction else ""
         self.stops = tuple(stops)
 
     def __getattr__(self, attribute: str) -> Any:
@@ -78,8 +79,8 @@ class GuardedProtocol:
         return self._text("render_turn", action, thought, through=ValueError)
 
     def opening(self, kind: str) -> str:
-        """See `TagProtocol.opening`."""
-        return self._text("opening", kind)
+        """See `TagProtocol.opening`; a ValueError says that it has no such action."""
+        return self._text("opening", kind, through=ValueError)
 
     def neutralise(self, text: str) -> str:
         """See `TagProtocol.neutralise`."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from searchrl.contracts import Metric
+from searchrl.core.episode import SEARCH, TOOL
 from searchrl.engine.rollout import Rollout
 from searchrl.engine.world import TaskWorld
 
@@ -81,9 +82,10 @@ def mean(values: Sequence[float], limits: Range) -> Metric:
 def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:
     """All metrics of a set of episodes.
 
-    Keys: `reward`, every reward component by name, `passive` (answered without a search),
-    `turns`, `model_tokens`, `invalid_turns`, `failed`, `unscored`, `em/KIND` per kind of task and,
-    with several tasks, everything once more under `TASK/` (see `label_tasks`).
+    Keys: `reward`, every reward component by name, `passive` (answered without a search or a tool
+    call, where there is one to make), `tool_calls` (where there are tools), `turns`,
+    `model_tokens`, `invalid_turns`, `failed`, `unscored`, `em/KIND` per kind of task and, with
+    several tasks, everything once more under `TASK/` (see `label_tasks`).
 
     Args:
         rollouts: the episodes.
@@ -92,10 +94,10 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     """
     if not worlds:
         worlds = list({id(r.world): r.world for r in rollouts}.values())
-    metrics = _summarise_one(rollouts)
+    metrics = _summarise_one(rollouts, worlds)
     if len(worlds) > 1:
         for label, world in zip(label_tasks(worlds), worlds, strict=True):
-            part = _summarise_one([r for r in rollouts if r.world is world])
+            part = _summarise_one([r for r in rollouts if r.world is world], [world])
             metrics |= {f"{label}/{key}": metric for key, metric in part.items()}
     return metrics
 
@@ -112,7 +114,7 @@ def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:
     ]
 
 
-def _summarise_one(rollouts: Sequence[Rollout]) -> Metrics:
+def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> Metrics:
     scored = [r for r in rollouts if r.is_scored]
     rewards = [r.scored.reward for r in scored if r.scored.reward is not None]
     reward_ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
@@ -120,7 +122,14 @@ def _summarise_one(rollouts: Sequence[Rollout]) -> Metrics:
     names = dict.fromkeys(name for r in scored for name in r.scored.scores)
     for name in names:
         metrics[name] = _component_mean(name, scored)
-    metrics["passive"] = proportion(sum(r.episode.is_passive for r in scored), len(scored))
+    callers = {id(world) for world in worlds if world.can_open(TOOL)}
+    askers = callers | {id(world) for world in worlds if world.can_open(SEARCH)}
+    if askers:
+        asking = [r for r in scored if id(r.world) in askers]
+        metrics["passive"] = proportion(sum(r.episode.is_passive for r in asking), len(asking))
+    if callers:
+        calls = [float(r.episode.num_tool_calls) for r in scored if id(r.world) in callers]
+        metrics["tool_calls"] = mean(calls, COUNT)
     metrics["turns"] = mean([float(len(r.episode.turns)) for r in scored], COUNT)
     metrics["model_tokens"] = mean([float(r.episode.num_model_tokens) for r in scored], COUNT)
     metrics["invalid_turns"] = mean(

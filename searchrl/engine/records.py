@@ -7,8 +7,11 @@ torch.
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action
 from searchrl.core.trajectory import Author, is_finite
 from searchrl.engine.rollout import Rollout
 
@@ -57,6 +60,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
                 "text": turn.text,
                 "action": turn.action.kind,
                 "queries": list(turn.action.queries),
+                "payload": plain_payload(turn.action),
                 "reason": turn.action.reason,
                 "passages": [passage.id for passage in turn.passages],
                 "observation": turn.observation,
@@ -73,6 +77,22 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         if failure is None
         else {"kind": str(failure.kind), "owner": failure.owner, "message": failure.message},
     }
+
+
+def plain_payload(action: Action) -> Any:
+    """What an action of a kind that the core does not know carries, as JSON; else None.
+
+    What JSON cannot say is described (`repr`): the payload is a protocol's own affair.
+    """
+    if action.kind in (SEARCH, ANSWER, INVALID):
+        return None
+    payload = action.payload
+    if is_dataclass(payload) and not isinstance(payload, type):
+        payload = {field.name: getattr(payload, field.name) for field in fields(payload)}
+    try:
+        return json.loads(json.dumps(payload, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return repr(action.payload)
 
 
 def _advantage(rollout: Rollout, columns: TokenColumns | None) -> float | list[float | None] | None:

@@ -20,6 +20,7 @@ import gymnasium
 
 from searchrl.config import RunConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
+from searchrl.core.episode import SEARCH
 from searchrl.engine.guarded import GuardedProtocol
 from searchrl.envs.indexes import IndexCache
 from searchrl.errors import (
@@ -32,9 +33,12 @@ from searchrl.errors import (
 )
 from searchrl.plugins import Entry, Registry
 from searchrl.registry import describe_error
-from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
-from searchrl.sections import TaskConfig
+from searchrl.sections import AUTO, TaskConfig
+
+SEARCH_METRICS = ("searched", "searches", "retrieved")
+"""Components that are no metric of a task whose protocol has no search."""
 
 
 @dataclass(slots=True)
@@ -107,10 +111,20 @@ class TaskWorld:
                 f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
                 "nothing to replay; give register_envs an `expert=`, or use --policy model"
             )
+        if name not in scripts and name == "expert":
+            others = " or ".join(f"'{other}'" for other in scripts)
+            raise ConfigError(
+                f"env '{self.name}' has no expert to replay; name another of its scripted "
+                f"policies: {others} (--policy scripted:NAME, or in sft.stages.0.mix)"
+            )
         if name not in scripts:
             known = suggest(name, scripts)
             raise ConfigError(f"env '{self.name}' has no scripted policy '{name}'.{known}")
         return scripts[name]
+
+    def can_open(self, kind: str) -> bool:
+        """Whether a turn of the protocol can be committed to an action of `kind`."""
+        return _can_open(self.protocol, kind)
 
     def close(self) -> None:
         """Close every idle environment; one that fails to close takes nothing from the run."""
@@ -122,38 +136,67 @@ class TaskWorld:
                 warnings.warn(text, stacklevel=2)
 
 
-def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float | None) -> TaskWorld:
+def name_protocol(config: TaskConfig, registry: Registry) -> TaskConfig:
+    """The task with the protocol that `auto` means: its environment's own, or the default one."""
+    if config.protocol.name != AUTO:
+        return config
+    name = registry.get("env", config.env.name).protocol
+    named = config.protocol.model_copy(update={"name": name})
+    return config.model_copy(update={"protocol": named})
+
+
+def name_protocols(config: RunConfig, registry: Registry) -> RunConfig:
+    """The config with every task's protocol named: stored, it means the same wherever it is read.
+
+    Raises:
+        UnknownNameError: for an environment that nobody registers.
+    """
+    return config.model_copy(
+        update={"tasks": [name_protocol(task, registry) for task in config.tasks]}
+    )
+
+
+def make_world(
+    config: TaskConfig,
+    registry: Registry,
+    reward_timeout_s: float | None,
+    *,
+    has_instruction: bool = True,
+) -> TaskWorld:
     """Build one task's world and try its environment once.
+
+    Args:
+        config: of the task.
+        registry: where its names are looked up.
+        reward_timeout_s: seconds one reward component may take.
+        has_instruction: whether the protocol's own instruction stands in prompts.
 
     Raises:
         UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with it.
     """
     env_entry = registry.get("env", config.env.name)
-    if not env_entry.is_text:
-        raise ConfigError(
-            f"{env_entry} is registered with is_text=False, and adapters that put such an env to a "
-            "language model are not there yet: register one whose observations and actions are "
-            "text, say a gymnasium.Wrapper that describes the one and reads the other"
-        )
+    config = name_protocol(config, registry)
     protocol_entry = registry.get("protocol", config.protocol.name)
-    protocol = GuardedProtocol(protocol_entry.make(**config.protocol.settings), str(protocol_entry))
+    protocol = GuardedProtocol(
+        registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
+        str(protocol_entry),
+        # What the user wrote for a prompt is always in it.
+        has_instruction=has_instruction or "instruction" in config.protocol.settings,
+    )
     retriever_entry = registry.get("retriever", config.retriever.name)
     # It is made when somebody searches; a wrong setting should not wait until then.
     retriever_settings = retriever_entry.ensure_settings(config.retriever.settings)
     # Every environment instance shares it: the rollouts of a group search one index.
     retriever = IndexCache(functools.partial(retriever_entry.load(), **retriever_settings))
-    schedule = RewardSchedule.parse(
-        config.reward
-        if isinstance(config.reward, str)
-        else [stage.model_dump() for stage in config.reward],
-        registry.spellings("reward"),
-    )
-    names = dict.fromkeys([*schedule.names, *config.metrics])
+    schedule = _parse_reward(config, registry)
+    # What counts searches says nothing where there are none.
+    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or _can_open(protocol, SEARCH)]
+    names = dict.fromkeys([*schedule.names, *metrics])
     entries = {name: registry.get("reward", name) for name in names}
     scorer = Scorer(
         {name: entry.make() for name, entry in entries.items()},
         schedule,
-        metrics=config.metrics,
+        metrics=metrics,
         timeout_s=reward_timeout_s,
         owners={name: str(entry.owner) for name, entry in entries.items()},
     )
@@ -188,6 +231,35 @@ def make_world(config: TaskConfig, registry: Registry, reward_timeout_s: float |
     return world
 
 
+def _can_open(protocol: TagProtocol, kind: str) -> bool:
+    try:
+        protocol.opening(kind)
+    except ValueError:
+        return False
+    except ProtocolFailure:  # told where an episode needs it
+        return True
+    return True
+
+
+def _parse_reward(config: TaskConfig, registry: Registry) -> RewardSchedule:
+    spec: object = config.reward
+    if not isinstance(config.reward, str):
+        spec = [stage.model_dump() for stage in config.reward]
+    try:
+        return RewardSchedule.parse(spec, registry.spellings("reward"))
+    except UnknownComponentError as error:
+        absence = registry.explain_absence("reward", error.component)
+        raise UnknownComponentError(f"{error}{absence}", error.component) from error
+
+
 def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
     """Build the worlds of all tasks of a run."""
-    return [make_world(task, registry, config.rollout.reward_timeout_s) for task in config.tasks]
+    return [
+        make_world(
+            task,
+            registry,
+            config.rollout.reward_timeout_s,
+            has_instruction=config.model.instructions,
+        )
+        for task in config.tasks
+    ]

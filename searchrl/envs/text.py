@@ -12,6 +12,7 @@ from __future__ import annotations
 import string
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from random import Random
 from typing import Any, ClassVar
@@ -28,9 +29,10 @@ from searchrl.contracts import (
     TokenBudget,
     find_passages_problem,
 )
-from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
+from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task, ToolCall
 from searchrl.envs.indexes import IndexCache
-from searchrl.errors import ConfigError, RetrieverFailure, suggest
+from searchrl.envs.splits import ensure_index, ensure_split
+from searchrl.errors import ConfigError, RetrieverFailure
 
 MAX_TEXT_LENGTH = 1 << 20
 """Characters a turn or an observation may have: a bound for the spaces, not for the model."""
@@ -186,6 +188,7 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"env {self.name}: render_mode must be null or one of "
                 f"{self.metadata['render_modes']}, got {render_mode!r}."
             )
+        _ensure_searches(protocol, self.name)
         self.protocol = protocol
         self.topk = topk
         self.shuffle = shuffle
@@ -194,7 +197,14 @@ class TextEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.budget: TokenBudget | None = None
         self.last_passages: tuple[Passage, ...] = ()
-        self.action_space = TextSpace(turns=example_turns(protocol))
+        try:
+            turns = example_turns(protocol)
+        except ValueError as error:
+            raise ConfigError(
+                f"env {self.name} is there to be searched, and the protocol '{protocol.name}' "
+                f"has no search: {error}. Choose another, or give it a tool named search."
+            ) from error
+        self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
         self._matches = matches
         self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
@@ -301,7 +311,7 @@ class TextEnv(gymnasium.Env[str, str]):
             self._gold_left -= {passage.id for passage in self.last_passages}
             observation = self.protocol.render_observation(self.last_passages, self.budget)
         else:
-            reason = parsed.reason or f"this environment knows no action '{parsed.kind}'"
+            reason = parsed.reason or _explain_unknown(parsed)
             observation = self.protocol.render_notice(reason, self.budget)
         truncated = not terminated and self._num_turns >= self.max_turns
         self._is_over = terminated or truncated
@@ -322,19 +332,11 @@ class TextEnv(gymnasium.Env[str, str]):
 
     def ensure_split(self, split: object) -> str:
         """Return `split` if the env has it; raise `ConfigError` naming those it has."""
-        if isinstance(split, str) and split in self.splits:
-            return split
-        raise ConfigError(
-            f"env {self.name} has no split {split!r}." + suggest(str(split), self.splits)
-        )
+        return ensure_split(self.name, split, self.splits)
 
     def ensure_index(self, split: str, index: object, total: int) -> int:
         """Return `index` as an int if it numbers a task of `split`; raise `ConfigError` else."""
-        if isinstance(index, int | np.integer) and 0 <= int(index) < total:
-            return int(index)
-        raise ConfigError(
-            f"env {self.name}: split '{split}' has tasks 0 to {total - 1}, got index {index!r}."
-        )
+        return ensure_index(self.name, split, index, total)
 
     def retriever_for(self, task: Task) -> Retriever:
         """The retriever over the task's passages, from the cache when it is there."""
@@ -367,6 +369,23 @@ class TextEnv(gymnasium.Env[str, str]):
         if not task.gold_ids:
             return {}
         return {"gold_shown": 1.0 - len(self._gold_left) / len(set(task.gold_ids))}
+
+
+def _explain_unknown(action: Action) -> str:
+    """What the model is told of an action that is none here."""
+    if isinstance(action.payload, ToolCall):
+        return f"There is no tool {action.payload.name!r} here; the only one is search."
+    return f"this environment knows no action '{action.kind}'"
+
+
+def _ensure_searches(protocol: TagProtocol, env: str) -> None:
+    with suppress(ValueError):
+        protocol.opening(SEARCH)
+        return
+    raise ConfigError(
+        f"env {env} is searched in, and protocol '{protocol.name}' has no searches; leave the "
+        "protocol out, or name one that has them, such as think-search-answer"
+    )
 
 
 def _find_result_problem(results: object, num_queries: int) -> str:

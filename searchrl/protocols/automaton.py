@@ -1,15 +1,15 @@
 """The grammar of a turn and the automaton behind the format verdict.
 
-Owns how a turn's text falls into blocks (`TagGrammar.split`) and which order of blocks over a
-dialogue is valid (`is_valid_order`): think -> (search -> information -> think)* -> answer.
-Deliberately knows no rewards, no passages and no prompt text: the environment's part of the
-dialogue is only the step from one turn to the next. Called by `ThinkSearchAnswer`.
+Owns how a turn's text falls into blocks (`TagGrammar.split`, for any tag names) and which order of
+blocks over a search dialogue is valid (`is_valid_order`): think -> (search -> information ->
+think)* -> answer. Deliberately knows no rewards, no passages and no prompt text: the environment's
+part of the dialogue is only the step from one turn to the next. Called by the protocols.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -33,6 +33,8 @@ class Part(StrEnum):
     """A complete search block."""
     ANSWER = "answer"
     """A complete answer block."""
+    ACT = "act"
+    """A complete act block."""
     INFORMATION = "information"
     """An information tag, open or close: only the environment may write it."""
     STRAY = "stray"
@@ -61,21 +63,20 @@ _END_MARK_CHARS = 64
 
 
 class TagGrammar:
-    """Splits turns into segments for one set of tag names."""
+    """Splits turns into segments.
 
-    def __init__(self, tags: Tags) -> None:
-        self.tags = tags
-        names = "|".join(re.escape(name) for name in tags)
+    Args:
+        tags: the tag names of a search dialogue, or those of another one with what a block of each
+            is. The tag that stands for `Part.INFORMATION` the model may not write at all.
+    """
+
+    def __init__(self, tags: Tags | Mapping[str, Part]) -> None:
+        self._parts = _search_parts(tags) if isinstance(tags, Tags) else dict(tags)
+        names = "|".join(re.escape(name) for name in self._parts)
         self._tag = re.compile(rf"<(/?)({names})>")
         # A tag may be called `s` or `eos`; then it is a tag and no end mark.
-        marks = [mark for mark in _END_MARKS if mark.strip("</>") not in tags]
+        marks = [mark for mark in _END_MARKS if mark.strip("</>") not in self._parts]
         self._end = re.compile(rf"(?:{'|'.join(marks)})\Z")
-        self._parts = {
-            tags.think: Part.THINK,
-            tags.search: Part.SEARCH,
-            tags.answer: Part.ANSWER,
-            tags.information: Part.INFORMATION,
-        }
 
     def strip(self, text: str) -> str:
         """Remove white space at both ends, and end-of-message tokens at the end."""
@@ -120,6 +121,15 @@ class TagGrammar:
                 position, index = mark.end(), index + 1
         outside(len(text))
         return tuple(segments)
+
+
+def _search_parts(tags: Tags) -> dict[str, Part]:
+    return {
+        tags.think: Part.THINK,
+        tags.search: Part.SEARCH,
+        tags.answer: Part.ANSWER,
+        tags.information: Part.INFORMATION,
+    }
 
 
 class State(StrEnum):

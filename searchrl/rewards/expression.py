@@ -11,10 +11,11 @@ The same strings serve `train`, `eval`, `score` and `check`; the scorer evaluate
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -31,7 +32,11 @@ _SHAPE = (
 
 
 class UnknownComponentError(ExpressionError, UnknownNameError):
-    """An expression names a reward component that is not registered."""
+    """An expression names a reward component that is not registered: `component`."""
+
+    def __init__(self, message: str, component: str = "") -> None:
+        super().__init__(message)
+        self.component = component
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,8 @@ class _Parser:
             hint = suggest(name, self.known)
             if (bare := name.partition(":")[2]) in self.known:
                 hint = f" Did you mean '{bare}'?"
-            self._fail(f"unknown reward component '{name}'.{hint}", start, UnknownComponentError)
+            kind = functools.partial(UnknownComponentError, component=name)
+            self._fail(f"unknown reward component '{name}'.{hint}", start, kind)
         self.pos = start + len(name)
         return name
 
@@ -193,7 +199,10 @@ class _Parser:
         self._fail(f"expected {wanted}, found {self._found()}")
 
     def _fail(
-        self, message: str, at: int | None = None, kind: type[ExpressionError] = ExpressionError
+        self,
+        message: str,
+        at: int | None = None,
+        kind: Callable[[str], ExpressionError] = ExpressionError,
     ) -> NoReturn:
         place = self.pos if at is None else at
         shown = "".join(" " if char.isspace() else char for char in self.text)

@@ -166,8 +166,17 @@ def test_where_everything_is_can_be_pasted(tmp_path: Path) -> None:
     console = make_console(io.StringIO())
     folder = tmp_path / "my run"
     with ConsoleObserver(console) as observer:
-        observer.done(folder, {"env": ["corpus"], "policy": str(folder / "policy")})
+        figures = {"corpus/searched": exact(1)}
+        observer.done(folder, {"env": ["corpus"], "policy": str(folder), "after": figures})
     assert f"searchrl eval '{folder}' --retriever random" in text(console)
+
+
+def test_a_run_without_searches_is_not_told_to_try_another_retriever(tmp_path: Path) -> None:
+    console = make_console(io.StringIO())
+    with ConsoleObserver(console) as observer:
+        observer.done(tmp_path, {"env": ["gsm_tools"], "after": {"tool_calls": exact(1)}})
+    assert f"searchrl eval {tmp_path}" in text(console)
+    assert "--retriever" not in text(console) and "searchrl ask" not in text(console)
 
 
 def test_plugins_lists_kinds_owners_hashes_and_failures() -> None:

@@ -15,8 +15,8 @@ from searchrl.config import TASK_KEYS, RunConfig, build_config
 FLAGS = [flag for table in (SHARED, TRAIN, SFT, EVAL, PLAY, BENCH) for flag in table]
 
 PROMISED = (
-    "--env --reward --protocol --retriever --model --algorithm --policy --plugin --config --set "
-    "--seed --run-dir --device --json"
+    "--env --reward --protocol --retriever --model --algorithm --policy --plugin --strict --config "
+    "--set --seed --run-dir --device --json"
 )
 
 

@@ -9,11 +9,15 @@ from click.testing import CliRunner, Result
 
 from searchrl.cli import main
 from searchrl.config import build_config
+from searchrl.core.episode import ToolCall
 from searchrl.engine.world import make_worlds
 from searchrl.play import read_turn
 from searchrl.plugins import load_plugins
-from searchrl.protocols.think_search_answer import ThinkSearchAnswer
+from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
+from searchrl.protocols.act import ThinkAct
 from searchrl.run_folder import Run
+
+TOOLS = ("--protocol", "tool-call", "--set", "protocol.tools=[{name: search}, {name: now}]")
 
 FAILING = """
 from searchrl import hookimpl
@@ -55,6 +59,25 @@ def test_shortcuts_are_written_by_the_protocol() -> None:
         "<think></think>\n<search> library hours </search>",
         "<think>Doc 1 says so.</think>\n<answer> 16:45 </answer>",
     ]
+
+
+def test_a_tool_is_called_by_its_name_and_json() -> None:
+    lines = iter(['c add {"a": 1}', "c now", "c add 1 2", "c add [1]"])
+    complaints: list[str] = []
+    read = [
+        read_turn(ToolCallProtocol(), lambda: next(lines, None), complaints.append)
+        for _ in range(3)
+    ]
+    calls = [ToolCallProtocol().parse(turn).payload for turn in read if turn]
+    assert calls == [ToolCall("add", {"a": 1}), ToolCall("now", {})]
+    assert complaints == ['a call is written: c add {"argument": value}'] * 2
+    assert "not tool" in turns("c now")[1][0]
+
+
+def test_shortcuts_are_shown_where_the_protocol_has_such_turns() -> None:
+    plain, tools = play("").stdout, play("", *TOOLS).stdout
+    assert "s WORDS searches" in plain and "c TOOL" not in plain
+    assert "c TOOL {JSON} calls a tool" in tools and '"name": "now"' in tools
 
 
 def test_raw_turn_ends_with_its_closing_tag_or_an_empty_line() -> None:
@@ -117,3 +140,19 @@ def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, arguments, input="a 1\n")
     assert result.exit_code == 3
     assert "the rules are gone" in result.output and "failing.py" in result.output
+
+
+def test_acting_has_a_shortcut_where_the_protocol_has_acts() -> None:
+    rest = iter(["d right", "t A hole below.", "d up"])
+    lines = lambda: next(rest, None)  # noqa: E731
+    assert read_turn(ThinkAct(), lines, print) == "<act>right</act>"
+    assert read_turn(ThinkAct(), lines, print) == "<think>A hole below.</think>\n<act>up</act>"
+    lake = ["play", "--env", "gym:FrozenLake-v1", "--reward", "env", "--index", "0", "--json"]
+    lake += ["--set", "env.make.is_slippery=false"]
+    moves = "down down right right down right"
+    typed = "".join(f"d {move}\n" for move in moves.split())
+    result = CliRunner().invoke(main, lake, input=typed)
+    assert result.exit_code == 0, result.output
+    assert "d WORDS acts" in result.stderr and "s WORDS" not in result.stderr
+    assert json.loads(result.stdout)["reward"] == 1.0
+    assert "d WORDS" not in play("").output

@@ -17,7 +17,7 @@ from searchrl.engine.records import rollout_record
 from searchrl.engine.rollout import Rollout, RolloutDriver
 from searchrl.engine.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.world import TaskWorld, make_world
-from searchrl.errors import ConfigError, EnvironmentFailure, PluginError
+from searchrl.errors import EnvironmentFailure, PluginError
 from searchrl.plugins import Registry, load_plugins
 
 FOREIGN_PLUGIN = TOY_PLUGIN.with_name("foreign_faults.py")
@@ -112,10 +112,6 @@ class TestEnvironments:
         made = world(fault="close-raises")
         with pytest.warns(UserWarning, match="env 'foreign'.*failed to close: OSError"):
             made.close()
-
-    def test_env_that_is_not_text_is_refused_before_anything_starts(self, world: Any):
-        with pytest.raises(ConfigError, match="is_text=False.*adapters.*not there yet"):
-            world("numbers")
 
 
 class TestProtocols:

@@ -23,7 +23,7 @@ from searchrl.envs.regulations import (
 )
 from searchrl.envs.regulations.scripts import FIRST_THOUGHT
 from searchrl.envs.regulations.wordings import load_families, load_topics
-from searchrl.protocols import think_search_answer
+from searchrl.protocols import inline
 from searchrl.retrieval.ablations import EmptyRetriever
 
 NUM_TEST_TASKS = 500
@@ -61,7 +61,7 @@ def test_expert_searches_once_per_hop_and_keeps_the_format(expert_games: list[Pl
 
 
 def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> None:
-    assert FIRST_THOUGHT == think_search_answer.FIRST_THOUGHT
+    assert FIRST_THOUGHT == inline.FIRST_THOUGHT
     for game in expert_games:
         assert f"<think>{FIRST_THOUGHT}</think>" in game.turns[0]
         answer = game.actions[-1].payload

@@ -15,7 +15,8 @@ from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.protocols import FIRST_THOUGHT, ThinkSearchAnswer
-from searchrl.protocols.think_search_answer import INFORMATION_VARIANTS, NO_PASSAGE
+from searchrl.protocols.inline import INFORMATION_VARIANTS
+from searchrl.protocols.wrapping import NO_PASSAGE
 
 P = ThinkSearchAnswer()
 SEARCH_TURN = "<think>I must look.</think>\n<search>chess club</search>"

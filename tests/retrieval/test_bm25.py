@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from searchrl.contracts import Retriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
-from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.retrieval.words import tokenize
 
@@ -165,13 +163,3 @@ def test_importing_the_module_does_not_import_rank_bm25() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-@pytest.mark.parametrize("factory", [BM25Retriever, RandomRetriever, EmptyRetriever])
-def test_every_retriever_keeps_the_contract(factory: type) -> None:
-    retriever = factory(TOWN)
-    assert isinstance(retriever, Retriever)
-    assert retriever.search([], 3) == []
-    assert all(len(r) <= 2 for r in retriever.search(["park", "library hours"], 2))
-    assert retriever.search(["park"], 0) == [[]]
-    assert factory([]).search(["park"], 3) == [[]]

@@ -1,0 +1,44 @@
+"""`searchrl new`: writes a plugin that works, to be changed into one's own. No torch.
+
+Owns what is said about it. What is written, and which names are possible, is `searchrl.scaffold`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from searchrl.cli.options import NEW, options
+from searchrl.scaffold.writer import KINDS, ensure_free, make_scaffold, write_scaffold
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("name")
+@options(NEW)
+def new(kind: str, name: str, **values: Any) -> None:
+    """Write a plugin that works, with its tests, to change into your own.
+
+    One file in this folder, short enough to read; then it says how to check it and how to use it.
+
+    \b
+    Examples:
+      searchrl new env capitals
+      searchrl new reward was_read
+      searchrl new retriever fuzzy-words --package
+    """
+    from searchrl.plugins import load_plugins
+
+    scaffold = make_scaffold(kind, name, is_package=bool(values["package"]))
+    ensure_free(kind, name, load_plugins())
+    write_scaffold(scaffold, Path.cwd(), is_forced=bool(values["force"]))
+    if values["json"]:
+        click.echo(json.dumps(scaffold.to_dict(), ensure_ascii=False))
+        return
+    written = [path.as_posix() for path in scaffold.files]
+    for heading, lines in (("Wrote:", written), ("Next:", scaffold.steps)):
+        for number, line in enumerate(lines):
+            click.echo(click.style(f"{'' if number else heading:<8}", bold=True) + line)

@@ -1,0 +1,255 @@
+"""Spaces in words: how discrete actions are named and read, and how observations are told.
+
+Owns `Actions` (names, parser and samples of an action space), the text of an observation, colours
+of a terminal turned into letters, and what the documentation of Gymnasium's own text games says
+about their numbers. Steps no environment and knows no protocol. Caller: `foreign`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+
+from searchrl.envs.text import TextSpace
+from searchrl.errors import ConfigError
+
+MAX_LISTED = 40
+"""Actions that are listed one by one; of more, only the first and the last are."""
+
+Space = gymnasium.Space[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """What is known about an environment: its goal, its actions, the parts of its observations."""
+
+    goal: str
+    actions: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+
+
+_FROZEN_LAKE = Game(
+    "You stand on a frozen lake, at the tile in brackets. Walk from S to G over frozen tiles (F); "
+    "a hole (H) ends the game.",
+    ("left", "down", "right", "up"),
+)
+_CLIFF = Game(
+    "You stand at x. Walk to T; every step costs 1. The cliff (C) costs 100 and takes you back to "
+    "the start.",
+    ("up", "right", "down", "left"),
+)
+
+GAMES: Mapping[str, Game] = {
+    "FrozenLake": _FROZEN_LAKE,
+    "FrozenLake8x8": _FROZEN_LAKE,
+    "CliffWalking": _CLIFF,
+    "CliffWalkingSlippery": _CLIFF,
+    "Taxi": Game(
+        "You drive the taxi in brackets (_ with a passenger). Pick the passenger up (letter in "
+        "blue), drive to the destination (letter in magenta) and drop them off there. A : can be "
+        "crossed, a | is a wall.",
+        ("south", "north", "east", "west", "pickup", "dropoff"),
+    ),
+    "Blackjack": Game(
+        "Come closer to 21 than the dealer without going over it.",
+        ("stick", "hit"),
+        ("your sum", "dealer shows", "usable ace"),
+    ),
+}
+"""Gymnasium's text games by the name in their id (`FrozenLake` of `FrozenLake-v1`)."""
+
+
+class Actions:
+    """The actions of an environment in words.
+
+    Args:
+        space: text, `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Tuple` of `Discrete`.
+        names: of the actions of a `Discrete` space in their order; numbers without them.
+        env: named in errors.
+
+    Raises:
+        ConfigError: for another kind of space, or names that do not fit it.
+    """
+
+    def __init__(self, space: Space, names: Sequence[str] | None, env: str) -> None:
+        self.space = space
+        self._parts = parts_of(space)
+        if self._parts is None and not is_text(space):
+            raise unsupported(env, "actions", space)
+        self._names = self._default_names() if names is None else [str(name) for name in names]
+        if names is not None:
+            self._ensure_names(env)
+        self._numbers = {_key(name): number for number, name in enumerate(self._names)}
+
+    def listed(self, mask: Any = None) -> str:
+        """The legal actions as a sentence's end: `left, down, right, up`."""
+        if self._parts is None:
+            return "any text that is short enough"
+        if len(self._parts) > 1:
+            ranges = [_range_text(part) for part in self._parts]
+            return f"{len(ranges)} numbers, such as {self.example()}: {', '.join(ranges)}"
+        names = [self._names[number] for number in self._legal(mask)]
+        if len(names) > MAX_LISTED:
+            return f"{names[0]}, {names[1]}, …, {names[-1]} ({len(names)} of them)"
+        return ", ".join(names)
+
+    def parse(self, text: str, mask: Any = None) -> Any:
+        """The action that `text` names, by name or number in any case; None if it names no legal.
+
+        An action of several numbers is written with commas or spaces between them.
+        """
+        if self._parts is None:
+            return text if self.space.contains(text) else None
+        if len(self._parts) == 1:
+            number = self._numbers.get(_key(text))
+            if number is None:
+                number = _read_number(text, self._parts[0])
+            if number is None or number not in self._legal(mask):
+                return None
+            return int(self._parts[0].start) + number
+        words = [word for word in re.split(r"[\s,;]+", text.strip(" ()[]")) if word]
+        if len(words) != len(self._parts):
+            return None
+        read = [_read_number(w, part) for w, part in zip(words, self._parts, strict=True)]
+        if any(number is None for number in read):
+            return None
+        return self._put_together([n for n in read if n is not None])
+
+    def sample(self, rng: Random, mask: Any = None) -> str:
+        """A legal action in words."""
+        if self._parts is None:
+            self.space.seed(rng.getrandbits(31))
+            return str(self.space.sample())
+        if len(self._parts) == 1:
+            return self._names[rng.choice(self._legal(mask))]
+        return ", ".join(str(int(p.start) + rng.randrange(int(p.n))) for p in self._parts)
+
+    def example(self) -> str:
+        """The first action in words."""
+        if self._parts is None:
+            return "…"
+        if len(self._parts) == 1:
+            return self._names[0]
+        return ", ".join(str(int(part.start)) for part in self._parts)
+
+    def _default_names(self) -> list[str]:
+        if self._parts is None or len(self._parts) != 1:
+            return []
+        (part,) = self._parts
+        return [str(int(part.start) + number) for number in range(int(part.n))]
+
+    def _ensure_names(self, env: str) -> None:
+        if self._parts is None or len(self._parts) != 1:
+            raise ConfigError(
+                f"env {env}: action_names name the actions of a Discrete space; this env's is "
+                f"{self.space}. Leave them out"
+            )
+        count = int(self._parts[0].n)
+        if len(self._names) != count or len({_key(name) for name in self._names}) != count:
+            raise ConfigError(
+                f"env {env}: action_names must be {count} different names, one per action, got "
+                f"{self._names}"
+            )
+
+    def _legal(self, mask: Any) -> list[int]:
+        """Positions of the legal actions of a Discrete space; a mask that allows none is none."""
+        if mask is None:
+            return list(range(len(self._names)))
+        return [int(i) for i in np.flatnonzero(np.asarray(mask))] or self._legal(None)
+
+    def _put_together(self, numbers: Sequence[int]) -> Any:
+        parts = self._parts or []
+        values = [int(part.start) + n for part, n in zip(parts, numbers, strict=True)]
+        if isinstance(self.space, Tuple):
+            return tuple(values)
+        return np.array(values, dtype=self.space.dtype)
+
+
+def is_text(space: Space) -> bool:
+    """Whether a space is one of text, Gymnasium's or ours."""
+    return isinstance(space, Text | TextSpace)
+
+
+def parts_of(space: Space) -> list[Discrete] | None:
+    """The discrete spaces that a space consists of; None if it does not."""
+    if isinstance(space, Discrete):
+        return [space]
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
+        starts = getattr(space, "start", np.zeros_like(space.nvec))
+        return [Discrete(int(n), start=int(s)) for n, s in zip(space.nvec, starts, strict=True)]
+    if isinstance(space, MultiBinary) and len(space.shape) == 1:
+        return [Discrete(2) for _ in range(space.shape[0])]
+    if isinstance(space, Tuple) and all(isinstance(part, Discrete) for part in space):
+        return list(space)
+    return None
+
+
+def tell_numbers(space: Space, value: Any, names: Sequence[str] = ()) -> str:
+    """An observation of a discrete space in words: `5`, `your sum 14, dealer shows 10`."""
+    values = [value] if isinstance(space, Discrete) else list(value)
+    labels = names if len(names) == len(values) else [""] * len(values)
+    pairs = zip(labels, values, strict=True)
+    return ", ".join(f"{label} {int(number)}".strip() for label, number in pairs)
+
+
+_COLOURED = re.compile(r"\x1b\[([0-9;]*)m(.*?)\x1b\[0?m", re.DOTALL)
+_ANY_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LAST_ACTION = re.compile(r"^[ \t]*\([A-Za-z ]+\)[ \t]*\n?", re.MULTILINE)
+_COLOUR_NAMES = {"31": "red", "32": "green", "33": "yellow", "34": "blue", "35": "magenta"}
+
+
+def tell_ansi(text: str) -> str:
+    """A rendering for terminals as plain text: nothing that a colour says is lost.
+
+    What stands on a coloured ground (where the agent is) comes in brackets. Other colours are
+    named below: `Y is blue`. A line that only repeats the last action is left out.
+    """
+    named: dict[str, None] = {}
+
+    def plain(match: re.Match[str]) -> str:
+        codes, inner = match.group(1).split(";"), match.group(2)
+        if any(re.fullmatch(r"4[0-7]", code) for code in codes):
+            return f"[{inner.strip() or '_'}]"
+        colour = next((_COLOUR_NAMES[code] for code in codes if code in _COLOUR_NAMES), "")
+        if colour and inner.strip():
+            named[f"{inner.strip()} is {colour}"] = None
+        return inner
+
+    shown = _ANY_CODE.sub("", _COLOURED.sub(plain, text))
+    shown = _LAST_ACTION.sub("", shown).strip("\n")
+    return "\n".join([shown, *([", ".join(named) + "."] if named else [])])
+
+
+def unsupported(env: str, what: str, space: Space) -> ConfigError:
+    """The error for a space that has no words."""
+    return ConfigError(
+        f"env {env}: its {what} are {space}, which has no words. Supported are text, Discrete, "
+        "MultiDiscrete, MultiBinary and Tuple of Discrete (observations also by an 'ansi' "
+        "rendering). For another space write an adapter of your own and register it under a scheme "
+        "(docs/foreign-envs.md)"
+    )
+
+
+def _range_text(part: Any) -> str:
+    start = int(part.start)
+    return f"{start} to {start + int(part.n) - 1}"
+
+
+def _read_number(text: str, part: Any) -> int | None:
+    """The position in a Discrete space of the number that `text` is; None for anything else."""
+    if not re.fullmatch(r"\s*-?\d{1,18}\s*", text):
+        return None
+    position = int(text) - int(part.start)
+    return position if 0 <= position < int(part.n) else None
+
+
+def _key(name: str) -> str:
+    """A name without case, spacing and what models put around words."""
+    return " ".join(name.strip(" \t\n\"'`.,!").casefold().split())

@@ -1,0 +1,337 @@
+"""Foreign environments: any Gymnasium environment of text or discrete spaces, put to a model.
+
+Owns `TextAdapter`, the environment of text around one of numbers: prompt, legal actions, notices
+for the others, numbered tasks (which are seeds); the factory behind the scheme `gym:`; and the
+scripted policy that moves at random. How spaces become words is in `describe`. Adapters of other
+kinds of environments register under a scheme of their own (docs/foreign-envs.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any, Literal
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from searchrl.contracts import RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.core.episode import ACT, INVALID, Action, Task
+from searchrl.envs.describe import (
+    GAMES,
+    Actions,
+    Game,
+    is_text,
+    parts_of,
+    tell_ansi,
+    tell_numbers,
+    unsupported,
+)
+from searchrl.envs.splits import ensure_index, ensure_split
+from searchrl.envs.text import TextSpace
+from searchrl.errors import ConfigError
+
+MAX_TURNS = 100
+"""Turns of an episode whose environment sets no limit of its own."""
+
+PROMPT = "{goal}\nActions: {actions}.\n\n{observation}"
+
+Observation = Literal["auto", "ansi", "number"]
+
+
+class TextAdapter(gymnasium.Env[str, str]):
+    """An environment of text or discrete spaces as one of text; the action is a raw model turn.
+
+    A turn acts by name or number (`<act>right</act>`). Anything else gets a notice that lists the
+    legal actions: the turn counts, the inner environment does not step. An action that
+    `info["action_mask"]` forbids is no legal one. Task `index` of a split is a seed of the inner
+    environment, and no seed is in two splits.
+
+    Args:
+        inner: the environment; made with `render_mode="ansi"`, its rendering is what is observed.
+        protocol: parses turns and wraps observations; one with acts, such as `act`.
+        name: of the environment, in tasks and errors.
+        action_names: of a `Discrete` space, in the order of its numbers.
+        max_turns: model turns before the episode is truncated; by default the inner limit of
+            steps, or `MAX_TURNS`.
+        prompt: the first message, with any of the placeholders `{name}`, `{goal}`, `{actions}`,
+            `{max_turns}` and `{observation}`.
+        observation: `ansi` (the rendering), `number`, or `auto`: text as it is, else the rendering
+            if there is one, else the number.
+        num_tasks: tasks of each split.
+        render_mode: None or "ansi" (the transcript as text).
+
+    Raises:
+        ConfigError: for spaces without words, or settings that do not fit the environment.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
+    splits: tuple[str, ...] = ("train", "test")
+
+    def __init__(
+        self,
+        inner: gymnasium.Env[Any, Any],
+        *,
+        protocol: TagProtocol,
+        name: str,
+        action_names: list[str] | None = None,
+        max_turns: int | None = None,
+        prompt: str | None = None,
+        observation: Observation = "auto",
+        num_tasks: int = 10_000,
+        render_mode: str | None = None,
+    ) -> None:
+        self.inner = inner
+        self.protocol = protocol
+        self.name = name
+        self.render_mode = render_mode
+        self.budget: TokenBudget | None = None
+        self._game = _known_game(inner)
+        names = action_names if action_names is not None else self._game.actions or None
+        self._actions = Actions(inner.action_space, names, name)
+        limit = getattr(inner.spec, "max_episode_steps", None)
+        self.max_turns = max_turns if max_turns is not None else limit or MAX_TURNS
+        self._num_tasks = num_tasks
+        for setting, number in (("max_turns", self.max_turns), ("num_tasks", num_tasks)):
+            if number < 1:
+                raise ConfigError(f"env {name}: {setting} must be at least 1, got {number}")
+        self._observed_by = _choose_observation(inner, observation, name)
+        self._mask: Any = None
+        self._prompt = PROMPT if prompt is None else prompt
+        self._fill_prompt("")
+        _ensure_acts(protocol, name)
+        self.action_space = TextSpace(turns=self._example_turns())
+        self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
+        self._task: Task | None = None
+        self._num_turns = 0
+        self._is_over = True
+        self._transcript: list[str] = []
+
+    def num_tasks(self, split: str) -> int:
+        """How many tasks a split has: `num_tasks` of the settings."""
+        ensure_split(self.name, split, self.splits)
+        return self._num_tasks
+
+    def seed_of(self, split: str, index: int) -> int:
+        """The inner seed of a task: even ones are for training, odd ones for testing."""
+        return len(self.splits) * index + self.splits.index(split)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin the episode of `options` (`split`, `index`) and return (prompt, {"task": Task}).
+
+        Without an index, one is drawn from this environment's own generator.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        split = ensure_split(self.name, options.get("split", self.splits[0]), self.splits)
+        index = options.get("index")
+        if index is None:
+            index = int(self.np_random.integers(self._num_tasks))
+        index = ensure_index(self.name, split, index, self._num_tasks)
+        seed = self.seed_of(split, index)
+        observation, info = self.inner.reset(seed=seed)
+        self._mask = info.get("action_mask")
+        self._num_turns = 0
+        self._is_over = False
+        prompt = self._fill_prompt(self._tell(observation))
+        self._task = Task(
+            id=f"{self.name}/{split}/{index}",
+            split=split,
+            index=index,
+            question=prompt,
+            kind="game",
+            env=self.name,
+            meta={"seed": seed},
+        )
+        self._transcript = [prompt]
+        return prompt, {"task": self._task}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play one raw model turn.
+
+        Never raises on its text; raises `ResetNeeded` outside an episode and whatever the inner
+        environment does. `info` holds `task`, `action` (invalid, with a reason, where nothing was
+        done), `passages` and `signals`, which are empty.
+        """
+        if self._task is None or self._is_over:
+            raise ResetNeeded(
+                f"env {self.name}: step() was called outside an episode. Call reset() to begin one."
+            )
+        self._num_turns += 1
+        parsed = self.protocol.parse(action)
+        move = self._actions.parse(parsed.payload, self._mask) if parsed.kind == ACT else None
+        reward, terminated, truncated = 0.0, False, False
+        if move is None:
+            parsed = Action(INVALID, None, self._why_not(parsed))
+            said = parsed.reason
+        else:
+            observation, inner_reward, terminated, truncated, info = self.inner.step(move)
+            self._mask = info.get("action_mask")
+            reward, said = float(inner_reward), self._tell(observation)
+        truncated = not terminated and (bool(truncated) or self._num_turns >= self.max_turns)
+        self._is_over = bool(terminated) or truncated
+        shown = self.protocol.render_notice(said, self.budget)
+        self._transcript += [action, shown]
+        info = {"task": self._task, "action": parsed, "passages": (), "signals": {}}
+        return shown, reward, bool(terminated), truncated, info
+
+    def sample_action(self, rng: Random) -> str:
+        """A legal action in words, drawn from `rng`."""
+        return self._actions.sample(rng, self._mask)
+
+    def render(self) -> str | None:
+        """The transcript so far, in mode "ansi"; nothing otherwise."""
+        return "\n".join(self._transcript) if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Close the inner environment."""
+        self.inner.close()
+
+    def _tell(self, observation: Any) -> str:
+        if self._observed_by == "ansi":
+            return tell_ansi(str(self.inner.render()))
+        if self._observed_by == "text":
+            return str(observation)
+        return tell_numbers(self.inner.observation_space, observation, self._game.parts)
+
+    def _why_not(self, parsed: Action) -> str:
+        legal = f"Actions: {self._actions.listed(self._mask)}."
+        if parsed.kind == INVALID:
+            return f"{parsed.reason} {legal}".lstrip()
+        if parsed.kind == ACT:
+            return f"{str(parsed.payload)[:80]!r} is no action here. {legal}"
+        return f"This environment is acted in; it knows no {parsed.kind}. {legal}"
+
+    def _fill_prompt(self, observation: str) -> str:
+        values = {
+            "name": self.name,
+            "goal": self._game.goal or f"This is {self.name}.",
+            "actions": self._actions.listed(self._mask),
+            "max_turns": self.max_turns,
+            "observation": observation,
+        }
+        try:
+            return self._prompt.format(**values)
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"env {self.name}: the prompt cannot be filled in: {type(error).__name__}: {error}."
+                f" Placeholders are {', '.join('{' + key + '}' for key in values)}; a brace of the "
+                "text itself is written twice"
+            ) from error
+
+    def _example_turns(self) -> tuple[str, ...]:
+        """Turns as a model might write them: acts, some of them illegal, and broken ones."""
+        rng = Random(0)
+        acts = [*(self._actions.sample(rng) for _ in range(8)), "no such action"]
+        turns = [self.protocol.render_turn(Action(ACT, act), "I try this.") for act in acts]
+        return (*turns, self.protocol.opening(ACT) + "never closed", "Plain text.", "")
+
+
+class RandomActor:
+    """The scripted policy `random`: a legal action in every turn, the same ones for one task."""
+
+    def __init__(self, env: TextAdapter, task: Task, protocol: TagProtocol) -> None:
+        self._env = env
+        self._protocol = protocol
+        self._rng = Random(f"random/{task.id}")
+
+    def act(self, observation: str) -> str:
+        """The next turn, whatever is seen."""
+        return self._protocol.render_turn(Action(ACT, self._env.sample_action(self._rng)))
+
+
+def make_random(env: TextAdapter, task: Task, protocol: TagProtocol) -> RandomActor:
+    """The script `random` of one episode."""
+    return RandomActor(env, task, protocol)
+
+
+def make_gym_env(
+    *,
+    protocol: TagProtocol,
+    retriever: RetrieverFactory | None = None,
+    name: str,
+    make: dict[str, Any] | None = None,
+    action_names: list[str] | None = None,
+    max_turns: int | None = None,
+    prompt: str | None = None,
+    observation: Observation = "auto",
+    num_tasks: int = 10_000,
+    render_mode: str | None = None,
+) -> TextAdapter:
+    """Make the environment of `--env gym:NAME`.
+
+    Args:
+        protocol: parses turns and wraps observations.
+        retriever: not used: nothing is searched for.
+        name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
+        make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
+        action_names, max_turns, prompt, observation, num_tasks, render_mode: see `TextAdapter`.
+
+    Raises:
+        ConfigError: if Gymnasium cannot make it, or it has no words.
+    """
+    arguments = dict(make or {})
+    inner = _make_inner(name, arguments)
+    has_rendering = "ansi" in (inner.metadata.get("render_modes") or ())
+    is_wanted = observation != "number" and not is_text(inner.observation_space)
+    if has_rendering and is_wanted and "render_mode" not in arguments:
+        inner.close()
+        inner = _make_inner(name, {**arguments, "render_mode": "ansi"})
+    return TextAdapter(
+        inner,
+        protocol=protocol,
+        name=f"gym:{name}",
+        action_names=action_names,
+        max_turns=max_turns,
+        prompt=prompt,
+        observation=observation,
+        num_tasks=num_tasks,
+        render_mode=render_mode,
+    )
+
+
+def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        return gymnasium.make(name, **arguments)
+    except Exception as error:  # whatever the environment's own code raises
+        given = f" with {dict(arguments)}" if arguments else ""
+        raise ConfigError(
+            f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _known_game(inner: gymnasium.Env[Any, Any]) -> Game:
+    spec = inner.spec
+    known = GAMES.get(spec.name) if spec is not None and spec.namespace is None else None
+    return known or Game("", ())
+
+
+def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env: str) -> str:
+    """How observations are told: `text`, `ansi` or `number`."""
+    space = inner.observation_space
+    if wanted == "ansi" and inner.render_mode != "ansi":
+        modes = inner.metadata.get("render_modes") or []
+        raise ConfigError(
+            f"env {env}: observation: ansi needs an environment made with render_mode 'ansi'; "
+            f"this one has {inner.render_mode!r}, and its modes are {list(modes)}"
+        )
+    if wanted == "auto" and is_text(space):
+        return "text"
+    if wanted in ("auto", "ansi") and inner.render_mode == "ansi":
+        return "ansi"
+    if parts_of(space) is None:
+        raise unsupported(env, "observations", space)
+    return "number"
+
+
+def _ensure_acts(protocol: TagProtocol, env: str) -> None:
+    with suppress(ValueError):
+        protocol.opening(ACT)
+        return
+    raise ConfigError(
+        f"env {env} is acted in, and protocol '{protocol.name}' has no acts; leave the protocol "
+        "out, or name one that has them, such as act"
+    )

@@ -1,0 +1,192 @@
+"""An inline dialogue of tags: what every built-in tag protocol does alike.
+
+Owns the reading of a turn (one request or one answer, or why there is neither), the final answer,
+the format verdict, the wrapping of observations and the neutralising of foreign text. A subclass
+says what a request's text means, how turns are written and what the instruction is. Forces itself
+on nobody: a plugin's protocol need not derive from it (`contracts.TagProtocol`).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from searchrl.contracts import TokenBudget
+from searchrl.core.episode import ANSWER, INVALID, Action, Passage
+from searchrl.errors import ConfigError
+from searchrl.protocols.automaton import Part, Segment, TagGrammar, Tags, is_valid_order
+from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
+
+FIRST_THOUGHT = "I should look this up."
+"""The thought with which a forced search begins; demonstrations begin with it too."""
+
+ANSWER_THOUGHT = "I know enough to answer."
+"""The thought with which a forced answer begins."""
+
+INFORMATION_VARIANTS = ("information", "context", "result", "r")
+"""Names that systems use for the environment's tag: neutralised in foreign text everywhere."""
+
+
+class InlineProtocol:
+    """The common part of tag protocols whose observations stand in the assistant's own text.
+
+    Args:
+        name: the protocol's registered name.
+        tags: its tag names; `tags.search` is the tag of a request, whatever is requested.
+        wrapping: the environment's tag and the text around what it says.
+        foreign: further tag names that are neutralised in foreign text.
+    """
+
+    request = "search"
+    """What a request is called in the reasons of invalid turns."""
+    example = "query"
+    """What stands in a request, for the same."""
+    replier = "the search engine"
+    """Who alone may write the environment's tag, for the same."""
+
+    def __init__(
+        self, name: str, tags: Tags, wrapping: Wrapping, *, foreign: Iterable[str] = ()
+    ) -> None:
+        self.name = name
+        self.tags = tags
+        self.stops: tuple[str, ...] = (f"</{tags.search}>", f"</{tags.answer}>")
+        self._grammar = TagGrammar(tags)
+        self._wrapping = wrapping
+        # Foreign text may come from a corpus made for another system: its usual tags go too.
+        usual = {*INFORMATION_VARIANTS, "think", "search", "answer"}
+        names = "|".join(sorted({*tags, *usual, *foreign}))
+        self._foreign_tag = re.compile(rf"<(\s*+/?\s*+(?:{names})\s*+/?\s*+)>", re.IGNORECASE)
+
+    @abstractmethod
+    def read_request(self, text: str) -> Action:
+        """What a request's text, stripped and not empty, asks for, or an invalid action. Total."""
+        raise NotImplementedError
+
+    def parse(self, text: str) -> Action:
+        """Read one model turn: the one action it commits to, or why there is none.
+
+        Order and thoughts are the format verdict's business: a request without a thought is a
+        request. Total: never raises on model text.
+        """
+        return self._read(self._grammar.split(text))
+
+    def final_answer(self, turns: Sequence[str]) -> str | None:
+        """The answer, if the turns hold exactly one complete answer block and it was acted on.
+
+        A block in a turn that did not parse to an answer (say, beside a forged observation) is
+        none, and it still counts against a second one.
+        """
+        return self._final_answer([self._grammar.split(turn) for turn in turns])
+
+    def format_score(self, turns: Sequence[str]) -> float:
+        """The format verdict: 1 valid order, 0.5 a final answer in invalid order, 0 otherwise."""
+        split = [self._grammar.split(turn) for turn in turns]
+        if self._final_answer(split) is None:
+            return 0.0
+        return 1.0 if is_valid_order([self._readable(turn) for turn in split]) else 0.5
+
+    def render_observation(
+        self, passages: Sequence[Passage], budget: TokenBudget | None = None
+    ) -> str:
+        """Wrap passages for the model, best first: `Doc i(Title: …) text`, one per line.
+
+        With a budget, passages are truncated before they are wrapped: whole ones as long as they
+        fit, then the next one cut, the rest dropped; the result, tags included, is within it.
+
+        Raises:
+            ConfigError: the budget cannot hold even the two tags.
+        """
+        return self._wrap(passage_lines(passages), budget)
+
+    def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
+        """Wrap a message of the environment for the model.
+
+        With a budget, the message is truncated before it is wrapped; the result, tags included,
+        is within it.
+
+        Raises:
+            ConfigError: the budget cannot hold even the two tags.
+        """
+        return self._wrap([Line("", text.strip())], budget)
+
+    def neutralise(self, text: str) -> str:
+        """Turn every protocol tag in foreign text, in any case and spacing, into `‹tag›`."""
+        return self._foreign_tag.sub(r"‹\1›", text)
+
+    def _wrap(self, lines: Sequence[Line], budget: TokenBudget | None) -> str:
+        safe = [Line(self.neutralise(line.head), self.neutralise(line.text)) for line in lines]
+        return self._wrapping.wrap(safe, budget)
+
+    def _read(self, segments: Sequence[Segment]) -> Action:
+        actions = [s for s in segments if s.part in (Part.SEARCH, Part.ANSWER)]
+        if any(s.part is Part.INFORMATION for s in segments):
+            return invalid(f"Only {self.replier} may write <{self.tags.information}>.")
+        if len(actions) > 1:
+            return invalid(f"A turn holds one {self.request} or one answer, not several.")
+        if not actions:
+            return invalid(self._why_no_action(segments))
+        action = actions[0]
+        is_request = action.part is Part.SEARCH
+        if not action.text:
+            tag = self.tags.search if is_request else self.tags.answer
+            return invalid(f"The <{tag}> block is empty.")
+        return self.read_request(action.text) if is_request else Action(ANSWER, action.text)
+
+    def _readable(self, turn: Sequence[Segment]) -> list[Segment]:
+        """The segments of a turn, with a request that says nothing readable as a fault."""
+        return [
+            Segment(Part.STRAY, s.text)
+            if s.part is Part.SEARCH and s.text and self.read_request(s.text).kind == INVALID
+            else s
+            for s in turn
+        ]
+
+    def _why_no_action(self, segments: Sequence[Segment]) -> str:
+        strays = {s.text for s in segments if s.part is Part.STRAY}
+        actions = (self.tags.search, self.tags.answer)
+        for tag in actions:
+            if f"<{tag}>" in strays and f"</{tag}>" in strays:
+                return f"The <{tag}> block holds another tag; write only text inside it."
+        for tag in actions:
+            if f"<{tag}>" in strays:
+                return f"The <{tag}> tag was not closed with </{tag}>."
+            if f"</{tag}>" in strays:
+                return f"</{tag}> has no <{tag}> before it."
+        if f"<{self.tags.think}>" in strays:
+            return f"The <{self.tags.think}> tag was not closed with </{self.tags.think}>."
+        return (
+            f"The turn has no action: after thinking, write <{self.tags.search}>{self.example}"
+            f"</{self.tags.search}> or <{self.tags.answer}>answer</{self.tags.answer}>."
+        )
+
+    def _final_answer(self, turns: Sequence[Sequence[Segment]]) -> str | None:
+        holders = [turn for turn in turns for s in turn if s.part is Part.ANSWER]
+        if len(holders) != 1:
+            return None
+        action = self._read(holders[0])
+        return str(action.payload) if action.kind == ANSWER else None
+
+
+def invalid(reason: str) -> Action:
+    """The action of a turn that has none, with what to say about it."""
+    return Action(INVALID, None, reason)
+
+
+def load_instruction(instruction: str) -> str:
+    """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if not instruction.startswith("@"):
+        return instruction
+    path = Path(instruction[1:])
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"protocol.instruction: cannot read {path}: {error}; expected a UTF-8 text file "
+            "after the '@'"
+        ) from error

@@ -1,0 +1,313 @@
+"""Tools in the words that models were trained on: `<tool_call>{json}</tool_call>`.
+
+Owns the instruction that lists the tools, the reading of a call and the way turns are written; what
+it shares with other protocols (reading a turn, the verdict, observations) is in `inline`. Qwen3,
+Qwen2.5 and Hermes models know this dialect from their chat templates. A call of the tool `search`
+is a search, so that every search environment is played through it. What tools do is the
+environment's business.
+
+A final answer stands in `<answer>`, which is not part of the dialect: there a message without a
+call is the answer. Here an answer has to be told from a turn that broke off, has to end at a stop
+string, and has to be the only one of the episode; rewards then mean the same under every protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
+from searchrl.errors import ConfigError
+from searchrl.protocols.automaton import Tags
+from searchrl.protocols.inline import (
+    ANSWER_THOUGHT,
+    FIRST_THOUGHT,
+    InlineProtocol,
+    invalid,
+    load_instruction,
+)
+from searchrl.protocols.wrapping import Wrapping
+
+CALL_THOUGHT = "I should use a tool."
+"""The thought with which a forced call begins."""
+
+SEARCH_TOOL: Mapping[str, Any] = {
+    "name": "search",
+    "description": "Search the documents. Returns the passages that match best.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "A short query."},
+            "queries": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Several queries at once, in place of query.",
+            },
+        },
+    },
+}
+"""The tool that is listed where nobody names others."""
+
+MAX_DEPTH = 32
+"""Levels of lists and objects that a call may nest: whatever reads it later is safe to recurse."""
+
+# The middle is that of the models' own templates, word for word, with one call instead of several.
+_INSTRUCTION = """\
+Answer the user's question. Work in turns. Begin every turn by reasoning inside <think> and \
+</think>. Then do exactly one of two things: call one function, or write the final answer inside \
+<answer> and </answer>.
+
+# Tools
+
+You may call one function per turn to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, return a json object with function name and arguments within \
+<tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>
+
+What a function returns comes back between <tool_response> and </tool_response>; never write these \
+yourself. Call functions as often as you need. Keep the answer brief: only what was asked, no \
+explanation."""
+
+
+class ToolCallProtocol(InlineProtocol):
+    """Protocol `tool-call`; implements `contracts.TagProtocol`.
+
+    A call of `search` with `{"query": text}` or `{"queries": [text, …]}` parses to a search. Any
+    other call parses to an action of kind `tool` whose payload is a `ToolCall`, whether or not the
+    tool is listed: the environment says what it does not have. Tags are those of the models'
+    templates and no setting.
+
+    Args:
+        tools: what the instruction lists: `{"name", "description", "parameters"}` each, the last
+            a JSON schema. None: those the environment registers, else a search.
+        instruction: replaces the default one; `{tools}` in it is where the tools go; `@path` reads
+            it from a UTF-8 file.
+
+    Raises:
+        ConfigError: a tool cannot be listed, or the instruction's file cannot be read.
+
+    >>> call = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
+    >>> ToolCallProtocol().parse(call).payload
+    ToolCall(name='add', arguments={'a': 1, 'b': 2})
+    """
+
+    request = "tool call"
+    example = '{"name": ..., "arguments": {...}}'
+    replier = "the environment"
+
+    def __init__(
+        self,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        instruction: str | None = None,
+    ) -> None:
+        tags = Tags("think", "tool_call", "tool_response", "answer")
+        wrapping = Wrapping("tool_response", "\n<tool_response>\n", "\n</tool_response>\n")
+        super().__init__("tool-call", tags, wrapping, foreign=["tools"])
+        self.tools = _ensure_tools([SEARCH_TOOL] if tools is None else tools)
+        text = _INSTRUCTION if instruction is None else load_instruction(instruction)
+        listed = (
+            json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
+            for tool in self.tools
+        )
+        self.instruction = text.replace("{tools}", "\n".join(listed))
+
+    def read_request(self, text: str) -> Action:
+        """A call: a search, a `ToolCall`, or why it is neither."""
+        try:
+            call = _load_json(text)
+        except RecursionError:
+            return invalid(f"The tool call is nested too deeply: {MAX_DEPTH} levels at most.")
+        except ValueError as error:
+            return invalid(f"The tool call is not valid JSON: {error}.")
+        if not isinstance(call, dict) or set(call) != {"name", "arguments"}:
+            return invalid(
+                'A tool call is one JSON object {"name": ..., "arguments": {...}} and nothing '
+                f"else, not {_describe(call)}."
+            )
+        name, arguments = call["name"], call["arguments"]
+        if not isinstance(name, str) or not name.strip():
+            return invalid(f'The "name" of a tool call is text, not {_describe(name)}.')
+        if not isinstance(arguments, dict):
+            return invalid(
+                f'The "arguments" of a tool call are a JSON object, not {_describe(arguments)}.'
+            )
+        return (
+            _read_search(arguments) if name == SEARCH else Action(TOOL, ToolCall(name, arguments))
+        )
+
+    def render_turn(self, action: Action, thought: str = "") -> str:
+        """Write the turn that parses to `action`, in the layout of the models' templates.
+
+        Protocol tags in a thought or an answer are neutralised; in a call they are escaped as JSON
+        allows, so that its arguments come back as they were.
+
+        Raises:
+            ValueError: for any other kind of action, and for a call that is no JSON.
+        """
+        think = f"<think>\n{self.neutralise(thought)}\n</think>"
+        if action.kind == INVALID:
+            return think
+        if action.kind == ANSWER:
+            return f"{think}\n\n<answer> {self.neutralise(str(action.payload))} </answer>"
+        if action.kind == SEARCH:
+            queries = action.queries
+            # Several at once only where there are several: most calls have one.
+            own = {"query": queries[0]} if len(queries) == 1 else {"queries": list(queries)}
+            call = ToolCall(SEARCH, own)
+        elif action.kind == TOOL and isinstance(action.payload, ToolCall):
+            call = action.payload
+        else:
+            raise ValueError(
+                f"{self.name} writes search, answer and invalid turns and the ToolCall of a tool "
+                f"turn, not {action.kind} with {action.payload!r}"
+            )
+        return f"{think}\n\n<tool_call>\n{self._write(call)}\n</tool_call>"
+
+    def opening(self, kind: str) -> str:
+        """Text that commits a turn to a `search`, a `tool` or an `answer`.
+
+        Raises:
+            ValueError: for any other kind, and for one of which no tool is listed.
+        """
+        names = [tool["name"] for tool in self.tools]
+        if kind == ANSWER:
+            return f"<think>\n{ANSWER_THOUGHT}\n</think>\n\n<answer>"
+        if kind == SEARCH and SEARCH in names:
+            start = '<tool_call>\n{"name": "search", "arguments": {"query": "'
+            return f"<think>\n{FIRST_THOUGHT}\n</think>\n\n{start}"
+        if kind == TOOL and set(names) - {SEARCH}:
+            return f'<think>\n{CALL_THOUGHT}\n</think>\n\n<tool_call>\n{{"name": "'
+        raise ValueError(
+            f"{self.name} cannot open {kind!r} with the tools {', '.join(names) or '(none)'}"
+        )
+
+    def _write(self, call: ToolCall) -> str:
+        try:
+            text = json.dumps(
+                {"name": call.name, "arguments": call.arguments},
+                ensure_ascii=False,
+                allow_nan=False,
+            )
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"the call of {call.name!r} is no JSON: {error}") from error
+        # UTF-8, hence a tokenizer, cannot hold lone surrogates.
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        # "<" stands in strings only, where JSON may spell it out.
+        return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], text)
+
+
+def _read_search(arguments: Mapping[str, Any]) -> Action:
+    given = list(arguments.values())
+    queries = None
+    if list(arguments) == ["query"]:
+        queries = given
+    elif list(arguments) == ["queries"] and isinstance(given[0], list):
+        queries = given[0]
+    if queries is None or not all(isinstance(query, str) for query in queries):
+        return invalid('The tool search takes {"query": "..."} or {"queries": ["...", ...]}.')
+    said = tuple(query.strip() for query in queries if query.strip())
+    return Action(SEARCH, said) if said else invalid("The search has no words to search for.")
+
+
+def _load_json(text: str) -> Any:
+    """Parse strict JSON, without what later readers choke on; ValueError says what it is."""
+    value = json.loads(
+        text,
+        parse_constant=_refuse_constant,
+        parse_float=_read_float,
+        parse_int=_read_int,
+        object_pairs_hook=_read_object,
+    )
+    _ensure_shallow(value)
+    try:
+        # Lone surrogates, which JSON can spell: no file takes them.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("it holds half of a surrogate pair") from None
+    return value
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _read_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {_short(text)} is too large")
+    return number
+
+
+def _read_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python reads only so many digits
+        raise ValueError(f"the number {_short(text)} is too large") from None
+
+
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {_short(json.dumps(twice))} is there twice")
+    return made
+
+
+def _ensure_shallow(value: Any) -> None:
+    """Raise RecursionError below `MAX_DEPTH` levels, long before Python itself would."""
+    level: Iterable[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        below: list[Any] = []
+        for one in level:
+            below += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        if not below:
+            return
+        level = below
+    raise RecursionError
+
+
+def _describe(value: object) -> str:
+    """A JSON value as it was written, cut to what fits into a sentence."""
+    return _short(json.dumps(value, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
+        raise ConfigError(f"protocol.tools: expected a list of tools, got {type(tools).__name__}")
+    made: list[dict[str, Any]] = []
+    for number, tool in enumerate(tools):
+        if not isinstance(tool, Mapping) or set(tool) - {"name", "description", "parameters"}:
+            raise ConfigError(
+                f"protocol.tools.{number}: expected a mapping of name, description and parameters, "
+                f"got {_short(repr(tool))}"
+            )
+        name, parameters = tool.get("name"), tool.get("parameters", {})
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"protocol.tools.{number}.name: expected text, got {name!r}")
+        if name in [other["name"] for other in made]:
+            raise ConfigError(f"protocol.tools.{number}.name: there is a tool {name!r} already")
+        if not isinstance(tool.get("description", ""), str):
+            raise ConfigError(f"protocol.tools.{number}.description: expected text")
+        if not isinstance(parameters, Mapping):
+            raise ConfigError(f"protocol.tools.{number}.parameters: expected a JSON schema")
+        try:
+            made.append(json.loads(json.dumps(dict(tool), allow_nan=False)))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"protocol.tools.{number}: it is no JSON: {error}") from error
+    return tuple(made)

@@ -1,0 +1,144 @@
+"""The conformance checker in authors' own tests: as one assertion, or a test per criterion.
+
+Owns `check_plugin`, `assert_conforms` and `conformance_cases`, and the text that a failing test
+shows. The criteria are those of `searchrl check`, run by `testing.conformance`. Needs no pytest.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from searchrl.errors import PluginError
+from searchrl.plugins import load_plugins
+from searchrl.registry import Entry, Registry
+from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
+from searchrl.testing.criteria import Criterion, Report, Result, Status
+
+_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+
+
+def check_plugin(
+    what: str,
+    *,
+    kind: str = "",
+    settings: Mapping[str, Any] = _NO_SETTINGS,
+    plugins: Sequence[str] = (),
+) -> list[Report]:
+    """Hold every name that `what` means to the criteria of its kind; one report per name.
+
+    Args:
+        what: a plugin file, the name of a plugin, or a registered name, as for `searchrl check`.
+        kind: check names of this kind only.
+        settings: the factory's own.
+        plugins: plugin files or modules to load that are not installed.
+
+    Raises:
+        PluginError: if the plugin cannot be loaded, with the line; if it registers nothing.
+        UnknownNameError: if there is no such name.
+    """
+    registry, entries = _find(what, kind, plugins)
+    return [check_entry(registry, entry, settings) for entry in entries]
+
+
+def assert_conforms(
+    what: str,
+    *,
+    kind: str = "",
+    settings: Mapping[str, Any] = _NO_SETTINGS,
+    plugins: Sequence[str] = (),
+) -> None:
+    """Raise AssertionError with every finding unless all criteria hold; see `check_plugin`."""
+    reports = check_plugin(what, kind=kind, settings=settings, plugins=plugins)
+    lines = [
+        line
+        for report in reports
+        for result in report.failed
+        for line in (f"{report.kind} '{report.name}':", describe_result(result))
+    ]
+    if lines:
+        raise AssertionError("\n".join(lines))
+
+
+class _Checked:
+    """One registered name, checked once: when the first of its cases is."""
+
+    def __init__(self, registry: Registry, entry: Entry, settings: Mapping[str, Any]) -> None:
+        self.entry = entry
+        self._make = functools.partial(check_entry, registry, entry, settings)
+
+    @functools.cached_property
+    def report(self) -> Report:
+        return self._make()
+
+
+@dataclass(frozen=True, slots=True)
+class ConformanceCase:
+    """One criterion for one registered name: a test. As text it is the test's id."""
+
+    criterion: Criterion[Any]
+    checked: _Checked = field(repr=False)
+
+    def __str__(self) -> str:
+        entry, number = self.checked.entry, self.criterion.number
+        return f"{entry.kind}:{entry.name}:{number} {self.criterion.title}"
+
+    def check(self) -> None:
+        """Raise AssertionError with the findings unless the criterion holds.
+
+        All criteria of the name run when the first of its cases is checked.
+        """
+        results = self.checked.report.results
+        result = next(r for r in results if r.number == self.criterion.number)
+        if result.status is Status.FAILED:
+            raise AssertionError(describe_result(result))
+
+
+def conformance_cases(
+    what: str,
+    *,
+    kind: str = "",
+    settings: Mapping[str, Any] = _NO_SETTINGS,
+    plugins: Sequence[str] = (),
+) -> list[ConformanceCase]:
+    """A case per name and criterion, for `pytest.mark.parametrize`; see `check_plugin`.
+
+    Checks nothing yet, so that it may stand where tests are collected:
+
+        @pytest.mark.parametrize("case", conformance_cases("capitals.py"), ids=str)
+        def test_conforms(case):
+            case.check()
+    """
+    registry, entries = _find(what, kind, plugins)
+    return [
+        ConformanceCase(criterion, checked)
+        for entry in entries
+        for checked in [_Checked(registry, entry, settings)]
+        for criterion in criteria_of(entry.kind)
+    ]
+
+
+def criteria_of(kind: str) -> tuple[Criterion[Any], ...]:
+    """The criteria of a plugin kind, in order."""
+    module = importlib.import_module(f"searchrl.testing.{kind}s")
+    criteria: tuple[Criterion[Any], ...] = getattr(module, f"{kind.upper()}_CRITERIA")
+    return criteria
+
+
+def describe_result(result: Result) -> str:
+    """A criterion that does not hold, in a few lines: what, where, why, how to mend it."""
+    lines = [f"{result.number} does not hold: it {result.title}"]
+    for finding in result.findings:
+        lines += [f"  {finding.where}: {finding.what}", f"    to mend it: {finding.mend}"]
+    return "\n".join([*lines, f"  why it matters: {result.why}"])
+
+
+def _find(what: str, kind: str, plugins: Sequence[str]) -> tuple[Registry, tuple[Entry, ...]]:
+    registry = load_plugins([*plugins, *([what] if is_file(what) else [])])
+    for failure in find_failures(registry, what):
+        raise PluginError(f"not loaded: {failure}\n{failure.detail}".rstrip())
+    return registry, find_entries(registry, what, kind)

@@ -1,0 +1,123 @@
+"""`searchrl check`: what it prints, what it exits with, and what it does not import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from searchrl.cli import main
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+SOUND = FIXTURES / "sound" / "env.py"
+UNSOUND = FIXTURES / "unsound" / "env_clamps_index.py"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchrl.testing.fuzz.NUM_EXAMPLES", 10)
+
+
+def check(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+
+
+def test_what_holds_is_listed_and_the_next_command_named() -> None:
+    result = check(SOUND)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].startswith(f"env capitals  plugin env  {SOUND}:")
+    assert lines[1] == "  E1  ✓ is made as a Gymnasium environment"
+    assert "19 passed" in lines[-2]
+    assert lines[-1] == f"Next:  searchrl play --plugin {SOUND} --env capitals"
+
+
+def test_what_does_not_hold_says_what_where_how_and_why() -> None:
+    result = check("env:capitals", "--plugin", UNSOUND, "--set", "topk=2")
+    assert result.exit_code == 1
+    line = (
+        UNSOUND.read_text("utf-8")
+        .splitlines()
+        .index("    def ensure_index(self, split: str, index: object, total: int) -> int:")
+    )
+    text = result.output
+    assert "  E10 ✗ refuses a split or an index" in text
+    assert "what   there are 2 tasks in 'train'; reset(options=" in text
+    assert f"where  {UNSOUND}:{line + 1}\n" in text
+    assert "mend   raise ValueError with a text that names 2" in text
+    assert "why    A slip of the pen" in text
+    assert text.splitlines()[-1] == "Next:  mend it, then run  searchrl check env:capitals"
+
+
+def test_criteria_that_do_not_apply_for_one_reason_take_one_line() -> None:
+    result = check(FIXTURES / "unsound" / "env_returns_text.py")
+    assert result.exit_code == 1
+    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in result.output
+
+
+def test_file_that_cannot_be_loaded_is_a_finding() -> None:
+    path = FIXTURES / "plugins" / "hook_raises.py"
+    result = check(path)
+    assert result.exit_code == 1
+    assert "what   it raised in register_rewards: ValueError" in result.output
+    assert f"where  {path}:7" in result.output
+    found = json.loads(check(path, "--json").stdout)
+    assert not found["is_good"]
+    assert (found["not_loaded"][0]["line"], found["reports"]) == (7, [])
+
+
+def test_json_holds_every_criterion_and_finding() -> None:
+    result = check("command:play", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    (report,) = found["reports"]
+    assert found["is_good"] and report["is_good"]
+    assert (report["kind"], report["name"]) == ("command", "play")
+    assert [r["number"] for r in report["results"]] == ["C1", "C2", "C3"]
+    assert {r["status"] for r in report["results"]} == {"passed"}
+    unsound = json.loads(check(UNSOUND, "--json").stdout)
+    (failed,) = [r for r in unsound["reports"][0]["results"] if r["status"] == "failed"]
+    assert failed["number"] == "E10"
+    assert failed["findings"][0]["file"] == str(UNSOUND)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["regulatons"], "Did you mean 'regulations'"),
+        (["nowhere.py"], "there is no file"),
+        (["em", "--kind", "rewards"], "no plugin kind 'rewards'. Did you mean 'reward'"),
+        (["regulations", "--set", "max_turn=3"], "no setting 'max_turn'. Did you mean 'max_turns'"),
+        (["searchrl", "--kind", "retriever", "--set", "k=3"], "--set is for one name"),
+    ],
+)
+def test_slips_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
+    result = check(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_next_command_of_each_kind_is_one_that_there_is() -> None:
+    for name, expected in (
+        ("command:play", "searchrl play --help"),
+        ("env:corpus", "searchrl play --env corpus --set env.topk=2"),
+        ("act", "searchrl play --env gym:NAME --protocol act"),
+    ):
+        extra = ["--set", "topk=2"] if name.startswith("env") else []
+        result = check(name, *extra)
+        assert result.output.splitlines()[-1] == f"Next:  {expected}", result.output
+
+
+def test_neither_torch_nor_a_run_is_imported() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from searchrl.cli import main\n"
+        "result = CliRunner().invoke(main, ['check', 'corpus'])\n"
+        "assert result.exit_code == 0, result.output\n"
+        "assert not {'torch', 'transformers', 'searchrl.engine.rollout'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,69 @@
+"""`--strict`: a plugin that cannot be loaded, or a name that two offer, ends every program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from searchrl.cli import main
+from searchrl.run_folder import Run
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "plugins"
+BROKEN = str(FIXTURES / "hook_raises.py")
+RIVAL = str(FIXTURES / "rival_em.py")
+
+COMMANDS = {
+    "train": ["train", "--model", "tiny", "--dry-run"],
+    "sft": ["sft", "--model", "tiny", "--dry-run"],
+    "eval": ["eval", "--policy", "scripted", "--num-tasks", "1", "--reward", "f1"],
+    "ask": ["ask", "tiny", "Where?"],
+    "play": ["play", "--reward", "f1"],
+    "bench": ["bench", "--model", "tiny"],
+    "plugins": ["plugins"],
+}
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("plugin", "text"),
+    [(BROKEN, "raised in register_rewards: ValueError"), (RIVAL, "reward 'em' is registered by")],
+)
+def test_strict_ends_every_command_that_loads_plugins(name: str, plugin: str, text: str) -> None:
+    result = call(*COMMANDS[name], "--plugin", plugin, "--strict")
+    assert result.exit_code == 2, result.output
+    assert f"Error: {'plugin' if plugin is BROKEN else 'reward'}" in result.stderr
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize("name", ["eval", "plugins"])
+def test_without_it_the_others_go_on(name: str) -> None:
+    assert call(*COMMANDS[name], "--plugin", BROKEN).exit_code == 0
+    assert call(*COMMANDS[name], "--strict").exit_code == 0
+
+
+def test_plugins_lists_everything_before_it_ends(tmp_path: Path) -> None:
+    result = call("plugins", "--strict", "--json", "--plugin", BROKEN, "--plugin", RIVAL)
+    assert result.exit_code == 2
+    listed = json.loads(result.stdout)
+    assert len(listed["failures"]) == len(listed["conflicts"]) == 1
+    assert "ValueError" in result.stderr and "reward 'em'" in result.stderr
+    file = tmp_path / "run.yaml"
+    file.write_text(f"strict_plugins: true\nplugins: {BROKEN}\n")
+    assert call("plugins", "--config", str(file)).exit_code == 2
+
+
+def test_resume_may_be_strict(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert call(*COMMANDS["eval"], "--plugin", BROKEN, "--run-dir", str(run)).exit_code == 0
+    assert Run.open(run).config.plugins == [BROKEN]
+    result = call("train", "--resume", str(run), "--strict")
+    assert result.exit_code == 2
+    assert "Error: plugin hook_raises" in result.stderr
+    assert "Error: plugin" not in call("train", "--resume", str(run)).stderr

@@ -1,0 +1,314 @@
+"""Foreign environments as text: acts, notices, masks, tasks, and what cannot be put into words."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Box, Discrete, Text
+from gymnasium.utils.env_checker import check_env
+
+import searchrl
+from searchrl.contracts import TokenBudget
+from searchrl.core.episode import ACT, INVALID, Action, Task
+from searchrl.envs.foreign import RandomActor, TextAdapter, make_gym_env
+from searchrl.errors import ConfigError
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.protocols.act import ThinkAct
+
+P = ThinkAct()
+
+
+class Corridor(gymnasium.Env[int, int]):
+    """Walk from 0 to 3; the wall on the left is masked. Counts how often it was stepped."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+    num_steps = 0
+    seed = None
+
+    def __init__(self, *, has_mask: bool = True) -> None:
+        self.action_space = Discrete(2)
+        self.observation_space = Discrete(4)
+        self.has_mask = has_mask
+
+    def _info(self) -> dict[str, Any]:
+        mask = np.array([self.place > 0, 1], dtype=np.int8)
+        return {"action_mask": mask} if self.has_mask else {}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seed, self.place, self.num_steps = seed, 0, 0
+        return self.place, self._info()
+
+    def step(self, action):
+        self.num_steps += 1
+        self.place += 1 if action else -1
+        return self.place, 0.25 * action, self.place == 3, self.num_steps == 7, self._info()
+
+
+class Echo(gymnasium.Env[str, str]):
+    def __init__(self) -> None:
+        self.action_space = self.observation_space = Text(9)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "say", {}
+
+    def step(self, action):
+        return action, 1.0, False, False, {}
+
+
+def adapt(inner: gymnasium.Env[Any, Any] | None = None, **settings: Any) -> TextAdapter:
+    inner = Corridor() if inner is None else inner
+    settings.setdefault("name", "hall:1")
+    return TextAdapter(inner, protocol=settings.pop("protocol", P), **settings)
+
+
+def act(name: str) -> str:
+    return P.render_turn(Action(ACT, name))
+
+
+def gym(name: str = "FrozenLake-v1", **settings: Any) -> TextAdapter:
+    return make_gym_env(protocol=P, name=name, **settings)
+
+
+class TestEpisode:
+    def test_acts_step_the_inner_environment_and_its_rewards_come_through(self):
+        env = adapt(action_names=["back", "ahead"])
+        prompt, info = env.reset(options={"split": "train", "index": 3})
+        assert "Actions: ahead." in prompt and prompt.endswith("\n\n0")
+        assert info["task"].question == prompt
+        shown, reward, terminated, truncated, info = env.step(act("ahead"))
+        assert (shown, reward) == ("\n\n<observation>1</observation>\n\n", 0.25)
+        assert not terminated and not truncated
+        assert info["action"] == Action(ACT, "ahead") and info["passages"] == ()
+        env.step(act("1"))
+        assert env.step(act("AHEAD"))[1:4] == (0.25, True, False)
+
+    @pytest.mark.parametrize(
+        ("turn", "reason"),
+        [
+            ("<act>jump</act>", "'jump' is no action here. Actions: back, ahead."),
+            ("<act>7</act>", "'7' is no action here. Actions: back, ahead."),
+            ("no tag", "The turn has no action: write ‹act›action‹/act›. Actions: back, ahead."),
+        ],
+    )
+    def test_an_invalid_turn_counts_and_nothing_is_stepped(self, turn: str, reason: str):
+        inner = Corridor(has_mask=False)
+        env = adapt(inner, action_names=["back", "ahead"], max_turns=2)
+        env.reset()
+        shown, reward, terminated, truncated, info = env.step(turn)
+        assert shown == f"\n\n<observation>{reason}</observation>\n\n"
+        assert (reward, terminated, truncated, inner.num_steps) == (0.0, False, False, 0)
+        assert info["action"].kind == INVALID and P.neutralise(info["action"].reason) == reason
+        assert env.step(turn)[2:4] == (False, True)
+
+    def test_a_masked_action_is_invalid_and_not_in_the_notice(self):
+        inner = Corridor()
+        env = adapt(inner, action_names=["back", "ahead"])
+        env.reset()
+        assert "'back' is no action here. Actions: ahead." in env.step(act("back"))[0]
+        env.step(act("ahead"))
+        assert inner.num_steps == 1
+        env.step(act("back"))
+        assert inner.num_steps == 2 and inner.place == 0
+
+    def test_the_inner_truncation_ends_the_episode(self):
+        env = adapt(Corridor(has_mask=False))
+        env.reset()
+        ends = [env.step(act(str(int(i % 2 == 0))))[2:4] for i in range(7)]
+        assert ends[:-1] == [(False, False)] * 6 and ends[-1] == (False, True)
+
+    def test_the_turn_limit_is_that_of_the_setting_the_environment_or_the_default(self):
+        assert gym().max_turns == 100 and gym("Taxi-v4").max_turns == 200
+        assert gym(max_turns=5).max_turns == 5 and adapt().max_turns == 100
+
+    def test_text_passes_as_it_is(self):
+        env = adapt(Echo())
+        prompt, _ = env.reset()
+        assert prompt.endswith("say")
+        assert env.step(act("hello"))[:2] == ("\n\n<observation>hello</observation>\n\n", 1.0)
+        assert "is no action here" in env.step(act("far too long a text"))[0]
+
+    def test_what_the_environment_says_cannot_forge_tags(self):
+        env = adapt(Echo())
+        env.reset()
+        env.inner.step = lambda action: ("</act>", 0.0, False, False, {})  # type: ignore[method-assign]
+        assert "‹/act›" in env.step(act("x"))[0]
+
+    def test_observations_keep_to_the_budget(self):
+        env = gym()
+        env.reset()
+        env.budget = TokenBudget(40, len, lambda text, limit: text[: max(limit, 0)])
+        shown = env.step(act("right"))[0]
+        assert len(shown) <= 40 and shown.endswith("</observation>\n\n")
+
+    def test_stepping_outside_an_episode_is_refused(self):
+        env = adapt(max_turns=1)
+        with pytest.raises(ResetNeeded):
+            env.step(act("1"))
+        env.reset()
+        env.step(act("1"))
+        with pytest.raises(ResetNeeded):
+            env.step(act("1"))
+
+    def test_render_is_the_transcript(self):
+        env = adapt(render_mode="ansi")
+        prompt, _ = env.reset()
+        shown = env.step(act("1"))[0]
+        assert env.render() == "\n".join([prompt, act("1"), shown])
+        assert adapt().render() is None
+
+
+class TestTasks:
+    def test_a_task_is_a_seed_and_no_seed_is_in_two_splits(self):
+        env = adapt(num_tasks=50)
+        seeds = {split: [env.seed_of(split, i) for i in range(50)] for split in env.splits}
+        assert len({*seeds["train"], *seeds["test"]}) == 100
+        _, info = env.reset(seed=9, options={"split": "test", "index": 7})
+        task = info["task"]
+        assert isinstance(task, Task)
+        assert (task.id, task.split, task.index, task.env) == ("hall:1/test/7", "test", 7, "hall:1")
+        assert task.meta == {"seed": seeds["test"][7]} and env.inner.unwrapped.seed == 15
+        assert env.num_tasks("train") == env.num_tasks("test") == 50
+
+    def test_the_same_task_is_the_same_episode_whatever_the_seed_of_reset(self):
+        def episode(seed: int, index: int) -> list[str]:
+            env = gym(make={"is_slippery": True})
+            prompt, _ = env.reset(seed=seed, options={"split": "test", "index": index})
+            shown = [prompt]
+            for _ in range(30):
+                observation, _, terminated, truncated, _ = env.step(act("right"))
+                shown.append(observation)
+                if terminated or truncated:
+                    break
+            return shown
+
+        assert episode(0, 3) == episode(1, 3)
+        assert len({tuple(episode(0, i)) for i in range(8)}) > 1
+
+    def test_an_index_is_drawn_without_one(self):
+        env = adapt()
+        drawn = {env.reset(seed=s)[1]["task"].index for s in range(5)}
+        assert len(drawn) > 1
+        assert env.reset(seed=1)[1]["task"] == env.reset(seed=1)[1]["task"]
+
+    def test_unknown_splits_and_indices_are_named(self):
+        env = adapt(num_tasks=5)
+        with pytest.raises(ConfigError, match="env hall:1 has no split 'dev'"):
+            env.num_tasks("dev")
+        with pytest.raises(ConfigError, match="tasks 0 to 4, got index 5"):
+            env.reset(options={"index": 5})
+
+
+class TestPrompt:
+    def test_a_prompt_of_ones_own_is_filled_in(self):
+        env = gym(prompt="{name} {max_turns}: {actions}. {{go}} {observation}", max_turns=9)
+        prompt, _ = env.reset()
+        assert prompt.startswith("gym:FrozenLake-v1 9: left, down, right, up. {go} [S]FFF\nFHFH")
+
+    @pytest.mark.parametrize("prompt", ["{what}", "{", "{0}", "{name.x}"])
+    def test_a_prompt_that_cannot_be_filled_in_says_what_can(self, prompt: str):
+        with pytest.raises(ConfigError, match=r"Placeholders are \{name\}, \{goal\}, \{actions\}"):
+            gym(prompt=prompt)
+
+
+class TestGymnasium:
+    def test_toy_text_comes_with_names_and_a_map(self):
+        prompt, _ = gym().reset(options={"index": 0})
+        assert "Actions: left, down, right, up." in prompt
+        assert prompt.endswith("[S]FFF\nFHFH\nFFFH\nHFFG")
+
+    def test_observations_may_be_numbers(self):
+        env = gym(observation="number", make={"is_slippery": False})
+        assert env.reset()[0].endswith("\n\n0")
+        assert env.step(act("right"))[0] == "\n\n<observation>1</observation>\n\n"
+
+    def test_blackjack_is_told_in_words(self):
+        env = gym("Blackjack-v1")
+        prompt, _ = env.reset(options={"index": 0})
+        assert "Actions: stick, hit." in prompt and "your sum " in prompt
+        assert env.observation_space.contains(prompt)
+
+    def test_the_mask_of_taxi_is_kept(self):
+        env = gym("Taxi-v4")
+        for index in range(3):
+            prompt, _ = env.reset(options={"index": index})
+            assert "pickup" not in prompt.partition("Actions: ")[2].partition(".")[0]
+            assert "'dropoff' is no action here" in env.step(act("dropoff"))[0]
+
+    def test_a_setting_of_the_environment_itself(self):
+        env = gym(make={"map_name": "8x8", "is_slippery": False})
+        assert env.reset()[0].count("\n") == 10
+        with pytest.raises(ConfigError, match="cannot make it with {'map_nam': 3}: TypeError"):
+            gym(make={"map_nam": 3})
+
+    @pytest.mark.parametrize("name", ["FrozenLak-v1", "FrozenLake-v9", "no.such.module:Env-v0"])
+    def test_an_unknown_environment_is_named(self, name: str):
+        with pytest.raises(ConfigError, match=f"env gym:{name}: Gymnasium cannot make it: "):
+            gym(name)
+
+    def test_spaces_without_words_are_refused_with_the_way_out(self):
+        class Arrow(Corridor):
+            def __init__(self, **spaces: Any) -> None:
+                super().__init__()
+                vars(self).update(spaces)
+
+        for spaces, what in (
+            ({"observation_space": Box(0, 1, (2,))}, "observations are Box"),
+            ({"action_space": Box(0, 1, (2,))}, "actions are Box"),
+        ):
+            with pytest.raises(ConfigError, match=rf"env hall:1: its {what}.*own.*foreign-envs"):
+                adapt(Arrow(**spaces))
+        with pytest.raises(ConfigError, match="render_mode 'ansi'; this one has None"):
+            adapt(observation="ansi")
+
+    def test_a_protocol_without_acts_is_refused(self):
+        with pytest.raises(ConfigError, match="protocol 'think-search-answer' has no acts"):
+            adapt(protocol=ThinkSearchAnswer())
+
+    @pytest.mark.parametrize("setting", ["max_turns", "num_tasks"])
+    def test_counts_are_positive(self, setting: str):
+        with pytest.raises(ConfigError, match=f"{setting} must be at least 1, got 0"):
+            adapt(**{setting: 0})
+
+    @pytest.mark.parametrize(
+        "name", ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1", "Blackjack-v1"]
+    )
+    def test_gymnasiums_checker_is_content(self, name: str):
+        check_env(searchrl.make_env(f"gym:{name}"), skip_render_check=True)
+
+
+class TestRandom:
+    def play(self, index: int) -> list[str]:
+        env = gym("Taxi-v4", max_turns=12)
+        prompt, info = env.reset(options={"split": "train", "index": index})
+        actor = RandomActor(env, info["task"], P)
+        turns, over = [], False
+        while not over:
+            turns.append(actor.act(prompt))
+            prompt, _, terminated, truncated, info = env.step(turns[-1])
+            assert info["action"].kind == ACT, "a random move is a legal one"
+            over = terminated or truncated
+        return turns
+
+    def test_it_moves_legally_and_the_same_for_the_same_task(self):
+        assert self.play(0) == self.play(0) != self.play(1)
+        assert len(set(self.play(0))) > 1
+
+    def test_every_legal_action_is_drawn(self):
+        env = gym()
+        env.reset()
+        assert {env.sample_action(Random(i)) for i in range(50)} == {"left", "down", "right", "up"}
+
+
+def test_close_closes_the_inner_environment():
+    inner = Corridor()
+    closed = []
+    inner.close = lambda: closed.append(1)  # type: ignore[method-assign]
+    adapt(inner).close()
+    assert closed

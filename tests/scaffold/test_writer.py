@@ -1,0 +1,237 @@
+"""What `searchrl new` writes: every kind loads, is clean and passes its tests and the criteria.
+
+Names are short, long and with a hyphen; each file is rendered as it is and as a package.
+"""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
+from searchrl.registry import Entry
+from searchrl.scaffold.writer import (
+    KINDS,
+    TIDY_NAME_LENGTH,
+    Scaffold,
+    ensure_free,
+    make_scaffold,
+    write_scaffold,
+)
+
+REPO = Path(__file__).resolve().parent.parent.parent
+MAX_LINES = {
+    "env": 80, "reward": 70, "protocol": 170, "retriever": 115, "tracker": 100, "algorithm": 90,
+}  # fmt: skip
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def name_for(kind: str, name: str) -> str:
+    return name.replace("-", "_") if kind == "reward" else name
+
+
+def longest(kind: str) -> str:
+    return f"a_{kind}_".ljust(TIDY_NAME_LENGTH, "n")
+
+
+def write(kind: str, name: str, folder: Path, *, is_package: bool = False) -> Scaffold:
+    scaffold = make_scaffold(kind, name, is_package=is_package)
+    write_scaffold(scaffold, folder)
+    return scaffold
+
+
+def load(file: Path, kind: str, name: str) -> Entry:
+    registry = load_plugins([str(file)], strict=True)
+    return registry.get(kind, name)
+
+
+def run_tests(folder: Path, paths: list[str], importable: list[Path]) -> str:
+    """Run pytest in `folder` as an author would; returns what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *paths],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [REPO, *importable]))},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@every_kind
+@pytest.mark.parametrize("name", ["capitals", "my-thing", "x"])
+def test_single_file_loads_and_registers_its_name(kind: str, name: str, tmp_path: Path) -> None:
+    name = name_for(kind, name)
+    scaffold = write(kind, name, tmp_path)
+    (path,) = scaffold.files
+    assert path == Path(f"{name.replace('-', '_')}.py")
+    py_compile.compile(str(tmp_path / path), doraise=True)
+    entry = load(tmp_path / path, kind, name)
+    assert entry.description
+    assert [e.name for e in [entry] if e.owner.name == path.stem] == [name]
+
+
+@every_kind
+def test_single_file_needs_no_pytest_to_be_used(kind: str) -> None:
+    (text,) = make_scaffold(kind, "x").files.values()
+    assert "import pytest" not in text
+
+
+@every_kind
+def test_single_file_is_short_and_begins_with_what_to_do(kind: str, tmp_path: Path) -> None:
+    (text,) = make_scaffold(kind, "x").files.values()
+    lines = text.splitlines()
+    assert len(lines) <= MAX_LINES[kind]
+    end = lines.index('"""')
+    assert 3 <= end + 1 <= 6
+    assert lines[0].startswith('"""x: ') and lines[0].endswith(". Next:")
+    commands = [line.removeprefix("$ ") for line in lines[2:end]]
+    assert tuple(commands) == make_scaffold(kind, "x").commands[:3]
+    assert commands[0] == "searchrl check x.py"
+
+
+def test_own_tests_of_single_files_pass(tmp_path: Path) -> None:
+    written = [write(kind, f"my_{kind}", tmp_path) for kind in KINDS]
+    files = [scaffold.tests.removeprefix("pytest ") for scaffold in written]
+    said = run_tests(tmp_path, files, [])
+    assert all(f"{file}::test_it_keeps_the_contract PASSED" in said for file in files)
+
+
+def test_own_tests_of_packages_pass(tmp_path: Path) -> None:
+    for kind in KINDS:
+        write(kind, f"my_{kind}", tmp_path, is_package=True)
+    roots = [f"searchrl-my_{kind}" for kind in KINDS]
+    said = run_tests(tmp_path, roots, [tmp_path / root for root in roots])
+    own = (f"tests/test_my_{kind}.py::test_it_keeps_the_contract PASSED" for kind in KINDS)
+    assert all(test in said for test in own)
+
+
+@every_kind
+@pytest.mark.parametrize("is_package", [False, True], ids=["file", "package"])
+def test_what_is_written_is_clean(kind: str, is_package: bool, tmp_path: Path) -> None:
+    """By ruff, with its own line length and with ours, whatever the length of the name."""
+    ruff = shutil.which("ruff") or shutil.which("ruff", path=str(Path(sys.executable).parent))
+    if ruff is None:
+        pytest.skip("ruff is not installed")
+    for name in ("x", name_for(kind, "my-thing"), longest(kind)):
+        folder = tmp_path / name
+        folder.mkdir()
+        write(kind, name, folder, is_package=is_package)
+        root = folder / f"searchrl-{name}" if is_package else folder
+        rules = ["--select", "E,W,F,I,UP,B,SIM,RUF", "--ignore", "E501,SIM905"]
+        for command in (
+            ["check", "--isolated", *rules, "."],
+            ["format", "--isolated", "--diff", "."],
+            ["format", "--isolated", "--line-length", "100", "--diff", "."],
+        ):
+            done = subprocess.run(
+                [ruff, *command, "--no-cache", "--target-version", "py311"],
+                cwd=root,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+        # A command to copy keeps its line, however long.
+        texts = (path.read_text("utf-8") for path in root.rglob("*.py"))
+        lines = [line for text in texts for line in text.splitlines()]
+        assert not [line for line in lines if len(line) > 100 and not line.startswith("$ ")]
+
+
+@every_kind
+def test_package_is_complete(kind: str, tmp_path: Path) -> None:
+    name = name_for(kind, "my-thing")
+    scaffold = write(kind, name, tmp_path, is_package=True)
+    root = tmp_path / f"searchrl-{name}"
+    files = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    tests = "tests/test_my_thing.py"
+    assert files == {"searchrl_my_thing/__init__.py", tests, "pyproject.toml", "README.md"}
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["name"] == f"searchrl-{name}"
+    assert project["license"] == "MIT"
+    assert project["dependencies"] == ["searchrl"]
+    assert project["entry-points"]["searchrl"] == {"my_thing": "searchrl_my_thing"}
+    code = (root / "searchrl_my_thing" / "__init__.py").read_text("utf-8")
+    assert "\nPLUGIN_API = 1\n" in code and "def test_" not in code
+    assert "def test_" in (root / tests).read_text("utf-8")
+    readme = (root / "README.md").read_text("utf-8")
+    assert all(command in readme for command in scaffold.commands)
+    assert scaffold.steps[:3] == (f"cd searchrl-{name}", 'pip install -e ".[test]"', "pytest")
+
+
+def test_nothing_is_replaced_unless_forced(tmp_path: Path) -> None:
+    file = tmp_path / "capitals.py"
+    file.write_text("mine", "utf-8")
+    scaffold = make_scaffold("env", "capitals")
+    with pytest.raises(ConfigError, match=r"^capitals.py: there already.* replace it with --force"):
+        write_scaffold(scaffold, tmp_path)
+    assert file.read_text("utf-8") == "mine"
+    write_scaffold(scaffold, tmp_path, is_forced=True)
+    assert file.read_text("utf-8") == scaffold.files[Path("capitals.py")]
+
+
+def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    there = tmp_path / "searchrl-capitals" / "README.md"
+    there.parent.mkdir()
+    there.write_text("mine", "utf-8")
+    with pytest.raises(ConfigError, match="README.md: there already"):
+        write("env", "capitals", tmp_path, is_package=True)
+    assert list(there.parent.iterdir()) == [there]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1st", "-x", "x-", "a--b", "a b", "a/b", "../a", "é", "x" * 61]
+)
+def test_impossible_names_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for a plugin: expected a letter"):
+        make_scaffold("env", name)
+
+
+def test_a_reward_is_an_identifier() -> None:
+    with pytest.raises(ConfigError, match="where - is minus; use 'was_read'"):
+        make_scaffold("reward", "was-read")
+
+
+def test_words_of_python_are_refused() -> None:
+    for name in ("class", "None", "import"):
+        with pytest.raises(ConfigError, match=f"'{name}' is a word of Python's own"):
+            make_scaffold("tracker", name)
+
+
+@pytest.mark.parametrize("name", ["json", "numpy"])
+def test_a_file_may_not_hide_a_module_but_a_package_may_have_its_name(
+    name: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name}.py would be imported in place of the module"):
+        write("env", name, tmp_path)
+    assert not list(tmp_path.iterdir())
+    write("env", name, tmp_path, is_package=True)
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    registry = load_plugins(entry_points=False)
+    with pytest.raises(ConfigError, match="there is a retriever 'bm25' already, of searchrl"):
+        ensure_free("retriever", "bm25", registry)
+    ensure_free("env", "bm25", registry)
+
+
+@pytest.mark.parametrize("kind", ["env", "retriever", "protocol", "tracker"])
+def test_class_is_not_called_twice_what_it_is(kind: str) -> None:
+    (text,) = make_scaffold(kind, f"my-{kind}").files.values()
+    assert f"class My{kind.capitalize()}" in text
+    assert f"{kind.capitalize()}{kind.capitalize()}" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_name_works_all_the_same(kind: str, tmp_path: Path) -> None:
+    name = f"a_{kind}_".ljust(60, "n")
+    write(kind, name, tmp_path)
+    assert load(tmp_path / f"{name}.py", kind, name).name == name

@@ -1,0 +1,108 @@
+"""The packages in `plugins/`: what their README promises of each of them, and that they work."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchrl.evaluate import evaluate
+from searchrl.plugins import load_plugins
+from searchrl.train import train
+
+PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
+PACKAGES = sorted(path for path in PLUGINS.iterdir() if path.is_dir())
+MAX_LINES = 200
+MAY_IMPORT = {
+    *("contracts", "core", "envs", "errors", "hookspecs", "protocols", "retrieval", "rewards"),
+    *("signatures", "testing", "trackers"),
+}
+
+every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+
+
+def sources(package: Path) -> list[Path]:
+    return sorted((package / package.name.replace("-", "_")).rglob("*.py"))
+
+
+def count_lines(package: Path) -> int:
+    """Lines of a package, blank ones included."""
+    return sum(len(f.read_text("utf-8").splitlines()) for f in sources(package))
+
+
+def test_there_are_packages() -> None:
+    assert "searchrl-gsm-tools" in [package.name for package in PACKAGES]
+
+
+@every_package
+def test_a_package_can_be_installed_and_is_found(package: Path) -> None:
+    project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
+    module = package.name.replace("-", "_")
+    assert project["name"] == package.name
+    assert module in project["entry-points"]["searchrl"].values()
+    assert any(re.match(r"searchrl\b(?!-)", need) for need in project["dependencies"])
+    assert (package / module / "__init__.py").is_file()
+
+
+@every_package
+def test_a_package_is_small(package: Path) -> None:
+    assert 0 < count_lines(package) < MAX_LINES
+
+
+@every_package
+def test_a_package_has_a_readme_and_tests_and_stands_in_the_list(package: Path) -> None:
+    assert f"# {package.name}" in (package / "README.md").read_text("utf-8")
+    assert any("def test_" in file.read_text("utf-8") for file in package.glob("tests/test_*.py"))
+    assert f"[{package.name}]({package.name}/README.md)" in (PLUGINS / "README.md").read_text(
+        "utf-8"
+    )
+
+
+@every_package
+def test_a_package_needs_no_engine_and_no_program(package: Path) -> None:
+    for file in sources(package):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            ours = [name for name in names if name.startswith("searchrl.")]
+            assert all(name.split(".")[1] in MAY_IMPORT for name in ours), f"{file}: {ours}"
+
+
+class TestGsmTools:
+    """A run of the package from its source, as one who has not installed it."""
+
+    @pytest.fixture
+    def settings(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        monkeypatch.syspath_prepend(str(PLUGINS / "searchrl-gsm-tools"))
+        return {"env": "gsm_tools", "plugins": ["searchrl_gsm_tools"], "reward": "0.2*format+em"}
+
+    def test_its_expert_solves_every_problem_with_the_calculator(self, settings: Any) -> None:
+        registry = load_plugins(settings["plugins"], entry_points=False)
+        more = {"policy": "scripted", "eval": {"num_tasks": 40}}
+        result = evaluate({**settings, **more}, registry=registry)
+        assert result.metrics["em"]["value"] == 1.0
+        assert result.metrics["tool_calls"]["value"] > 1.0
+        turn = result.rollouts[0].episode.turns[0]
+        assert "<tool_call>" in turn.text and "<tool_response>" in turn.observation
+        assert set(turn.action.payload.arguments) == {"expression"}
+
+    def test_a_model_is_trained_in_it(
+        self, settings: Any, tmp_path: Path, micro_model: Path, threads_restored: None
+    ) -> None:
+        more = {
+            "model": {"name": str(micro_model), "adapter": "full"},
+            "max_steps": 2,
+            "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 16},
+            "eval": {"num_tasks": 2, "num_tasks_during": 1},
+            "run_dir": str(tmp_path / "run"),
+            "device": "cpu",
+        }
+        run = train({**settings, **more})
+        steps = [row for row in run.metrics if row["phase"] == "train"]
+        assert [row["step"] for row in steps] == [1, 2]
+        assert "passive" in run.summary["after"] and "em_forced" not in run.summary["after"]

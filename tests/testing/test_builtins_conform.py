@@ -1,0 +1,44 @@
+"""Every built-in name is held to the criteria that third parties are held to."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from searchrl.plugins import load_plugins
+from searchrl.testing import assert_conforms, check_plugin
+from searchrl.testing.criteria import Status
+
+NAMES = [
+    (entry.kind, entry.name)
+    for entry in load_plugins(entry_points=False).entries()
+    # Generators need a model; their own tests compare them with one another. A scheme, such as
+    # `gym:`, is no environment yet.
+    if entry.kind != "generator" and not entry.name.endswith(":")
+]
+QUICK = ("tracker", "algorithm", "command")
+
+
+def skip_if_an_extra_is_missing(name: str) -> None:
+    if name == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
+        pytest.skip("TensorBoard is not installed")
+
+
+@pytest.mark.parametrize(("kind", "name"), [pair for pair in NAMES if pair[0] in QUICK])
+def test_a_builtin_keeps_every_criterion(kind: str, name: str) -> None:
+    skip_if_an_extra_is_missing(name)
+    assert_conforms(f"searchrl:{name}", kind=kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), [pair for pair in NAMES if pair[0] not in QUICK])
+def test_a_builtin_keeps_every_criterion_in_other_processes_too(kind: str, name: str) -> None:
+    assert_conforms(f"searchrl:{name}", kind=kind)
+
+
+def test_a_reward_and_a_retriever_are_really_held_to_theirs() -> None:
+    for kind, name, count in (("reward", "em", 10), ("retriever", "bm25", 11)):
+        (report,) = check_plugin(name, kind=kind)
+        assert sum(r.status is Status.PASSED for r in report.results) == count
+        assert report.is_good

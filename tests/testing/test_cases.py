@@ -1,0 +1,74 @@
+"""The reward cases: really parsed, each of its own name, and of every kind that goes wrong."""
+
+from __future__ import annotations
+
+import doctest
+from types import ModuleType
+
+import pytest
+
+from searchrl.core.episode import SEARCH, Passage, StopReason, Task
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.rewards import make_builtin
+from searchrl.testing import RewardCase, cases, make_episode, policies, reward_cases, steps
+
+CASES = {case.name: case for case in reward_cases()}
+
+
+def test_names_differ_and_every_case_says_why() -> None:
+    assert len(CASES) == len(reward_cases()) >= 40
+    assert all(case.why and str(case) == case.name for case in CASES.values())
+    assert reward_cases() == reward_cases()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=str)
+def test_every_episode_is_what_the_protocol_reads_in_its_turns(case: RewardCase) -> None:
+    protocol, episode = ThinkSearchAnswer(), case.episode
+    texts = [turn.text for turn in episode.turns]
+    assert [turn.action for turn in episode.turns] == [protocol.parse(text) for text in texts]
+    assert episode.final_answer == protocol.final_answer(texts)
+    assert episode.format_score == protocol.format_score(texts)
+
+
+def test_exact_match_of_the_cases_by_hand() -> None:
+    em = make_builtin("em")
+    won = {name for name, case in CASES.items() if em(case.episode) == 1.0}
+    assert won == {
+        "gold", "gold-passive", "cjk", "right-to-left", "emoji", "control-tokens",
+        "regex-characters", "several-golds", "env-signals",
+    }  # fmt: skip
+
+
+def test_the_pair_of_the_injection_differs_in_what_was_found_alone() -> None:
+    for end in ("", "-wrong"):
+        told, neutral = CASES[f"tag-in-passage{end}"], CASES[f"neutral-passage{end}"]
+        assert "</answer>" in told.episode.turns[0].observation
+        assert told.episode.final_answer == neutral.episode.final_answer
+        texts = [[turn.text for turn in case.episode.turns] for case in (told, neutral)]
+        assert texts[0] == texts[1]
+
+
+def test_another_protocol_writes_and_reads_the_cases() -> None:
+    others = {case.name: case for case in reward_cases(ThinkSearchAnswer(answer="final"))}
+    assert others.keys() == CASES.keys()
+    assert "<final>" in others["gold"].episode.turns[-1].text
+    assert others["gold"].episode.final_answer == CASES["gold"].episode.final_answer
+
+
+def test_make_episode_shows_passages_after_searches_that_go_on() -> None:
+    task = Task("t", "test", 0, "Where?", answers=("here",))
+    search = "<think>x</think><search>a</search>"
+    episode = make_episode(task, [search, "prose", search], passages=[Passage("p", "text")])
+    assert [len(turn.passages) for turn in episode.turns] == [1, 0, 0]
+    assert [bool(turn.observation) for turn in episode.turns] == [True, True, False]
+    assert "text" in episode.turns[0].observation
+    assert episode.turns[2].action.kind == SEARCH
+    assert episode.stop_reason is StopReason.TURN_LIMIT
+    assert episode.task is task
+
+
+@pytest.mark.parametrize("module", [cases, policies, steps], ids=lambda module: module.__name__)
+def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0

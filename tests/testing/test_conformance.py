@@ -1,0 +1,253 @@
+"""What a name or a file means, and what a report says of what cannot be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchrl.errors import ConfigError, PluginError, UnknownNameError
+from searchrl.plugins import Registry, load_plugins
+from searchrl.testing.conformance import check_entry, find_entries, find_failures
+from searchrl.testing.criteria import Problem, Report, Status, criterion, run_criteria
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+SOUND = str(FIXTURES / "sound" / "env.py")
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load_plugins([SOUND], entry_points=False)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a plugin file that begins with the usual imports; returns its path."""
+
+    def write(code: str) -> str:
+        path = tmp_path / "plugin.py"
+        path.write_text(f"import click\nfrom searchrl import hookimpl\n{code}", encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def names(registry: Registry, what: str, kind: str = "") -> list[tuple[str, str]]:
+    return [
+        (entry.kind, entry.name + entry.argument) for entry in find_entries(registry, what, kind)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "expected"),
+    [
+        ("regulations", "", [("env", "regulations")]),
+        ("env:regulations", "", [("env", "regulations")]),
+        ("searchrl:em", "", [("reward", "em")]),
+        ("env:capitals", "", [("env", "capitals")]),
+        ("gym:FrozenLake-v1", "", [("env", "gym:FrozenLake-v1")]),
+        ("env", "", [("reward", "env")]),
+        (SOUND, "", [("env", "capitals")]),
+        (SOUND, "env", [("env", "capitals")]),
+    ],
+)
+def test_a_name_means_what_is_registered_under_it(
+    registry: Registry, what: str, kind: str, expected: list[tuple[str, str]]
+) -> None:
+    assert names(registry, what, kind) == expected
+
+
+def test_a_name_of_two_kinds_means_both(write: Write) -> None:
+    path = write(
+        "@hookimpl\ndef register_envs(register):\n    register('twin', 'm:a')\n"
+        "@hookimpl\ndef register_protocols(register):\n    register('twin', 'm:a')\n"
+    )
+    registry = load_plugins([path], entry_points=False)
+    assert names(registry, "twin") == [("env", "twin"), ("protocol", "twin")]
+    assert names(registry, "twin", "protocol") == [("protocol", "twin")]
+    assert names(registry, "plugin") == [("env", "twin"), ("protocol", "twin")]
+
+
+def test_unknown_names_and_kinds_are_refused_with_near_matches(registry: Registry) -> None:
+    with pytest.raises(UnknownNameError, match=r"'regulatons'\. Did you mean 'regulations'\?"):
+        find_entries(registry, "regulatons")
+    with pytest.raises(ConfigError, match=r"no plugin kind 'envs'\. Did you mean 'env'\?"):
+        find_entries(registry, "regulations", "envs")
+    with pytest.raises(PluginError, match=r"env\.py registers no reward"):
+        find_entries(registry, SOUND, "reward")
+
+
+def test_a_file_that_cannot_be_loaded_is_a_failure_with_its_line() -> None:
+    path = str(FIXTURES / "plugins" / "hook_raises.py")
+    registry = load_plugins([path], entry_points=False)
+    (failure,) = find_failures(registry, path)
+    assert (failure.file, failure.line) == (path, 7)
+    assert find_entries(registry, path) == ()
+    assert find_failures(registry, "regulations") == ()
+
+
+def test_what_a_lazy_string_cannot_load_is_the_first_finding(write: Write) -> None:
+    path = write("@hookimpl\ndef register_envs(register):\n    register('gone', 'no_such:thing')\n")
+    registry = load_plugins([path], entry_points=False)
+    report = check_entry(registry, registry.get("env", "gone"))
+    first, *others = report.results
+    assert first.number == "E1"
+    assert "no_such" in first.findings[0].what
+    assert (first.findings[0].file, first.findings[0].line) == (path, 5)
+    assert {other.status for other in others} == {Status.NOT_APPLICABLE}
+
+
+def test_settings_that_a_factory_does_not_take_are_the_callers_slip(registry: Registry) -> None:
+    with pytest.raises(ConfigError, match="'max_turn'. Did you mean 'max_turns'"):
+        check_entry(registry, registry.get("env", "regulations"), {"max_turn": 3})
+    with pytest.raises(ConfigError, match="takes no settings"):
+        check_entry(registry, registry.get("command", "play"), {"speed": 3})
+
+
+def check_only(write: Write, code: str) -> Report:
+    path = write(code)
+    registry = load_plugins([path], entry_points=False)
+    (entry,) = find_entries(registry, path)
+    return check_entry(registry, entry)
+
+
+COMMAND = "@hookimpl\ndef register_commands(register):\n    register('hello', hello)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "line", "message"),
+    [
+        ("def hello():\n    '''Say hello.'''\n", "C1", 3, "function is no click.Command"),
+        (
+            "class Odd(click.ParamType):\n    name = 'odd'\n"
+            "    def get_metavar(self, *args, **rest):\n        raise LookupError('no word')\n"
+            "@click.command()\n@click.option('--odd', type=Odd())\n"
+            "def hello(odd):\n    '''Say.'''\n",
+            "C2",
+            6,
+            "LookupError: no word",
+        ),
+        ("@click.command()\ndef hello():\n    pass\n", "C3", 3, "no help text"),
+        (
+            f"@click.command()\ndef hello():\n    '''{'Say hello ' * 20}'''\n",
+            "C3",
+            3,
+            "199 characters",
+        ),
+    ],
+)
+def test_fault_of_a_command_is_found(
+    write: Write, code: str, number: str, line: int, message: str
+) -> None:
+    report = check_only(write, code + COMMAND)
+    (failed,) = report.failed
+    assert failed.number == number
+    (finding,) = failed.findings
+    assert message in finding.what
+    assert finding.line == line
+
+
+def test_sound_command_is_checked_and_never_run(write: Write) -> None:
+    code = "@click.command()\ndef hello():\n    '''Say hello.'''\n    raise SystemExit(7)\n"
+    report = check_only(write, code + COMMAND)
+    assert {result.status for result in report.results} == {Status.PASSED}
+
+
+GENERATOR = (
+    "class Generator:\n"
+    "    def __init__(self, policy, sampling, *, num_slots, max_length): ...\n"
+    "    def open(self, prompt_ids, n, rng_keys, experts=None): ...\n"
+    "    def submit(self, handle, append_ids, stops, max_tokens): ...\n"
+    "    def poll(self): ...\n"
+    "    def close(self, handle): ...\n"
+    "    def sync(self, policy): ...\n"
+    "@hookimpl\ndef register_generators(register):\n    register('mine', Generator)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("    def poll(self): ...\n", "", 3, "no method poll()"),
+        ("max_tokens): ...", "temperature, max_tokens): ...", 6, "submit(self, handle"),
+    ],
+)
+def test_fault_of_a_generator_is_found(
+    write: Write, old: str, new: str, line: int, message: str
+) -> None:
+    report = check_only(write, GENERATOR.replace(old, new))
+    (failed,) = report.failed
+    (finding,) = failed.findings
+    assert (failed.number, finding.line) == ("G2", line)
+    assert message in finding.what
+
+
+def test_a_generator_is_not_run_and_the_report_says_so(write: Write) -> None:
+    report = check_only(write, GENERATOR)
+    assert report.is_good
+    assert report.results[-1].status is Status.NOT_APPLICABLE
+    assert "takes a model" in report.results[-1].note
+
+
+def test_an_environment_that_is_acted_in_is_held_to_the_same(registry: Registry) -> None:
+    report = check_entry(registry, registry.get("env", "gym:FrozenLake-v1"))
+    assert report.is_good, report.failed
+    assert report.name == "gym:FrozenLake-v1"
+
+
+def test_the_place_of_an_exception_may_be_any_file_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packaged_protocol"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from searchrl import hookimpl\n"
+        "@hookimpl\ndef register_protocols(register):\n"
+        "    register('packaged', 'packaged_protocol.inner:make')\n",
+        encoding="utf-8",
+    )
+    inner = package / "inner.py"
+    inner.write_text("def make():\n    raise OSError('no tags')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = load_plugins(["packaged_protocol"], entry_points=False)
+    report = check_entry(registry, registry.get("protocol", "packaged"))
+    (finding,) = report.failed[0].findings
+    assert (finding.file, finding.line) == (str(inner), 2)
+
+
+def test_what_hangs_is_found_at_its_line_and_the_rest_is_not_begun(write: Write) -> None:
+    path = write(
+        "import time\n"
+        "class Slow:\n"
+        "    name = instruction = 'slow'\n"
+        "    stops = ('x',)\n"
+        "    def parse(self, text):\n"
+        "        time.sleep(30)\n"
+        "@hookimpl\ndef register_protocols(register):\n    register('slow', Slow)\n"
+    )
+    registry = load_plugins([path], entry_points=False)
+    entry = registry.get("protocol", "slow")
+    parse, *others = run_criteria(
+        [hang, begin], entry.load()(), file=path, line=entry.line, timeout_s=0.2
+    )
+    (finding,) = parse.findings
+    assert (finding.file, finding.line) == (path, 8)
+    assert finding.what == "it did not finish within 0.2 s"
+    assert others[0].status is Status.NOT_APPLICABLE
+    assert others[0].note == "not checked, for X1 did not finish"
+
+
+@criterion("X1", "reads", "")
+def hang(subject: Any) -> Iterator[Problem]:
+    subject.parse("text")
+    yield from ()
+
+
+@criterion("X2", "begins", "")
+def begin(subject: Any) -> Iterator[Problem]:
+    raise AssertionError("never begun")
+    yield

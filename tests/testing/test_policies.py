@@ -1,0 +1,83 @@
+"""Scripted policies and the model-free driver: the episode is the one a run would record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import pytest
+
+from searchrl import make_env
+from searchrl.config import build_config
+from searchrl.core.episode import INVALID, StopReason
+from searchrl.engine.dialogue import RolloutRequest
+from searchrl.engine.world import make_worlds
+from searchrl.evaluate import make_scripted_driver
+from searchrl.plugins import load_plugins
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.testing import AnswersGold, Says, SaysAnything, play_episode
+
+PROTOCOL = ThinkSearchAnswer()
+SEARCH = "<think>look</think><search>library</search>"
+
+
+def env(**settings: Any) -> gymnasium.Env[Any, Any]:
+    return make_env("regulations", protocol=PROTOCOL, **settings)
+
+
+def first_task(world: gymnasium.Env[Any, Any]) -> Any:
+    return world.reset(options={"split": "test", "index": 0})[1]["task"]
+
+
+def test_says_its_turns_and_keeps_what_it_heard() -> None:
+    policy = Says([SEARCH, "<think>so</think><answer>no</answer>"])
+    episode = play_episode(env(), policy, PROTOCOL, split="test", index=0)
+    assert [turn.action.kind for turn in episode.turns] == ["search", "answer"]
+    assert policy.heard[1] == episode.turns[0].observation
+    assert episode.turns[0].passages
+    assert (episode.final_answer, episode.stop_reason) == ("no", StopReason.ANSWERED)
+
+
+def test_says_too_little_and_says_so() -> None:
+    with pytest.raises(IndexError, match="all 1 turns are said and the episode goes on"):
+        play_episode(env(), Says(SEARCH), PROTOCOL, split="test", index=0)
+
+
+def test_answers_gold_is_paid_and_may_leave_out_the_search() -> None:
+    world = env()
+    task = first_task(world)
+    for searches in (True, False):
+        policy = AnswersGold(task, PROTOCOL, searches=searches)
+        episode = play_episode(world, policy, PROTOCOL, split="test", index=0)
+        assert episode.env_return == 1.0
+        assert episode.num_searches == searches
+        assert episode.format_score == 1.0
+
+
+def test_random_turns_repeat_for_a_seed_and_are_of_every_kind() -> None:
+    def texts(seed: int) -> list[list[str]]:
+        policy, world = SaysAnything(PROTOCOL, seed), env()
+        played = [play_episode(world, policy, PROTOCOL, split="test", index=i) for i in range(12)]
+        return [[turn.text for turn in episode.turns] for episode in played]
+
+    assert texts(1) == texts(1) != texts(2)
+    kinds = {PROTOCOL.parse(text).kind for turns in texts(1) for text in turns}
+    assert kinds == {"search", "answer", INVALID}
+
+
+@pytest.mark.parametrize("name", ["expert", "passive", "clumsy"])
+def test_the_driver_records_what_the_rollout_driver_records(name: str) -> None:
+    registry = load_plugins(entry_points=False)
+    script = registry.get("env", "regulations").load_script(name)
+    config = build_config({"env": "regulations"})
+    (world,) = make_worlds(config, registry)
+    request = RolloutRequest("g", world, "test", 0, (0,), script=script)
+    (group,) = make_scripted_driver(config).run([request])
+    theirs = group.rollouts[0].episode
+
+    own = env()
+    policy = script(own.unwrapped, first_task(own), PROTOCOL)
+    mine = play_episode(own, policy, PROTOCOL, split="test", index=0)
+    # Tokens are the driver's own: here they are words.
+    assert replace(mine, num_model_tokens=0) == replace(theirs, num_model_tokens=0)

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import gymnasium
@@ -24,7 +25,7 @@ import searchrl
 from searchrl import testing
 from searchrl.cli import main
 from searchrl.cli.options import SHARED, Flag
-from searchrl.config import build_config
+from searchrl.config import RunConfig, build_config
 from searchrl.config_keys import config_keys
 from searchrl.core.loss import LossStats
 from searchrl.evaluate import evaluate
@@ -44,9 +45,10 @@ SMALL = {
     "max_steps": int(os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")),
     "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 200},
     "eval": {"num_tasks": 1, "num_tasks_during": 1, "forced": False},
-    "sft": {"stages": {"0": {"steps": 1, "batch_size": 2}}},
 }
 """Laid over every run of the default tier: the steps of the page in miniature."""
+
+SMALL_STAGE = {"steps": 1, "batch_size": 2}
 
 registry = load_plugins()
 
@@ -86,12 +88,16 @@ def docs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     gymnasium.registry.update(known)
 
 
+def _build_small(*layers: Any) -> RunConfig:
+    stages = build_config(*layers).sft.stages
+    small = {"stages": [stage.model_dump() | SMALL_STAGE for stage in stages]}
+    return build_config(*layers, SMALL, {"sft": small})
+
+
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan of a run gets `SMALL` as its last layer."""
-    monkeypatch.setattr(
-        "searchrl.planning.build_config", lambda *layers: build_config(*layers, SMALL)
-    )
+    monkeypatch.setattr("searchrl.planning.build_config", _build_small)
     for name in ("searchrl.train", "searchrl.sft"):
         import_module(name)  # now, or they would keep what is patched below for ever
     # `searchrl eval RUN` plans nothing: it takes the run's own configuration.
@@ -162,7 +168,7 @@ def test_every_hook_has_its_heading_its_signature_and_a_snippet(kind: str, hook:
     assert f"def {hook}(register):" in text
     call = RegisterEnv.__call__ if kind == "env" else Register.__call__
     parameters = list(inspect.signature(call).parameters.values())[1:]
-    (signature,) = re.findall(r"^register\(([^)]*)\)$", text, re.MULTILINE)
+    (signature,) = re.findall(r"^register\((.*)\)$", text, re.MULTILINE)
     named = re.sub(r"=[^,]*", "", signature).replace("command,", "factory,").split(", ")
     assert [name for name in named if name != "*"] == [p.name for p in parameters]
     words = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()

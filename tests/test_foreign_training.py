@@ -23,10 +23,11 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 COLD, LAKE = (load_yaml(EXAMPLES / f"frozen_lake{name}.yaml") for name in ("_cold_start", ""))
 
 
-def cold_start(folder: Path, *, steps: int, num_tasks: int, **model: Any) -> Run:
-    stage = COLD["sft"]["stages"][0] | {"steps": steps}
+def cold_start(folder: Path, *, steps: int | None, num_tasks: int, **model: Any) -> Run:
+    """`steps` of every stage; None: as many as the example has."""
+    stages = [one | ({} if steps is None else {"steps": steps}) for one in COLD["sft"]["stages"]]
     small = {
-        "sft": {"stages": {"0": stage}},
+        "sft": {"stages": stages},
         "eval": {"num_tasks": num_tasks},
         "model": {"scratch": model},
         "run_dir": str(folder / "cold"),
@@ -93,7 +94,7 @@ def test_a_scratch_tokenizer_reads_the_script_where_there_is_no_expert(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_cold_start_moves_at_random_and_grpo_learns_the_way(tmp_path: Path) -> None:
-    cold = cold_start(tmp_path, steps=200, num_tasks=256)
+    cold = cold_start(tmp_path, steps=None, num_tasks=256)
     assert cold.summary["after"]["reward"]["value"] <= 0.08
     assert cold.summary["after"]["format"]["value"] >= 0.8
     lake = play(tmp_path, cold, steps=20, num_tasks=256, group_size=LAKE["rollout"]["group_size"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import string
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from random import Random
 from typing import Any, ClassVar
@@ -379,13 +378,13 @@ def _explain_unknown(action: Action) -> str:
 
 
 def _ensure_searches(protocol: TagProtocol, env: str) -> None:
-    with suppress(ValueError):
+    try:
         protocol.opening(SEARCH)
-        return
-    raise ConfigError(
-        f"env {env} is searched in, and protocol '{protocol.name}' has no searches; leave the "
-        "protocol out, or name one that has them, such as think-search-answer"
-    )
+    except ValueError as error:
+        raise ConfigError(
+            f"env {env} is there to be searched, and the protocol has no searches: {error}. Leave "
+            "the protocol out, or name one that has them, such as think-search-answer"
+        ) from error
 
 
 def _find_result_problem(results: object, num_queries: int) -> str:

@@ -61,7 +61,7 @@ def test_a_named_protocol_wins_over_the_environments_own(registry: Registry):
 
 @pytest.mark.parametrize("env", ["regulations", "corpus"])
 def test_a_search_environment_refuses_a_protocol_without_searches(registry: Registry, env: str):
-    with pytest.raises(ConfigError, match=f"env {env} is searched in, and protocol 'act' has no"):
+    with pytest.raises(ConfigError, match=f"env {env} is there to be searched.*no searches: act"):
         make_worlds(build_config({"env": env, "protocol": "act"}), registry)
 
 

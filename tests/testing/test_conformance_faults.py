@@ -22,6 +22,8 @@ from searchrl.testing.protocols import PROTOCOL_CRITERIA
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
+pytestmark = pytest.mark.slow  # processes of their own; CI runs them
+
 FAULTS = {
     "env_returns_text": "E1",
     "env_slow_to_make": "E2",

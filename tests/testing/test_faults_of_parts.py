@@ -19,6 +19,8 @@ from searchrl.testing.suites import criteria_of
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "unsound"
 
 # File -> the criterion that must name the fault, what it says, and what else fails by necessity.
+pytestmark = pytest.mark.slow  # processes of their own; CI runs them
+
 FAULTS: dict[str, tuple[str, str, str]] = {
     "reward_no_values": ("W1", "values = None; expected a tuple of numbers", ""),
     "reward_needs_answer": ("W2", "raised AttributeError: 'NoneType' object", ""),

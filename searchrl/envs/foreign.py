@@ -179,7 +179,7 @@ class TextAdapter(gymnasium.Env[str, str]):
         return shown, reward, bool(terminated), truncated, info
 
     def sample_action(self, rng: Random) -> str:
-        """A legal action in words, drawn from `rng`; where that is known, one that changes something.
+        """A legal action in words, drawn from `rng`: one that changes something, if that is known.
 
         Gymnasium's text games hold a table of their moves. A step off the board is legal there and
         leads nowhere; who is to learn from the moves learns nothing from it.

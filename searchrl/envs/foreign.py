@@ -179,12 +179,8 @@ class TextAdapter(gymnasium.Env[str, str]):
         return shown, reward, bool(terminated), truncated, info
 
     def sample_action(self, rng: Random) -> str:
-        """A legal action in words, drawn from `rng`: one that changes something, if that is known.
-
-        Gymnasium's text games hold a table of their moves. A step off the board is legal there and
-        leads nowhere; who is to learn from the moves learns nothing from it.
-        """
-        return self._actions.sample(rng, self._moving())
+        """A legal action in words, drawn from `rng`."""
+        return self._actions.sample(rng, self._mask)
 
     def render(self) -> str | None:
         """The transcript so far, in mode "ansi"; nothing otherwise."""
@@ -193,19 +189,6 @@ class TextAdapter(gymnasium.Env[str, str]):
     def close(self) -> None:
         """Close the inner environment."""
         self.inner.close()
-
-    def _moving(self) -> Any:
-        """The mask of legal actions, without those that the game's table says change nothing."""
-        game: Any = self.inner.unwrapped
-        table, state = getattr(game, "P", None), getattr(game, "s", None)
-        if not isinstance(table, Mapping) or state not in table:
-            return self._mask
-        moving = [
-            any(reached != state for _, reached, *_ in outcomes)
-            and (self._mask is None or bool(self._mask[number]))
-            for number, outcomes in table[state].items()
-        ]
-        return moving if any(moving) else self._mask
 
     def _tell(self, observation: Any) -> str:
         if self._observed_by == "ansi":
@@ -248,7 +231,7 @@ class TextAdapter(gymnasium.Env[str, str]):
 
 
 class RandomActor:
-    """The scripted policy `random`: legal actions (`sample_action`), the same ones for one task."""
+    """The scripted policy `random`: a legal action in every turn, the same ones for one task."""
 
     def __init__(self, env: TextAdapter, task: Task, protocol: TagProtocol) -> None:
         self._env = env

@@ -300,21 +300,10 @@ class TestRandom:
         assert self.play(0) == self.play(0) != self.play(1)
         assert len(set(self.play(0))) > 1
 
-    def drawn(self, env: TextAdapter) -> set[str]:
-        return {env.sample_action(Random(i)) for i in range(80)}
-
-    def test_every_legal_action_is_drawn_that_changes_something(self):
-        env = gym(make={"is_slippery": False})
+    def test_every_legal_action_is_drawn(self):
+        env = gym()
         env.reset()
-        assert self.drawn(env) == {"down", "right"}  # the others lead off the board
-        for move in ("down", "down", "right"):  # to a tile that has a neighbour on every side
-            env.step(P.render_turn(Action(ACT, move)))
-        assert self.drawn(env) == {"left", "down", "right", "up"}
-
-    def test_where_there_is_no_table_every_legal_action_is_drawn(self):
-        env = gym("Blackjack-v1")
-        env.reset()
-        assert self.drawn(env) == {"stick", "hit"}
+        assert {env.sample_action(Random(i)) for i in range(50)} == {"left", "down", "right", "up"}
 
 
 def test_close_closes_the_inner_environment():

@@ -100,6 +100,7 @@ def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_pat
     assert rows_of(other) != rows_of(runs[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Path, dropout: float):
     """The dropout masks of a step are drawn from the seed and the step, or this would fail."""

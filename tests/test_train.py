@@ -53,6 +53,7 @@ class TestReproducible:
         assert ("during", 3) in phases and phases[0] == ("before", 0) and phases[-1] == ("after", 6)
 
 
+@pytest.mark.thorough
 class TestResume:
     @pytest.mark.parametrize("step", [1, 5])
     def test_after_a_crash_it_equals_the_uninterrupted_run(
@@ -183,6 +184,7 @@ class TestCheckpoints:
         assert all(torch.equal(expected[name], got[name]) for name in got)
 
 
+@pytest.mark.thorough
 class TestFailures:
     def test_too_many_stop_training_with_traceback_and_checkpoint(
         self, micro_model: Path, tmp_path: Path

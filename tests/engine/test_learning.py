@@ -12,6 +12,8 @@ from searchrl.run_folder import Run
 from searchrl.sft import sft
 from searchrl.train import train
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, Any]:

@@ -24,7 +24,7 @@ from searchrl.engine.policy import Policy
 from searchrl.engine.slots import CacheShape, SlotCache
 from searchrl.errors import PolicyError
 
-pytestmark = pytest.mark.slow  # together a quarter of a minute; CI runs them all the same
+pytestmark = pytest.mark.thorough
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = dict(

@@ -328,6 +328,7 @@ class TestHalfPrecision:
         assert any(value * 32 != round(value * 32) for value in entropies)
 
 
+@pytest.mark.thorough
 def test_memory_of_a_step_does_not_grow_with_the_vocabulary():
     """LoRA, frozen head: the peak beside the parameters, at 32k and 152k tokens."""
     small, large = (peak_beside_parameters(size) for size in (32_000, 152_000))

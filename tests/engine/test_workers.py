@@ -64,7 +64,7 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     assert (ours - theirs).norm() <= tolerance * ours.norm()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 class TestLearning:
     @pytest.mark.parametrize("name", LEARNING)
     def test_two_processes_have_the_gradient_of_one(
@@ -108,7 +108,7 @@ class TestLearning:
         assert buckets == [[4, 6], [1], [30], [2], [1]]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 class TestSampling:
     def test_two_processes_sample_what_one_does(
         self, both: list[dict[str, Any]], micro_model: Path
@@ -134,7 +134,7 @@ class TestSampling:
         assert first.startswith("WorkerError: process 1 of 2 failed, so all of them end: PluginEr")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 class TestEndings:
     def test_a_failure_is_heard_wherever_the_others_wait(self, both: list[dict[str, Any]]):
         first, second = (two["fails before gradients"] for two in both)
@@ -166,7 +166,7 @@ class TestEndings:
         assert "process 1 exchanges a barrier, process 0 values: they are out of step" in second
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 class TestTraining:
     def test_a_crash_and_a_resume_end_where_one_process_does(
         self,
@@ -250,7 +250,7 @@ def register_rewards(register):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 class TestCommandLine:
     def torchrun(self, config: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
         (folder / "config.yaml").write_text(json.dumps(config))  # which is YAML, too
@@ -310,7 +310,7 @@ class TestPlace:
         with pytest.raises(ConfigError, match="torch sees 1 GPUs: use --nproc_per_node 1"):
             Workers(Place(0, 2, 0, 2)).joined(torch.device("cuda")).__enter__()
 
-    @pytest.mark.slow
+    @pytest.mark.thorough
     def test_processes_that_do_not_come_are_not_waited_for_for_ever(
         self, monkeypatch: pytest.MonkeyPatch
     ):

@@ -99,7 +99,7 @@ def test_single_file_is_short_and_begins_with_what_to_do(kind: str, tmp_path: Pa
     assert commands[0] == "searchrl check x.py"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_own_tests_of_single_files_pass(tmp_path: Path) -> None:
     written = [write(kind, f"my_{kind}", tmp_path) for kind in KINDS]
     files = [scaffold.tests.removeprefix("pytest ") for scaffold in written]
@@ -107,7 +107,7 @@ def test_own_tests_of_single_files_pass(tmp_path: Path) -> None:
     assert all(f"{file}::test_it_keeps_the_contract PASSED" in said for file in files)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_own_tests_of_packages_pass(tmp_path: Path) -> None:
     for kind in KINDS:
         write(kind, f"my_{kind}", tmp_path, is_package=True)

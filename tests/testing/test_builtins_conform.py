@@ -31,7 +31,7 @@ def test_a_builtin_keeps_every_criterion(kind: str, name: str) -> None:
     assert_conforms(f"searchrl:{name}", kind=kind)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "name"), [pair for pair in NAMES if pair[0] not in QUICK])
 def test_a_builtin_keeps_every_criterion_in_other_processes_too(kind: str, name: str) -> None:
     assert_conforms(f"searchrl:{name}", kind=kind)

@@ -22,7 +22,7 @@ from searchrl.testing.protocols import PROTOCOL_CRITERIA
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
-pytestmark = pytest.mark.slow  # processes of their own; CI runs them
+pytestmark = pytest.mark.thorough
 
 FAULTS = {
     "env_returns_text": "E1",

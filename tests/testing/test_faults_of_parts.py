@@ -19,7 +19,7 @@ from searchrl.testing.suites import criteria_of
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "unsound"
 
 # File -> the criterion that must name the fault, what it says, and what else fails by necessity.
-pytestmark = pytest.mark.slow  # processes of their own; CI runs them
+pytestmark = pytest.mark.thorough
 
 FAULTS: dict[str, tuple[str, str, str]] = {
     "reward_no_values": ("W1", "values = None; expected a tuple of numbers", ""),

@@ -8,17 +8,14 @@ environments that are acted in, the rollout driver and scripts.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Passage
-from searchrl.errors import ConfigError
 from searchrl.protocols.automaton import Part, Segment, TagGrammar
-from searchrl.protocols.inline import INFORMATION_VARIANTS, invalid, load_instruction
+from searchrl.protocols.inline import invalid, load_instruction
+from searchrl.protocols.tag_names import ensure_tag_names, foreign_tags
 from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
-
-_TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 _INSTRUCTION = """\
 You act in an environment, in turns. In every turn you may first reason inside <{think}> and \
@@ -49,7 +46,7 @@ class ThinkAct:
         instruction: str | None = None,
     ) -> None:
         names = {"think": think, "act": act, "observation": observation}
-        _ensure_tags(names)
+        ensure_tag_names(names)
         self.name = "act"
         self.stops: tuple[str, ...] = (f"</{act}>",)
         if instruction is None:
@@ -62,10 +59,7 @@ class ThinkAct:
         )
         self._wrapping = Wrapping(observation, f"\n\n<{observation}>", f"</{observation}>\n\n")
         # What an environment says may be written for another system: its usual tags go too.
-        foreign = {*names.values(), *INFORMATION_VARIANTS, "think", "act", "answer", "search"}
-        self._foreign_tag = re.compile(
-            rf"<(\s*+/?\s*+(?:{'|'.join(sorted(foreign))})\s*+/?\s*+)>", re.IGNORECASE
-        )
+        self._foreign_tag = foreign_tags({*names.values(), "act"})
 
     def parse(self, text: str) -> Action:
         """Read one model turn: the one act it commits to, or why there is none.
@@ -174,15 +168,3 @@ def _without_blank(turn: Sequence[Segment]) -> Sequence[Segment]:
     """
     is_blank = bool(turn) and turn[0].part is Part.THINK and not turn[0].text
     return turn[1:] if is_blank else turn
-
-
-def _ensure_tags(names: Mapping[str, str]) -> None:
-    for setting, name in names.items():
-        if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
-            raise ConfigError(
-                f"protocol.{setting}: {name!r} is not a tag name; expected a lower-case letter "
-                "followed by lower-case letters, digits or underscores"
-            )
-    if len(set(names.values())) < len(names):
-        listed = ", ".join(names.values())
-        raise ConfigError(f"protocol tags must differ from each other, got {listed}")

@@ -8,7 +8,6 @@ on nobody: a plugin's protocol need not derive from it (`contracts.TagProtocol`)
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.protocols.automaton import Part, Segment, TagGrammar, Tags, is_valid_order
+from searchrl.protocols.tag_names import foreign_tags
 from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
 
 FIRST_THOUGHT = "I should look this up."
@@ -24,9 +24,6 @@ FIRST_THOUGHT = "I should look this up."
 
 ANSWER_THOUGHT = "I know enough to answer."
 """The thought with which a forced answer begins."""
-
-INFORMATION_VARIANTS = ("information", "context", "result", "r")
-"""Names that systems use for the environment's tag: neutralised in foreign text everywhere."""
 
 
 class InlineProtocol:
@@ -55,9 +52,7 @@ class InlineProtocol:
         self._grammar = TagGrammar(tags)
         self._wrapping = wrapping
         # Foreign text may come from a corpus made for another system: its usual tags go too.
-        usual = {*INFORMATION_VARIANTS, "think", "search", "answer"}
-        names = "|".join(sorted({*tags, *usual, *foreign}))
-        self._foreign_tag = re.compile(rf"<(\s*+/?\s*+(?:{names})\s*+/?\s*+)>", re.IGNORECASE)
+        self._foreign_tag = foreign_tags({*tags, *foreign})
 
     @abstractmethod
     def read_request(self, text: str) -> Action:

@@ -8,10 +8,7 @@ environments, the rollout driver and experts.
 
 from __future__ import annotations
 
-import re
-
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action
-from searchrl.errors import ConfigError
 from searchrl.protocols.automaton import Tags
 from searchrl.protocols.inline import (
     ANSWER_THOUGHT,
@@ -19,9 +16,8 @@ from searchrl.protocols.inline import (
     InlineProtocol,
     load_instruction,
 )
+from searchrl.protocols.tag_names import ensure_tag_names
 from searchrl.protocols.wrapping import Wrapping
-
-_TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 _INSTRUCTION = """\
 Answer the user's question. Work in turns. Begin every turn by reasoning inside <{think}> and \
@@ -56,7 +52,8 @@ class ThinkSearchAnswer(InlineProtocol):
         answer: str = "answer",
         instruction: str | None = None,
     ) -> None:
-        tags = _ensure_tags(Tags(think, search, information, answer))
+        tags = Tags(think, search, information, answer)
+        ensure_tag_names(tags._asdict())
         wrapping = Wrapping(information, f"\n\n<{information}>", f"</{information}>\n\n")
         super().__init__("think-search-answer", tags, wrapping)
         if instruction is None:
@@ -95,15 +92,3 @@ class ThinkSearchAnswer(InlineProtocol):
         else:
             raise ValueError(f"{self.name} can open a search or an answer, not {kind!r}")
         return f"<{self.tags.think}>{thought}</{self.tags.think}>\n<{tag}>"
-
-
-def _ensure_tags(tags: Tags) -> Tags:
-    for setting, name in tags._asdict().items():
-        if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
-            raise ConfigError(
-                f"protocol.{setting}: {name!r} is not a tag name; expected a lower-case letter "
-                "followed by lower-case letters, digits or underscores"
-            )
-    if len(set(tags)) < len(tags):
-        raise ConfigError(f"protocol tags must differ from each other, got {', '.join(tags)}")
-    return tags

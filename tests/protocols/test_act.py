@@ -10,7 +10,7 @@ from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import ACT, ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.protocols.act import ThinkAct
-from searchrl.protocols.inline import INFORMATION_VARIANTS
+from searchrl.protocols.tag_names import INFORMATION_VARIANTS
 
 P = ThinkAct()
 BARE = "<act>right</act>"

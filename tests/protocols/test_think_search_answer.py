@@ -15,7 +15,7 @@ from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.protocols import FIRST_THOUGHT, ThinkSearchAnswer
-from searchrl.protocols.inline import INFORMATION_VARIANTS
+from searchrl.protocols.tag_names import INFORMATION_VARIANTS
 from searchrl.protocols.wrapping import NO_PASSAGE
 
 P = ThinkSearchAnswer()

@@ -74,14 +74,19 @@ def attending(model: Any) -> Iterator[None]:
 def mask_for(query: Tensor, key: Tensor, is_seen: Tensor) -> Tensor:
     """The mask that `grouped_attention` takes, of [B or 1, 1, T, S] (True: attend).
 
-    To be made once for all layers: it has a row for every query head of a key/value head, and on a
-    CPU, where each call would turn bools into numbers, it holds numbers already.
+    To be made once for all layers: it has a row for every query head of a key/value head.
     """
     if query.shape[2] > 1:
         is_seen = is_seen.repeat(1, 1, query.shape[1] // key.shape[1], 1)
-    if query.device.type != "cpu":
+    return kernel_mask(is_seen, query.dtype)
+
+
+def kernel_mask(is_seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as the device's kernel takes it: on a CPU, which would turn bools into numbers at
+    every call, numbers."""
+    if is_seen.device.type != "cpu":
         return is_seen
-    return torch.zeros_like(is_seen, dtype=query.dtype).masked_fill_(~is_seen, -torch.inf)
+    return torch.zeros_like(is_seen, dtype=dtype).masked_fill_(~is_seen, -torch.inf)
 
 
 def grouped_attention(

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from searchrl.engine.attention import AttentionPlan
+from searchrl.engine.attention import AttentionPlan, kernel_mask
 
 BLOCK = {"cpu": 128}
 """Query rows per call of the attention kernel: smaller, and less is computed to be masked."""
@@ -239,13 +239,7 @@ class PackedPlan:
         """[rows, num_keys]: everything, but in the last columns a triangle. A view of one mask."""
         if self._mask is None:
             is_seen = torch.ones(block, self._longest + block, dtype=torch.bool).tril(self._longest)
-            mask = is_seen.to(query.device)
-            if query.device.type == "cpu":
-                # There, each call would turn a mask of bools into one of numbers.
-                mask = torch.zeros(is_seen.shape, dtype=query.dtype).masked_fill_(
-                    ~is_seen, -torch.inf
-                )
-            self._mask = mask
+            self._mask = kernel_mask(is_seen.to(query.device), query.dtype)
         rows = query.shape[2]
         end = self._longest + rows
         return self._mask[:rows, end - num_keys : end]

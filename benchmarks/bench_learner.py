@@ -20,11 +20,11 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from searchrl.algorithms import make_grpo
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learner import Learner
-from searchrl.engine.packing import TrainItem, micro_batches, pack_step
-from searchrl.engine.policy import Policy
-from searchrl.sections import AlgorithmConfig, OptimConfig
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.model.policy import Policy
 
 SHAPES = {"4x128": (4, 128, 1024), "6x160": (6, 160, 2560)}
 """Layers, hidden size, vocabulary: those of small models that train on a CPU."""

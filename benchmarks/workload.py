@@ -22,15 +22,15 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from searchrl.algorithms import make_grpo
 from searchrl.config import build_config
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.generator import Generator, Handle, Sampling, mix_key
-from searchrl.engine.hf_generator import HFGenerator
-from searchrl.engine.learner import Learner
-from searchrl.engine.loading import TINY_PATH, load_policy, resolve_model
-from searchrl.engine.packing import TrainItem, micro_batches, pack_step
-from searchrl.engine.policy import Policy
-from searchrl.engine.slot_generator import SlotGenerator, SlotStats
-from searchrl.sections import AlgorithmConfig, OptimConfig
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.model.loading import TINY_PATH, load_policy, resolve_model
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import Generator, Handle, Sampling, mix_key
+from searchrl.engine.sampling.hf_generator import HFGenerator
+from searchrl.engine.sampling.slot_generator import SlotGenerator, SlotStats
 
 LEARNING_RATE = 1e-5
 MAX_GRAD_NORM = 0.5

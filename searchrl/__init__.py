@@ -8,18 +8,16 @@ makes the built-in environments known to Gymnasium, so that after `import search
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from searchrl.hookspecs import PLUGIN_API, hookimpl, hookspec
 
 if TYPE_CHECKING:
-    from searchrl.agent import Answer, load_agent
-    from searchrl.evaluate import evaluate
-    from searchrl.make import make_env
+    from searchrl.plugins.make import make_env
+    from searchrl.programs.agent import Answer, load_agent
+    from searchrl.programs.evaluate import evaluate
+    from searchrl.programs.train import train
     from searchrl.run_folder import Run
-    from searchrl.train import train
 
 __version__ = "0.1.0"
 
@@ -36,12 +34,12 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Answer": "searchrl.agent",
+    "Answer": "searchrl.programs.agent",
     "Run": "searchrl.run_folder",
-    "evaluate": "searchrl.evaluate",
-    "load_agent": "searchrl.agent",
-    "make_env": "searchrl.make",
-    "train": "searchrl.train",
+    "evaluate": "searchrl.programs.evaluate",
+    "load_agent": "searchrl.programs.agent",
+    "make_env": "searchrl.plugins.make",
+    "train": "searchrl.programs.train",
 }
 
 
@@ -55,21 +53,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """This module's own type: keeps `searchrl.train` the function, whatever was imported before.
-
-    The import system would bind the submodule `searchrl.train` to the same name and so decide by
-    the order of imports which of the two it is. `from searchrl.train import x` is not affected.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _LAZY and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def _register_builtin_envs() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from searchrl.config.sections import AlgorithmConfig
 from searchrl.core import advantage
 from searchrl.core.advantage import (
     AdvantageFn,
@@ -23,7 +24,6 @@ from searchrl.core.advantage import (
     reinforce_pp_baseline_advantages,
     rloo_advantages,
 )
-from searchrl.sections import AlgorithmConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -34,8 +34,8 @@ def micro_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Qwen3 folder of one layer with random weights and a byte-level tokenizer of its own."""
     import torch
 
-    from searchrl.engine.scratch import make_policy
-    from searchrl.sections import ScratchConfig
+    from searchrl.config.sections import ScratchConfig
+    from searchrl.engine.model.scratch import make_policy
 
     shape = ScratchConfig(
         vocab_size=320,
@@ -68,7 +68,7 @@ def whole_run(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ru
     import torch
     from train_toy import settings
 
-    from searchrl.train import train
+    from searchrl.programs.train import train
 
     before = torch.get_num_threads()
     run = train(settings(micro_model, tmp_path_factory.mktemp("whole") / "run"))

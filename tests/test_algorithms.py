@@ -14,14 +14,14 @@ import torch
 from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
 
 from searchrl.algorithms import Algorithm
-from searchrl.engine.metrics import Metrics
-from searchrl.engine.step_groups import is_constant, sample_groups, train_item
+from searchrl.config.sections import AlgorithmConfig
+from searchrl.engine.episodes.metrics import Metrics
+from searchrl.engine.learning.step_groups import is_constant, sample_groups, train_item
 from searchrl.errors import ConfigError
-from searchrl.observer import SilentObserver
 from searchrl.plugins import load_plugins
+from searchrl.programs.observer import SilentObserver
+from searchrl.programs.train import train
 from searchrl.run_folder import Run
-from searchrl.sections import AlgorithmConfig
-from searchrl.train import train
 
 registry = load_plugins(entry_points=False)
 

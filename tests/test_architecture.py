@@ -21,34 +21,25 @@ FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc
 FLOORS = {
     "core": 0,
     "errors": 0,
-    "yaml_text": 0,
     "contracts": 1,
-    "deadline": 1,
-    "deprecation": 1,
-    "hook_trace": 1,
+    "algorithms": 1,
     "hookspecs": 1,
-    "plugin_records": 1,
-    "plugins": 1,
-    "registry": 1,
-    "registration": 1,
-    "signatures": 1,
-    "provenance": 1,
-    "builtins": 1,
-    "config": 1,
-    "config_keys": 1,
-    "sections": 1,
-    "make": 1,
     "run_folder": 1,
-    "torchrun": 1,
+    "config": 1,
+    "plugins": 1,
     "protocols": 1,
     "envs": 1,
     "rewards": 1,
     "retrieval": 1,
     "trackers": 1,
-    "testing": 1,
-    "algorithms": 1,
     "engine": 2,
+    "programs": 3,
+    "scaffold": 3,
+    "testing": 3,
+    "cli": 3,
 }
+ENGINE_ROOMS = ("model", "sampling", "episodes", "learning", "memory")
+"""The rooms of the engine, from the bottom up: a room imports itself and the ones below it."""
 TOP = 3
 
 PARTS = {"protocols", "envs", "rewards", "retrieval", "trackers", "algorithms", "config"}
@@ -56,7 +47,7 @@ PARTS = {"protocols", "envs", "rewards", "retrieval", "trackers", "algorithms", 
 
 OPEN_TO_PARTS = {"contracts", "deadline", "errors", "yaml_text", "core", "hookspecs", "sections"}
 
-NAMES_TO_OBJECTS = {"searchrl.builtins", "searchrl.make", "searchrl.plugins"}
+NAMES_TO_OBJECTS = {"searchrl.plugins.builtins", "searchrl.plugins.make", "searchrl.plugins"}
 """The modules whose business is to connect parts."""
 
 PUBLIC_NAMES = "searchrl"

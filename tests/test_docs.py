@@ -26,11 +26,11 @@ from searchrl import testing
 from searchrl.cli import main
 from searchrl.cli.options import SHARED, Flag
 from searchrl.config import RunConfig, build_config
-from searchrl.config_keys import config_keys
+from searchrl.config.keys import config_keys
 from searchrl.core.loss import LossStats
-from searchrl.evaluate import evaluate
 from searchrl.hookspecs import HOOKS, Register, RegisterEnv
 from searchrl.plugins import Entry, load_plugins
+from searchrl.programs.evaluate import evaluate
 from searchrl.testing.suites import criteria_of
 
 REPO = Path(__file__).resolve().parent.parent
@@ -97,11 +97,11 @@ def _build_small(*layers: Any) -> RunConfig:
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan of a run gets `SMALL` as its last layer."""
-    monkeypatch.setattr("searchrl.planning.build_config", _build_small)
-    for name in ("searchrl.train", "searchrl.sft"):
+    monkeypatch.setattr("searchrl.programs.planning.build_config", _build_small)
+    for name in ("searchrl.programs.train", "searchrl.programs.sft"):
         import_module(name)  # now, or they would keep what is patched below for ever
     # `searchrl eval RUN` plans nothing: it takes the run's own configuration.
-    module = import_module("searchrl.evaluate")
+    module = import_module("searchrl.programs.evaluate")
     evaluate_both = module.evaluate_both
     monkeypatch.setattr(
         module,
@@ -322,7 +322,7 @@ def check_logged_metrics(folder: Path) -> None:
 
 
 def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
-    from searchrl.engine.records import rollout_record
+    from searchrl.engine.episodes.records import rollout_record
 
     rollout = evaluate({"policy": "scripted", "eval": {"num_tasks": 1}}).rollouts[0]
     text = section(page("data_formats.md"), "### A rollout row")

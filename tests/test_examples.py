@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from searchrl.cli import main
 from searchrl.config import build_config, load_preset, load_yaml
-from searchrl.engine.world import make_worlds
+from searchrl.engine.episodes.world import make_worlds
 from searchrl.plugins import load_plugins
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -66,7 +66,7 @@ def test_training_example_runs_in_miniature(
     monkeypatch.setenv("SEARCHRL_EXAMPLE_STEPS", steps)
     small = {"rollout": {"prompts_per_step": 2, "group_size": 2}, "eval": {"num_tasks": 2}}
     monkeypatch.setattr(
-        "searchrl.planning.build_config", lambda *layers: build_config(*layers, small)
+        "searchrl.programs.planning.build_config", lambda *layers: build_config(*layers, small)
     )
     run(TRAINING, monkeypatch, tmp_path)
     printed = capsys.readouterr().out

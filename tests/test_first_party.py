@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from searchrl.evaluate import evaluate
 from searchrl.plugins import load_plugins
-from searchrl.train import train
+from searchrl.programs.evaluate import evaluate
+from searchrl.programs.train import train
 
 PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
 PACKAGES = sorted(path for path in PLUGINS.iterdir() if path.is_dir())

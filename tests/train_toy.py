@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from searchrl.observer import SilentObserver
+from searchrl.programs.observer import SilentObserver
 from searchrl.run_folder import Run, read_jsonl
 
 TOY_PLUGIN = Path(__file__).resolve().parent / "fixtures" / "toy_world.py"

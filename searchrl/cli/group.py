@@ -15,15 +15,15 @@ from typing import Any
 import click
 
 from searchrl import __version__
-from searchrl.deprecation import SearchRLDeprecationWarning
+from searchrl.engine.learning.torchrun import read_place
 from searchrl.errors import PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.plugins import Entry, Origin, Registry, load_plugins
-from searchrl.torchrun import read_place
+from searchrl.plugins.deprecation import SearchRLDeprecationWarning
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 
-_REGISTRY = "searchrl.registry"
+_REGISTRY = "searchrl.plugins.registry"
 
 
 class CommandGroup(click.Group):

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from searchrl.config import RunConfig
-from searchrl.plugin_records import read_records
 from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.records import read_records
 
 
 def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Registry:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchrl.config import RunConfig
-from searchrl.engine.records import rollout_record
-from searchrl.engine.rollout import Rollout
+from searchrl.engine.episodes.records import rollout_record
+from searchrl.engine.episodes.rollout import Rollout
 from searchrl.plugins import Registry
 from searchrl.run_folder import RunWriter
 

@@ -1,7 +1,7 @@
 """Registered environments as Gymnasium ids: `my_env` is `searchrl/MyEnv-v0`.
 
 A registration holds names and plugin sources only, so it survives `AsyncVectorEnv` and a spawned
-worker. Knows no environment: `searchrl.make` builds one when Gymnasium asks for it.
+worker. Knows no environment: `searchrl.plugins.make` builds one when Gymnasium asks for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from gymnasium.envs.registration import register, registry
 
-_MAKE_ENV = "searchrl.make:make_env"
+_MAKE_ENV = "searchrl.plugins.make:make_env"
 
 
 def gym_id(env: str) -> str:

@@ -29,9 +29,9 @@ from searchrl.contracts import (
     find_passages_problem,
 )
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task, ToolCall
-from searchrl.envs.indexes import IndexCache
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl.retrieval.indexes import IndexCache
 
 MAX_TEXT_LENGTH = 1 << 20
 """Characters a turn or an observation may have: a bound for the spaces, not for the model."""

@@ -19,8 +19,8 @@ from types import MappingProxyType
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Unscored
-from searchrl.deadline import DeadlineExceeded, Raised, Returned, call_together
 from searchrl.errors import PluginError, ScoringFailure, UnknownNameError, suggest
+from searchrl.plugins.deadline import DeadlineExceeded, Raised, Returned, call_together
 from searchrl.rewards.expression import RewardSchedule
 
 _TOLERANCE = 1e-9

@@ -2,7 +2,7 @@
 
 Owns which names are possible, which files there are and which commands come next. The texts are
 the templates in `assets/scaffold/`: each kind's fills the blocks of a layout, a single file or a
-package's module and tests. Prints nothing; `cli/new.py` is the caller.
+package's module and tests. Prints nothing; `cli/commands/new.py` is the caller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.errors import ConfigError
-from searchrl.registry import Registry
+from searchrl.plugins.registry import Registry
 
 MAX_NAME_LENGTH = 60
 

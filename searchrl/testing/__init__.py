@@ -30,18 +30,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from searchrl.testing.cases import RewardCase, make_episode, reward_cases
     from searchrl.testing.criteria import Finding, Report, Result, Status
-    from searchrl.testing.policies import AnswersGold, Says, SaysAnything, play_episode
-    from searchrl.testing.retrievers import HARD_QUERIES, PASSAGES, QUERIES
-    from searchrl.testing.steps import DEAD_STEPS, STEPS, make_step
+    from searchrl.testing.kinds.retrievers import HARD_QUERIES, PASSAGES, QUERIES
+    from searchrl.testing.kinds.trackers import sample_log
+    from searchrl.testing.kit.cases import RewardCase, make_episode, reward_cases
+    from searchrl.testing.kit.policies import AnswersGold, Says, SaysAnything, play_episode
+    from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, make_step
     from searchrl.testing.suites import (
         ConformanceCase,
         assert_conforms,
         check_plugin,
         conformance_cases,
     )
-    from searchrl.testing.trackers import sample_log
 
 __all__ = [
     "DEAD_STEPS",
@@ -69,13 +69,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "cases": ("RewardCase", "make_episode", "reward_cases"),
+    "kit.cases": ("RewardCase", "make_episode", "reward_cases"),
     "criteria": ("Finding", "Report", "Result", "Status"),
-    "policies": ("AnswersGold", "Says", "SaysAnything", "play_episode"),
-    "retrievers": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
-    "steps": ("DEAD_STEPS", "STEPS", "make_step"),
+    "kit.policies": ("AnswersGold", "Says", "SaysAnything", "play_episode"),
+    "kinds.retrievers": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
+    "kit.steps": ("DEAD_STEPS", "STEPS", "make_step"),
     "suites": ("ConformanceCase", "assert_conforms", "check_plugin", "conformance_cases"),
-    "trackers": ("sample_log",),
+    "kinds.trackers": ("sample_log",),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 

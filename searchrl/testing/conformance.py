@@ -14,7 +14,7 @@ from typing import Any
 
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS
-from searchrl.registry import Entry, PluginFailure, Registry
+from searchrl.plugins.registry import Entry, PluginFailure, Registry
 from searchrl.testing.criteria import Finding, Report, Result, Status, find_place, run_criteria
 
 _MODULES = {
@@ -45,7 +45,7 @@ def check_entry(
             is raised: it is a finding.
     """
     module_name, subject_name, criteria_name = _MODULES[entry.kind]
-    module = importlib.import_module(f"searchrl.testing.{module_name}")
+    module = importlib.import_module(f"searchrl.testing.kinds.{module_name}")
     criteria = getattr(module, criteria_name)
     file, line = entry.owner.file, entry.line
     try:

@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from searchrl.deadline import DeadlineExceeded, call_with_deadline
-from searchrl.registry import describe_error
+from searchrl.plugins.deadline import DeadlineExceeded, call_with_deadline
+from searchrl.plugins.registry import describe_error
 
 S = TypeVar("S")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from searchrl.plugins import load_plugins
-from searchrl.registry import Registry
+from searchrl.plugins.registry import Registry
 
 MakePlugin = Callable[..., Registry]
 """`make_plugin(text, name="plugin") -> Registry`."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from searchrl.errors import PluginError
 from searchrl.plugins import load_plugins
-from searchrl.registry import Entry, Registry
+from searchrl.plugins.registry import Entry, Registry
 from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
 from searchrl.testing.criteria import Criterion, Report, Result, Status
 

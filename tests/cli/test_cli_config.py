@@ -9,7 +9,7 @@ import sys
 from click.testing import CliRunner, Result
 
 from searchrl.cli import main
-from searchrl.config_keys import config_keys
+from searchrl.config.keys import config_keys
 
 
 def call(*arguments: str) -> Result:

@@ -11,18 +11,18 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from searchrl.cli import main
-from searchrl.cli.console import ConsoleObserver, choose_pair, make_console
-from searchrl.cli.figures import (
+from searchrl.cli.screen.console import ConsoleObserver, choose_pair, make_console
+from searchrl.cli.screen.figures import (
     format_interval,
     format_seconds,
     format_value,
     shown_keys,
     sparkline,
 )
-from searchrl.cli.transcript import colour_turn, render_rollout
-from searchrl.engine.metrics import exact, proportion
-from searchrl.engine.rollout import Rollout
-from searchrl.evaluate import evaluate
+from searchrl.cli.screen.transcript import colour_turn, render_rollout
+from searchrl.engine.episodes.metrics import exact, proportion
+from searchrl.engine.episodes.rollout import Rollout
+from searchrl.programs.evaluate import evaluate
 
 
 def metrics(**values: float) -> dict[str, Any]:

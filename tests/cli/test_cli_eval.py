@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from searchrl.cli import main
 from searchrl.errors import FailureLimitError
-from searchrl.evaluate import evaluate
+from searchrl.programs.evaluate import evaluate
 from searchrl.run_folder import Run
 
 SCRIPTED = ("eval", "--env", "regulations", "--policy", "scripted", "--num-tasks", "12")

@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from searchrl.cli import main
-from searchrl.cli.next_command import after_eval
+from searchrl.cli.screen.next_command import after_eval
 
 WITHOUT_EXPERT = """
 from searchrl import hookimpl

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from searchrl.cli.options import BENCH, EVAL, PLAY, SFT, SHARED, TRAIN, Flag, options, read_layers
-from searchrl.config import TASK_KEYS, RunConfig, build_config
+from searchrl.config import RunConfig, build_config
+from searchrl.config.tree import TASK_KEYS
 
 FLAGS = [flag for table in (SHARED, TRAIN, SFT, EVAL, PLAY, BENCH) for flag in table]
 

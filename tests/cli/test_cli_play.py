@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.core.episode import ToolCall
-from searchrl.engine.world import make_worlds
-from searchrl.play import read_turn
+from searchrl.engine.episodes.world import make_worlds
 from searchrl.plugins import load_plugins
+from searchrl.programs.play import read_turn
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 from searchrl.protocols.act import ThinkAct
 from searchrl.run_folder import Run

@@ -69,7 +69,7 @@ def test_dry_run_loads_no_weights(tmp_path: Path) -> None:
 def test_auto_says_what_it_became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import torch
 
-    from searchrl.engine import loading
+    from searchrl.engine.model import loading
 
     if torch.cuda.is_available():
         pytest.skip("auto takes the large model where there is a GPU")

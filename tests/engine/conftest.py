@@ -11,8 +11,8 @@ import torch
 from engine_toy import TOY_PLUGIN, micro_policy
 
 from searchrl.config import build_config
-from searchrl.engine.policy import Policy
-from searchrl.engine.world import TaskWorld, make_world
+from searchrl.engine.episodes.world import TaskWorld, make_world
+from searchrl.engine.model.policy import Policy
 from searchrl.plugins import Registry, load_plugins
 
 

@@ -12,13 +12,13 @@ import torch
 
 from searchrl.config import RunConfig, build_config
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.dialogue import RolloutRequest
-from searchrl.engine.generator import FinishedTurn, Handle, Sampling
-from searchrl.engine.hf_generator import HFGenerator
-from searchrl.engine.loading import ResolvedModel, load_policy
-from searchrl.engine.policy import Policy
-from searchrl.engine.rollout import Limits, Rollout, RolloutDriver
-from searchrl.engine.world import TaskWorld
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.rollout import Limits, Rollout, RolloutDriver
+from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.model.loading import ResolvedModel, load_policy
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
+from searchrl.engine.sampling.hf_generator import HFGenerator
 
 TOY_PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "toy_world.py"
 

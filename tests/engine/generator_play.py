@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from searchrl.engine.generator import FinishedTurn, Generator, Handle
-from searchrl.engine.policy import Policy
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [18])
 """Of unequal length, so that a batch of them is padded."""

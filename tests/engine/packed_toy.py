@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from engine_toy import enlarge_lora, micro_policy
 
 from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.learner import Learner
-from searchrl.engine.packing import TrainItem
-from searchrl.engine.policy import Policy
-from searchrl.sections import AlgorithmConfig, OptimConfig
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import TrainItem
+from searchrl.engine.model.policy import Policy
 
 LENGTHS = {"a": (5, 40, 11), "b": (150, 1), "c": (17,), "d": (9, 22, 4, 31, 1)}
 """Tokens per turn of the rollouts of each group: of different sizes, one of a single rollout."""

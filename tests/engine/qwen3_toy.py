@@ -9,8 +9,8 @@ import torch
 from engine_toy import TOY_PLUGIN
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
+from searchrl.programs.train import train
 from searchrl.run_folder import Run
-from searchrl.train import train
 
 QWEN3_4B = dict(
     hidden_size=2560,

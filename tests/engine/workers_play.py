@@ -18,22 +18,22 @@ from engine_toy import LIMITS, TOY_PLUGIN, micro_policy
 
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.config import build_config
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.dialogue import RolloutRequest
-from searchrl.engine.generator import Sampling
-from searchrl.engine.learner import Learner
-from searchrl.engine.packing import TrainItem
-from searchrl.engine.policy import Policy
-from searchrl.engine.rollout import Interrupted, RolloutDriver
-from searchrl.engine.sharing import share_driver
-from searchrl.engine.slot_generator import SlotGenerator
-from searchrl.engine.token_columns import TokenColumns
-from searchrl.engine.workers import Workers
-from searchrl.engine.world import make_world
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
+from searchrl.engine.episodes.world import make_world
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import TrainItem
+from searchrl.engine.learning.sharing import share_driver
+from searchrl.engine.learning.token_columns import TokenColumns
+from searchrl.engine.learning.torchrun import read_place
+from searchrl.engine.learning.workers import Workers
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import Sampling
+from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import SearchRLError
 from searchrl.plugins import load_plugins
-from searchrl.sections import AlgorithmConfig, OptimConfig
-from searchrl.torchrun import read_place
 
 CPU = torch.device("cpu")
 
@@ -212,7 +212,7 @@ def _stops(workers: Workers) -> bool:
 
 def _says_what_cannot_be_sent(model: Path) -> Callable[[Workers], Any]:
     def play(workers: Workers) -> Any:
-        import searchrl.engine.rollout as rollout_module
+        import searchrl.engine.episodes.rollout as rollout_module
 
         real = rollout_module.step_env
         if workers.rank == 1:
@@ -231,7 +231,7 @@ def main(model: Path, folder: Path, run: dict[str, Any]) -> None:
     """Play all of it and save what this process got."""
     from train_toy import Crash
 
-    from searchrl.train import train
+    from searchrl.programs.train import train
 
     torch.set_num_threads(1)
     results: dict[str, Any] = {}

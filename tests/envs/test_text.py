@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
-from searchrl.envs.indexes import IndexCache
 from searchrl.envs.text import TextEnv, TextSpace, example_turns, same_answer
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.protocols import ThinkSearchAnswer
+from searchrl.retrieval.indexes import IndexCache
 
 PROTOCOL = ThinkSearchAnswer()
 PASSAGES = tuple(

@@ -326,7 +326,7 @@ class TestQwen3:
     def renderer(self, shared_data: Path):
         from transformers import AutoTokenizer
 
-        from searchrl.engine.rendering import Renderer
+        from searchrl.engine.model.rendering import Renderer
 
         folder = shared_data / "qwen_tokenizer" / "qwen3"
         return Renderer(AutoTokenizer.from_pretrained(folder))

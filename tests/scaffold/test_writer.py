@@ -17,7 +17,7 @@ import pytest
 
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.registry import Entry
+from searchrl.plugins.registry import Entry
 from searchrl.scaffold.writer import (
     KINDS,
     TIDY_NAME_LENGTH,

@@ -13,12 +13,13 @@ from click.testing import CliRunner
 
 from searchrl.cli import main
 from searchrl.plugins import load_plugins
-from searchrl.testing import env_episodes, env_tasks, fuzz
 from searchrl.testing.conformance import check_entry, find_entries
 from searchrl.testing.criteria import Report, Status
-from searchrl.testing.elsewhere import call_elsewhere
-from searchrl.testing.envs import ENV_CRITERIA
-from searchrl.testing.protocols import PROTOCOL_CRITERIA
+from searchrl.testing.kinds import env_episodes, env_tasks
+from searchrl.testing.kinds.envs import ENV_CRITERIA
+from searchrl.testing.kinds.protocols import PROTOCOL_CRITERIA
+from searchrl.testing.kit import fuzz
+from searchrl.testing.probes.elsewhere import call_elsewhere
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 

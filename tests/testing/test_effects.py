@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from searchrl.testing.effects import watch_effects
-from searchrl.testing.places import locate
+from searchrl.testing.probes.effects import watch_effects
+from searchrl.testing.probes.places import locate
 
 
 def test_writes_are_seen_and_reads_are_not(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from searchrl.testing.fuzz import catch, find_example, make_texts, shorten
+from searchrl.testing.kit.fuzz import catch, find_example, make_texts, shorten
 
 
 def test_the_simplest_faulty_text_is_found_and_the_same_every_time() -> None:

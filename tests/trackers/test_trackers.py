@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from searchrl.contracts import Tracker
-from searchrl.engine.metrics import exact
+from searchrl.engine.episodes.metrics import exact
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.trackers.jsonl import JsonlTracker
 from searchrl.trackers.tensorboard import TensorBoardTracker

@@ -9,8 +9,8 @@ from searchrl_gsm_tools.problems import NUM_TASKS, make_task
 
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
-from searchrl.evaluate import evaluate
 from searchrl.plugins import load_plugins
+from searchrl.programs.evaluate import evaluate
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 
 PROTOCOL = ToolCallProtocol(tools=[CALCULATOR])

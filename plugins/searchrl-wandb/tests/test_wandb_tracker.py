@@ -18,7 +18,7 @@ from searchrl_wandb.tracker import STATE_FILE, WandbTracker
 from searchrl.contracts import Metric
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.testing.trackers import TRACKER_CRITERIA, sample_log
+from searchrl.testing.kinds.trackers import TRACKER_CRITERIA, sample_log
 
 
 def metric(value: float, width: float = 0.0) -> Metric:
@@ -187,7 +187,7 @@ def test_without_wandb_it_says_what_to_install(
 
 
 def subject() -> Any:
-    from searchrl.testing.trackers import TrackerSubject
+    from searchrl.testing.kinds.trackers import TrackerSubject
 
     registry = load_plugins(["searchrl_wandb"], entry_points=False)
     assert not registry.failures

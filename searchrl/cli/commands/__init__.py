@@ -1,0 +1,1 @@
+"""The subcommands of `searchrl`, one per module. Imports nothing."""

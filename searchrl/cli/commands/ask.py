@@ -1,0 +1,90 @@
+"""`searchrl ask`: a trained agent answers; what it searched and read is shown.
+
+Owns where questions come from (the argument, lines of standard input, a prompt) and how answers
+look. Loading and asking are `searchrl.programs.agent`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from searchrl.cli.options import SHARED, options, read_layers
+
+
+@click.command()
+@click.argument("agent", metavar="RUN|MODEL")
+@click.argument("question", required=False)
+@options(SHARED)
+def ask(agent: str, question: str | None, **values: Any) -> None:
+    """Ask a trained agent a question; shows what it searches and reads.
+
+    RUN is a run folder; its own configuration is used, and flags replace parts of it. MODEL is
+    whatever --model takes. In `regulations` the question is about the demo handbook. Without
+    QUESTION, every line of standard input is one.
+
+    \b
+    Examples:
+      searchrl ask runs/mine "When does the library close on Fridays?"
+      searchrl ask runs/mine --json < questions.txt
+    """
+    from searchrl.cli.loading import say_failures
+    from searchrl.cli.recording import record_episodes
+    from searchrl.cli.screen.console import make_console
+    from searchrl.cli.screen.transcript import render_turns
+    from searchrl.config import build_config, merge
+    from searchrl.programs.agent import load_agent, make_answer
+    from searchrl.run_folder import choose_folder
+
+    layers = read_layers(values, SHARED)
+    overrides: dict[str, Any] = {}
+    for layer in layers:
+        overrides = merge(overrides, layer)
+    build_config(overrides)
+    is_json = bool(values["json"])
+    loaded = load_agent(agent, **overrides)
+    say_failures(loaded.registry)
+    config = loaded.config
+    if config.run_dir is not None:
+        choose_folder(config)
+    console = make_console(sys.stdout)
+    rollouts = []
+    try:
+        for text in _questions(question):
+            rollout = loaded.play(text)
+            rollouts.append(rollout)
+            answer = make_answer(text, rollout)
+            if is_json:
+                click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
+                continue
+            console.print(render_turns(answer.trace))
+            console.print()
+            if answer.final_answer is None:
+                console.print(f"no final answer ({answer.stop_reason})", style="red")
+            else:
+                console.print(answer.final_answer, style="bold green")
+    finally:
+        # Ctrl-C is how a person leaves, and a question may fail: those before it are kept.
+        loaded.close()
+        if rollouts:
+            record_episodes(config, loaded.registry, "ask", rollouts, {})
+
+
+def _questions(question: str | None) -> Iterator[str]:
+    """The question, or one per line of standard input; a terminal is prompted."""
+    if question is not None:
+        yield question
+        return
+    stream = sys.stdin
+    while True:
+        if stream.isatty():
+            click.echo("question> ", nl=False, err=True)
+        line = stream.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()

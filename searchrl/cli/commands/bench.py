@@ -1,0 +1,77 @@
+"""`searchrl bench`: what this machine will do with a configuration.
+
+Owns the table of figures and the JSON. The measurement is `searchrl.programs.benchmark`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from searchrl.cli.options import BENCH, SHARED, options, read_layers
+
+if TYPE_CHECKING:
+    from searchrl.programs.benchmark import Measured
+
+_MIB = 1 << 20
+
+
+@click.command()
+@options(SHARED, BENCH)
+def bench(**values: Any) -> None:
+    """Take a few training steps and say what this machine will do with this configuration.
+
+    Takes the flags and the configuration of train. One step warms up; nothing is evaluated,
+    recorded or kept.
+
+    \b
+    Examples:
+      searchrl bench --env regulations --model tiny
+      searchrl bench --config run.yaml --group-size 16 --steps 5 --json
+    """
+    from searchrl.cli.commands.planned import ensure_model_policy, make_plan
+    from searchrl.cli.loading import load_registry
+    from searchrl.cli.screen.console import ConsoleObserver, make_console
+    from searchrl.programs.benchmark import measure
+
+    with ConsoleObserver(make_console(sys.stderr)) as observer:
+        plan = make_plan(read_layers(values, SHARED, BENCH))
+        ensure_model_policy(plan.config, "bench")
+        for note in plan.notes:
+            observer.note(note)
+        steps = values["steps"]
+        measured = measure(
+            plan.config,
+            load_registry(plan.config),
+            3 if steps is None else steps,
+            on_step=lambda done, total: observer.phase("bench", done, total),
+            on_note=observer.note,
+        )
+    if values["json"]:
+        click.echo(json.dumps(measured.to_dict(), ensure_ascii=False))
+        return
+    for name, value in _rows(measured):
+        click.echo(f"{name:26}{value}")
+
+
+def _rows(one: Measured) -> list[tuple[str, str]]:
+    use = "not counted" if one.slot_use is None else f"{one.slot_use:.1%}"
+    peak = one.peak_memory_bytes
+    return [
+        ("model", f"{one.model} on {one.device}"),
+        ("steps timed", f"{one.num_steps} of {one.rollouts_per_step} rollouts"),
+        (
+            "s per step",
+            f"{one.step_s:.2f} (sampling {one.sample_s:.2f}, update {one.update_s:.2f})",
+        ),
+        ("steps/h", f"{one.steps_per_hour:,.0f}"),
+        ("rollouts/s", f"{one.rollouts_per_s:.2f}"),
+        ("model tokens per step", f"{one.model_tokens_per_step:,.0f}"),
+        ("model tokens/s, sampling", f"{one.sample_tokens_per_s:,.0f}"),
+        ("model tokens/s, training", f"{one.train_tokens_per_s:,.0f}"),
+        ("slot use", use),
+        ("peak memory", "unknown" if peak is None else f"{peak / _MIB:,.0f} MiB"),
+    ]

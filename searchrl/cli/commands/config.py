@@ -1,0 +1,120 @@
+"""`searchrl config`: what can be set, what it is by default and why. No torch, no plugins.
+
+Owns how keys look. What is said of them is `searchrl.config.keys`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from searchrl.cli import options
+from searchrl.cli.options import Flag
+from searchrl.config import load_preset, preset_names
+from searchrl.config.keys import UNSET, ConfigKey, config_keys, config_schema, find_keys, write
+
+Presets = Mapping[str, Mapping[str, Any]]
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.option("--preset", metavar="NAME", help="Show the values of this preset where it has one.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of configuration files.")
+@click.option("--json", "is_json", is_flag=True, help="Print the keys as a JSON list.")
+def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> None:
+    """Explain the configuration: every key's type, default and reason.
+
+    KEY is a key or a section; without it, the whole tree is printed.
+
+    \b
+    Examples:
+      searchrl config optim.lr
+      searchrl config rollout --preset tiny
+      searchrl config --schema > searchrl.schema.json
+    """
+    if schema:
+        click.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+        return
+    names = preset_names() if preset is None else [preset]
+    presets = {name: load_preset(name) for name in names}
+    keys = config_keys() if key is None else find_keys(key)
+    if is_json:
+        click.echo(json.dumps([_to_dict(k, presets) for k in keys], indent=2, ensure_ascii=False))
+        return
+    for before, one in zip([None, *keys], keys, strict=False):
+        is_first_of_run = before is None or before.section != "run"
+        if len(keys) > 1 and one.section == "run" and one.type != "section" and is_first_of_run:
+            click.echo(click.style("The run", bold=True))
+        _show(one, presets, is_short=len(keys) > 1, has_preset=preset is not None)
+
+
+def _flags_of(key: ConfigKey) -> list[str]:
+    """The flags that are short for a key."""
+    tables = [value for value in vars(options).values() if isinstance(value, tuple)]
+    flags = [flag for table in tables for flag in table if isinstance(flag, Flag)]
+    return list(dict.fromkeys(f.name for f in flags if f.key in (key.key, key.path) and f.key))
+
+
+def _values(key: ConfigKey, presets: Presets) -> dict[str, Any]:
+    found = {name: key.find_in(layer) for name, layer in presets.items()}
+    return {name: value for name, value in found.items() if value is not UNSET}
+
+
+def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
+    return {
+        "key": key.key,
+        "section": key.section,
+        "type": key.type.replace("`", ""),
+        "default": key.default.strip("`"),
+        "why": _plain_text(key.why),
+        "flags": _flags_of(key),
+        "presets": {} if key.type == "section" else _values(key, presets),
+        "example": key.example(presets),
+    }
+
+
+def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool) -> None:
+    if key.type == "section":
+        click.echo(f"{click.style(key.key, bold=True)}: {_plain_text(key.why)}")
+        return
+    values = _values(key, presets)
+    default = key.default.strip("`")
+    shown = f" = {default}" if default not in ("below", "required") else f" ({default})"
+    if has_preset and values:
+        (value,) = values.values()
+        shown = f" = {write(value)} (default {default})"
+    title = click.style(key.key, fg="cyan") + shown
+    flags = _flags_of(key)
+    facts = [key.type.replace("`", ""), *flags]
+    click.echo(f"{title}  {click.style(', '.join(facts), dim=True)}")
+    _wrap(_plain_text(key.why), "    ")
+    if is_short:
+        return
+    if not has_preset:
+        for name, value in values.items():
+            click.echo(f"  preset {name}: {write(value)}")
+    if flags:
+        click.echo(f"  short for it: {' '.join(flags)}")
+    example = key.example(presets)
+    if example:
+        click.echo(f"  example: {example}")
+
+
+def _wrap(text: str, indent: str) -> None:
+    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
+    lines: Sequence[str] = textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent
+    )
+    for line in lines:
+        click.echo(line)
+
+
+def _plain_text(markdown: str) -> str:
+    """Without links, whose targets are pages of the documentation, and without code marks."""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown).replace("`", "")

@@ -1,0 +1,119 @@
+"""The plan of a training command: what `--dry-run` shows, and the checks on flags around it.
+
+Owns what is found out before any weight is loaded: names, expressions, data files, the run folder.
+Imports torch (a plan names a device), so commands import it when they run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from searchrl.cli.loading import load_registry
+from searchrl.cli.options import Layers
+from searchrl.config import RunConfig
+from searchrl.engine.episodes.metrics import label_tasks
+from searchrl.engine.episodes.world import make_worlds, name_protocols
+from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+from searchrl.engine.model.loading import NO_SCRATCH, SCRATCH, resolve_device
+from searchrl.errors import ConfigError
+from searchrl.plugins import Registry
+from searchrl.programs.planning import Plan, ensure_whole_distribution, plan_memory, plan_run
+from searchrl.run_folder import choose_folder
+
+
+def make_plan(layers: Layers) -> Plan:
+    """Resolve the settings of a command line."""
+    return plan_run(*layers)
+
+
+def ensure_alone(others: list[str]) -> None:
+    """Refuse flags beside `--resume`: a resumed run is the same run, or it is none.
+
+    Raises:
+        ConfigError: naming them.
+    """
+    if others:
+        raise ConfigError(
+            f"--resume continues a run with its own configuration and takes no {' '.join(others)}; "
+            "to train on with other settings, start a new run with --init-from RUN"
+        )
+
+
+def ensure_model_policy(config: RunConfig, command: str) -> None:
+    """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
+
+    Raises:
+        ConfigError: if `policy` is not `model`, or `command` cannot begin with the model.
+    """
+    if config.policy != "model":
+        raise ConfigError(
+            f"policy = '{config.policy}': `searchrl {command}` trains a model; scripted policies "
+            "have no weights. Use `searchrl eval --policy scripted` to see how they do"
+        )
+    if config.model.name == SCRATCH and config.init_from is None and command != "sft":
+        raise ConfigError(NO_SCRATCH)
+
+
+def show_plan(plan: Plan, *, is_json: bool, with_memory: bool) -> None:
+    """Print everything a run would do, and stop before it loads any weight.
+
+    Builds the environments, so that wrong names, expressions and data are found. The memory plan
+    is that of `train`; another program has none.
+    """
+    registry = load_registry(plan.config)
+    plan = replace(plan, config=name_protocols(plan.config, registry))
+    facts = _facts(plan, registry)
+    has_reference = facts.pop("has_reference")
+    memory: MemoryPlan | str = ""
+    if with_memory:
+        memory = plan_memory(plan.config, has_reference=has_reference, is_offline=True)
+    if is_json:
+        if memory:
+            facts["memory"] = memory if isinstance(memory, str) else memory.to_dict()
+        click.echo(json.dumps({**facts, "config": plan.config.to_dict()}, ensure_ascii=False))
+        return
+    click.echo(plan.config.to_yaml().rstrip())
+    for note in plan.notes:
+        click.echo(f"# {note}")
+    for name, value in facts.items():
+        text = ", ".join(f"{k}: {v:,}" for k, v in value.items()) if name == "num_tasks" else value
+        click.echo(f"# {name}: {text}")
+    if memory:
+        click.echo(f"# memory: {memory}")
+    for part in () if isinstance(memory, str) else memory.parts:
+        click.echo(f"#   {part.name}: {format_bytes(part.num_bytes)} ({part.phase}: {part.why})")
+    click.echo("# dry run: nothing was loaded or written")
+
+
+def _facts(plan: Plan, registry: Registry) -> dict[str, Any]:
+    config = plan.config
+    ensure_whole_distribution(config)
+    worlds = make_worlds(config, registry)
+    algorithm = registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
+    for tracker in config.log.trackers:
+        registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
+    num_tasks = {
+        f"{label}/{split}": world.num_tasks(split)
+        for label, world in zip(label_tasks(worlds), worlds, strict=True)
+        for split in ("train", config.eval.split)
+    }
+    for world in worlds:
+        world.close()
+    loss = algorithm.resolve(config.algorithm)
+    weights = plan.model.path
+    if plan.model.adapter_path:
+        weights += f" with adapter {plan.model.adapter_path}"
+    return {
+        "model": weights,
+        "device": str(resolve_device(config.device)),
+        "run_dir": str(choose_folder(config)),
+        "loss": f"{config.algorithm.name}, {loss.describe()}",
+        "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
+        "num_tasks": num_tasks,
+        "fingerprint": config.fingerprint,
+        "has_reference": loss.beta > 0,
+    }

@@ -1,0 +1,116 @@
+"""`searchrl play`: a person as the policy. No torch.
+
+Owns reading lines from a terminal or a pipe and showing what came back. The episode is played by
+`searchrl.play`, through the rollout driver of training.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from searchrl.cli.options import PLAY, SHARED, options, read_layers
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL
+
+_SHORTCUTS = {
+    SEARCH: "s WORDS searches,  ",
+    TOOL: "c TOOL {JSON} calls a tool,  ",
+    ACT: "d WORDS acts,  ",
+    ANSWER: "a WORDS answers,  ",
+}
+"""Shown where the protocol has such turns."""
+_HELP = (
+    "Write a turn as the model would, or use a shortcut:  {}"
+    "t WORDS is the thought of your next shortcut. A turn you write yourself ends with its closing "
+    "tag or an empty line."
+)
+
+
+@click.command()
+@options(SHARED, PLAY)
+def play(**values: Any) -> None:
+    """Play an environment yourself: you are the policy.
+
+    You see exactly what a model sees and get its scores at the end. Turns may also be piped in.
+
+    \b
+    Examples:
+      searchrl play --env regulations
+      printf 's library hours\\na 16:45\\n' | searchrl play --env regulations --index 3
+    """
+    from rich.text import Text
+
+    from searchrl.cli.loading import load_registry
+    from searchrl.cli.recording import record_episodes
+    from searchrl.cli.screen.console import make_console
+    from searchrl.cli.screen.next_command import after_play, show_next
+    from searchrl.cli.screen.transcript import colour_observation, verdict_lines
+    from searchrl.config import build_config
+    from searchrl.engine.episodes.world import make_worlds, name_protocols
+    from searchrl.errors import FailureLimitError
+    from searchrl.programs.play import play_episode, read_turn
+    from searchrl.run_folder import choose_folder
+
+    is_json = bool(values["json"])
+    console = make_console(sys.stderr if is_json else sys.stdout)
+    config = build_config(*read_layers(values, SHARED, PLAY))
+    if config.run_dir is not None:
+        choose_folder(config)
+    registry = load_registry(config)
+    config = name_protocols(config, registry)
+    world = make_worlds(config, registry)[0]
+    stream = sys.stdin
+
+    def read_line() -> str | None:
+        if stream.isatty():
+            click.echo("> ", nl=False, err=is_json)
+        line = stream.readline()
+        return line.rstrip("\r\n") if line else None
+
+    def complain(text: str) -> None:
+        console.print(Text(text, "red"))
+
+    shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
+    if world.can_open(TOOL):  # nobody guesses what tools there are
+        console.print(Text(world.protocol.instruction, "dim"), "")
+    console.print(Text(_HELP.format(shortcuts), "dim"), "")
+    rollout = play_episode(
+        world,
+        config,
+        index=values["index"],
+        show=lambda text: console.print(colour_observation(text)),
+        read=lambda: read_turn(world.protocol, read_line, complain),
+    )
+    world.close()
+    if rollout is None:
+        console.print("No more input: the episode is not finished, so there are no scores.")
+        return
+    episode, scored = rollout.episode, rollout.scored
+    if episode.turns and episode.turns[-1].action.reason:
+        console.print(Text(episode.turns[-1].action.reason, "yellow"))
+    console.print(f"The episode is over ({episode.stop_reason}).")
+    for line in verdict_lines(rollout):
+        console.print(line)
+    record_episodes(config, registry, "play", [rollout], {})
+    if is_json:
+        result = {
+            "task": episode.task.id,
+            "question": episode.task.question,
+            "expected": list(episode.task.answers),
+            "final_answer": episode.final_answer,
+            "stop_reason": str(episode.stop_reason),
+            "reward": scored.reward,
+            "scores": dict(scored.scores),
+            "unscored": scored.unscored,
+        }
+        click.echo(json.dumps(result, ensure_ascii=False))
+    if episode.failure is not None:
+        # As when a run stops for its failures: nothing on the command line was wrong.
+        console.print(Text(episode.failure.detail, "dim"))
+        sys.exit(FailureLimitError.exit_code)
+    envs = [registry.get("env", task.env.name) for task in config.tasks]
+    has_expert = all("expert" in env.script_names for env in envs)
+    show_next(console, after_play(values, has_expert=has_expert))

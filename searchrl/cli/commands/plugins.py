@@ -1,0 +1,113 @@
+"""`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch.
+
+Owns the listing for people and for machines (`describe`). A broken plugin is a finding here, not
+an error, unless `--strict` makes it one. Loading and hashing are `searchrl.plugins` and
+`provenance`.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from searchrl.cli.options import PLUGINS, options, read_layers
+from searchrl.errors import PluginError
+from searchrl.hookspecs import HOOKS, PLUGIN_API
+from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.deprecation import SearchRLDeprecationWarning
+
+
+@click.command()
+@options(PLUGINS)
+def plugins(**values: Any) -> None:
+    """List what is registered, by whom, and what could not be loaded.
+
+    \b
+    Examples:
+      searchrl plugins
+      searchrl plugins --plugin my_env.py --json
+      searchrl plugins --strict
+    """
+    sources: list[str] = []
+    is_strict = False
+    for layer in read_layers(values, PLUGINS):
+        sources = layer.get("plugins") or sources
+        is_strict = layer.get("strict_plugins", is_strict)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SearchRLDeprecationWarning)  # they are in the list
+        registry = load_plugins(sources)
+    if values["json"]:
+        click.echo(json.dumps(describe(registry), indent=2, ensure_ascii=False))
+    else:
+        _show(registry)
+    faults = [*map(str, registry.failures), *registry.conflicts]
+    if is_strict and faults:
+        raise PluginError("\n".join(faults))
+
+
+def describe(registry: Registry) -> dict[str, Any]:
+    """The whole registry as JSON-able values."""
+    loaded = [
+        {**record, "hooks": [HOOKS[kind] for kind in record["names"]]}
+        for record in registry.provenance()
+    ]
+    return {
+        "plugin_api": PLUGIN_API,
+        "kinds": {kind: list(registry.names(kind)) for kind in HOOKS},
+        "plugins": loaded,
+        "entries": [
+            {
+                "kind": entry.kind,
+                "name": entry.name,
+                "plugin": entry.owner.name,
+                "where": entry.where,
+                "description": entry.description,
+            }
+            for entry in registry.entries()
+        ],
+        "conflicts": list(registry.conflicts),
+        "deprecations": [asdict(one) for one in registry.deprecations],
+        "failures": [
+            {
+                "plugin": failure.plugin,
+                "version": failure.version,
+                "source": failure.source,
+                "file": failure.file,
+                "line": failure.line,
+                "hook": failure.hook,
+                "message": failure.message,
+                "detail": failure.detail,
+            }
+            for failure in registry.failures
+        ],
+    }
+
+
+def _show(registry: Registry) -> None:
+    for record in describe(registry)["plugins"]:
+        title = f"{record['plugin']} {record['version']}".rstrip()
+        click.echo(f"{click.style(title, bold=True)} ({record['origin']})")
+        facts = {
+            "distribution": record["distribution"],
+            "file": record["file"],
+            "hash": f"{record['sha256'][:16]} of {record['hash_of']}" if record["sha256"] else "",
+            "hooks": ", ".join(record["hooks"]),
+        }
+        for name, value in facts.items():
+            if value:
+                click.echo(f"  {name:<13} {value}")
+        for entry in registry.entries():
+            if entry.owner.name == record["plugin"]:
+                line = f"  {entry.kind:<13} {click.style(entry.name, fg='cyan')}"
+                click.echo(f"{line}  {entry.description}".rstrip())
+        click.echo()
+    for one in registry.deprecations:
+        click.echo(click.style("deprecated: ", fg="yellow") + str(one))
+    for conflict in registry.conflicts:
+        click.echo(click.style("conflict: ", fg="yellow") + conflict)
+    for failure in registry.failures:
+        click.echo(click.style("not loaded: ", fg="red") + str(failure))

@@ -1,0 +1,300 @@
+"""What a person sees while a run goes on: an `Observer` on a terminal, or on plain lines.
+
+On a terminal a live table shows every metric with its course, the progress of the current phase
+and the time left. Elsewhere (a pipe, a log, CI) every step is one plain line without control codes.
+Owns no computation: the programs tell it everything. `train`, `sft` and `eval` use it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from searchrl.cli.screen.figures import (
+    format_interval,
+    format_seconds,
+    format_value,
+    label,
+    shown_keys,
+    sparkline,
+)
+from searchrl.cli.screen.terminal import make_console as make_console
+from searchrl.cli.screen.transcript import render_rollout
+from searchrl.config import RunConfig
+from searchrl.contracts import Metric
+from searchrl.engine.episodes.metrics import Metrics
+from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.world import SEARCH_METRICS
+from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+
+LOSS_HINT = (
+    "a loss of 0 is right here: at ratio 1 centred advantages cancel; the gradient is not 0. "
+    "Watch reward, KL and entropy."
+)
+
+_TREND = (6, 18)
+"""Fewest and most columns of a metric's course."""
+_TABLE_REST = 74
+"""Columns the table needs besides."""
+_MOVING = 5
+
+
+class ConsoleObserver:
+    """Shows a run. Use as a context manager: leaving it leaves the terminal in order."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: Live | None = None
+        self._phase: tuple[str, int, int] = ("", 0, 0)
+        self._step = 0
+        self._max_steps = 0
+        self._now: Metrics = {}
+        self._history: dict[str, list[float]] = {}
+        self._held_out: dict[str, Mapping[str, Metric]] = {}
+        self._latest_step = 0
+        self._step_times: list[float] = []
+        self._last_time = time.monotonic()
+        self._before: Sequence[Rollout] = ()
+        self._pair: tuple[Rollout | None, Rollout] | None = None
+
+    def __enter__(self) -> ConsoleObserver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop_live()
+
+    # The Observer interface.
+
+    def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
+        """Print the plan in a few lines."""
+        tasks = ", ".join(f"{t.env.name} (reward {reward_text(t.reward)})" for t in config.tasks)
+        for name, value in {"tasks": tasks, **facts}.items():
+            if isinstance(value, MemoryPlan):
+                self._show_memory(value)
+                continue
+            self.console.print(Text.assemble((f"{name:<11}", "bold"), str(value)))
+        self._max_steps = config.max_steps
+
+    def note(self, text: str) -> None:
+        """Print one line."""
+        self.console.print(Text(text, "dim"))
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        """Move the progress bar; plain output says once that a long phase began."""
+        is_new = name != self._phase[0]
+        self._phase = (name, done, total)
+        if self.console.is_terminal:
+            self._start_live()
+        elif is_new and name.startswith("evaluate"):
+            self.console.print(f"{name}: {total} episodes …")
+
+    def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
+        """Take in a finished step."""
+        now = time.monotonic()
+        if self._step:
+            self._step_times = [*self._step_times, now - self._last_time][-_MOVING:]
+        self._last_time = now
+        self._step, self._max_steps, self._now = step, max_steps, metrics
+        if not self._history and "reward" in metrics and abs(metrics["loss"]["value"]) < 1e-6:
+            self.note(LOSS_HINT)
+        for name, metric in metrics.items():
+            self._history.setdefault(name, []).append(metric["value"])
+        if self.console.is_terminal:
+            self._start_live()
+            return
+        parts = [f"step {step}/{max_steps}"]
+        for key in shown_keys([metrics]):
+            if not key.startswith("em/"):
+                parts.append(f"{key} {format_value(key, metrics[key]['value'])}")
+        eta = self._eta()
+        self.console.print("  ".join([*parts, *([f"ETA {eta}"] if eta else [])]))
+
+    def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
+        """Take in a finished evaluation."""
+        self._held_out[label] = metrics
+        self._latest_step = step
+        # Evaluating is no part of a step's time.
+        self._last_time = time.monotonic()
+        if not self.console.is_terminal:
+            values = [
+                f"{key} {format_value(key, metrics[key]['value'])}" for key in shown_keys([metrics])
+            ]
+            self.console.print(f"evaluation {label} (step {step}): {'  '.join(values)}")
+
+    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
+        """Keep the episodes before; after, choose one task to show both ways."""
+        if label == "before":
+            self._before = rollouts
+        else:
+            self._pair = choose_pair(self._before, rollouts)
+
+    def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
+        """Print the comparison, the episode before and after, and where everything is."""
+        if "before" in summary:
+            self._held_out.setdefault("before", summary["before"])
+        if self._live is not None:
+            self._phase = ("done", 1, 1)
+            self._stop_live()
+        elif "after" in self._held_out:
+            self.console.print(self._table())
+        if self._pair is not None:
+            before, after = self._pair
+            self.console.print()
+            if before is not None:
+                self.console.print(render_rollout("before training", before), "")
+            self.console.print(render_rollout("after training", after), "")
+        self._say_where(run_dir, summary)
+
+    def _show_memory(self, plan: MemoryPlan) -> None:
+        """The plan in a line, and its parts as rows."""
+        self.console.print(Text.assemble((f"{'memory':<11}", "bold"), str(plan)))
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        table.add_column(min_width=9)
+        table.add_column("part")
+        table.add_column("bytes", justify="right", no_wrap=True)
+        table.add_column("when", style="dim")
+        table.add_column("what", style="dim")
+        for part in plan.parts:
+            row = (part.name, format_bytes(part.num_bytes), part.phase, part.why)
+            table.add_row("", *row)
+        self.console.print(table)
+        if plan.advice:
+            self.note(plan.advice)
+
+    # The live table.
+
+    def _start_live(self) -> None:
+        if self._live is None:
+            self._live = Live(
+                get_renderable=self._render,
+                console=self.console,
+                refresh_per_second=4,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _render(self) -> RenderableType:
+        name, done, total = self._phase
+        head = Text(f"step {self._step}/{self._max_steps}", "bold")
+        eta = self._eta()
+        if eta:
+            head.append(f"  ETA {eta}", "dim")
+        if name != "done":
+            head.append(f"  {name} {done}/{total}", "cyan")
+        parts: list[RenderableType] = [head]
+        if self._now or self._held_out:
+            parts.append(self._table())
+        if name != "done":
+            parts.append(ProgressBar(total=max(total, 1), completed=done, width=40))
+        return Group(*parts)
+
+    def _table(self) -> Table:
+        """Metrics as rows: held out before, training now and its course, held out latest."""
+        before = self._held_out.get("before", {})
+        latest_label = next((k for k in ("after", "during") if k in self._held_out), "")
+        latest = self._held_out.get(latest_label, {})
+        has_steps = bool(self._now)
+        trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("metric")
+        if before:
+            table.add_column("held out, before", no_wrap=True)
+        if has_steps:
+            table.add_column("training", justify="right", no_wrap=True)
+            table.add_column("course", no_wrap=True, style="green")
+        if latest:
+            when = "after" if latest_label == "after" else f"step {self._latest_step}"
+            table.add_column(f"held out, {when}", no_wrap=True)
+        for key in shown_keys([before, self._now, latest]):
+            row = [label(key)]
+            if before:
+                row.append(format_interval(key, before[key]) if key in before else "")
+            if has_steps:
+                values = self._history.get(key, [])
+                row.append(format_value(key, values[-1]) if values else "")
+                row.append(sparkline(values, trend))
+            if latest:
+                row.append(format_interval(key, latest[key]) if key in latest else "")
+            table.add_row(*row)
+        return table
+
+    def _eta(self) -> str:
+        left = self._max_steps - self._step
+        if not self._step_times or left <= 0:
+            return ""
+        return format_seconds(left * sum(self._step_times) / len(self._step_times))
+
+    def _say_where(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
+        places = {
+            "run": run_dir,
+            "summary": run_dir / "summary.json",
+            "policy": summary.get("policy", run_dir / "policy"),
+        }
+        for name, place in places.items():
+            self.console.print(Text.assemble((f"{name:<11}", "bold"), str(place)))
+        folder = shlex.quote(str(run_dir))
+        envs = summary.get("env") or ["regulations"]
+        tries = [f"searchrl eval {folder}"]
+        if _has_searches(summary):
+            tries = [f'searchrl ask {folder} "…"', f"searchrl eval {folder} --retriever random"]
+        if "train" in summary:
+            tries.insert(0, f"searchrl train --env {envs[0]} --init-from {folder}")
+        self.console.print(Text.assemble(("try        ", "bold"), "\n           ".join(tries)))
+
+
+def _has_searches(summary: Mapping[str, Any]) -> bool:
+    """Whether a run's figures speak of searches, as those of tasks without any never do."""
+    figures = [value for value in summary.values() if isinstance(value, Mapping)]
+    return any(key.rpartition("/")[2] in SEARCH_METRICS for keys in figures for key in keys)
+
+
+def reward_text(reward: Any) -> str:
+    """A reward expression or schedule on one line."""
+    if isinstance(reward, str):
+        return reward
+    return "; ".join(
+        f"{stage.expr} until step {stage.until_step}" if stage.until_step else stage.expr
+        for stage in reward
+    )
+
+
+def choose_pair(
+    before: Sequence[Rollout], after: Sequence[Rollout]
+) -> tuple[Rollout | None, Rollout] | None:
+    """One task before and after: where the reward grew most, answers first, the longer at a tie.
+
+    None if nothing was evaluated after; the first member is None if nothing was before.
+    """
+    if not after:
+        return None
+    earlier = {rollout.trajectory.rollout_id: rollout for rollout in before}
+
+    def gain(rollout: Rollout) -> tuple[bool, float, int]:
+        old = earlier.get(rollout.trajectory.rollout_id)
+        gained = (rollout.scored.reward or 0.0) - (old.scored.reward or 0.0 if old else 0.0)
+        # An episode that broke off teaches a reader less than one that answered wrongly.
+        is_answered = old is None or old.episode.final_answer is not None
+        return is_answered and gained > 0, gained, len(rollout.episode.turns)
+
+    best = max(after, key=gain)
+    return earlier.get(best.trajectory.rollout_id), best

@@ -1,0 +1,25 @@
+"""The configuration: one tree of settings, every key explained. Re-exports what programs use.
+
+`tree` puts the sections together, reads YAML and merges; `sections` holds every key with its
+default and reason; `keys` lists them for `searchrl config`.
+"""
+
+from searchrl.config.tree import (
+    RunConfig,
+    build_config,
+    load_preset,
+    load_yaml,
+    merge,
+    parse_set,
+    preset_names,
+)
+
+__all__ = [
+    "RunConfig",
+    "build_config",
+    "load_preset",
+    "load_yaml",
+    "merge",
+    "parse_set",
+    "preset_names",
+]

@@ -1,0 +1,243 @@
+"""Every key of the configuration in words: its type, default, reason, flag and values in presets.
+
+Owns the description of the tree that `searchrl config` prints and that docs/configuration.md must
+repeat, and the JSON schema for editors. The reasons are the docstrings below the fields in
+`sections.py` and `config.py`, written as Markdown. Reads no file but the presets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+from searchrl.config.sections import Named, RewardStage, Section, SftStage
+from searchrl.config.tree import NAMED_SECTIONS, TASK_KEYS, RunConfig
+from searchrl.errors import UnknownNameError, suggest
+
+_WORDS = {int: "integer", float: "number", str: "text", bool: "true or false", Named: "name"}
+_SIGNS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
+UNSET = object()
+"""What `ConfigKey.find_in` returns for a key that a layer does not mention."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. `section` is the prefix of `key`, or `run` at the top; `[]` marks a list's entries.
+
+    `type` and `default` are words for people; `why` is Markdown, empty for a section. `choices`
+    are the values of a key that has a few.
+    """
+
+    section: str
+    key: str
+    type: str
+    default: str
+    why: str
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The key as `--set` takes it: short forms, and the first entry of a list."""
+        own = self.key.removeprefix("tasks[].")
+        return own if own in TASK_KEYS else self.key.replace("[]", ".0")
+
+    def find_in(self, layer: Mapping[str, Any]) -> Any:
+        """The key's value in a preset, `UNSET` where it says nothing; of list entries, a list."""
+        own = [self.path] if self.path in TASK_KEYS else self.key.replace("[]", ".[]").split(".")
+        return _find(layer, own)
+
+    def example(self, presets: Mapping[str, Mapping[str, Any]]) -> str:
+        """A `--set` with another value than the default, if one is known; "" where none is."""
+        values = [self.find_in(layer) for layer in presets.values()]
+        plain = [value for value in values if isinstance(value, str | int | float)]
+        texts = [write(value) for value in (*plain, *reversed(self.choices))]
+        own = self.default.strip("`")
+        value = next((text for text in texts if text != own), own)
+        return "" if value in ("null", "required", "below") else f"--set '{self.path}={value}'"
+
+
+def config_keys() -> list[ConfigKey]:
+    """All keys, in the order of the classes."""
+    return list(_keys(RunConfig, ""))
+
+
+def find_keys(name: str) -> list[ConfigKey]:
+    """The key called `name`, or all keys of the section; list numbers and short forms are fine.
+
+    Raises:
+        UnknownNameError: with near matches.
+    """
+    keys = config_keys()
+    wanted = _plain(name)
+    if wanted.partition(".")[0] in TASK_KEYS:
+        wanted = f"tasks.{wanted}"
+    found = [key for key in keys if f"{_plain(key.key)}.".startswith(f"{wanted}.")]
+    if wanted == "run":
+        found = [key for key in keys if key.section == "run"]
+    if found:
+        return found
+    if any(k.type == "name" and wanted.startswith(f"{_plain(k.key)}.") for k in keys):
+        raise UnknownNameError(
+            f"'{name}' is a setting of a plugin: `searchrl plugins` says which plugin, and "
+            "docs/builtins.md has the settings of what is built in"
+        )
+    leaves = [_plain(k.key) for k in keys if k.key.rpartition(".")[2] == wanted]
+    if leaves:
+        raise UnknownNameError(
+            f"unknown config key '{name}'. Did you mean {' or '.join(map(repr, leaves))}?"
+        )
+    known = sorted({_plain(key.key) for key in keys})
+    raise UnknownNameError(f"unknown config key '{name}'.{suggest(wanted, known)}")
+
+
+def write(value: Any) -> str:
+    """A value as YAML has it on one line; small numbers as `2e-5`."""
+    if isinstance(value, Named):
+        value = value.name
+    if isinstance(value, float) and value and abs(value) < 0.001:
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON schema of a configuration file, short forms included."""
+    schema = RunConfig.model_json_schema()
+    definitions = schema["$defs"]
+    for name in NAMED_SECTIONS:
+        schema["properties"][name] = _or_text(schema["properties"][name])
+    tasks = definitions["TaskConfig"]["properties"]
+    for key in TASK_KEYS:
+        short = {k: v for k, v in tasks[key].items() if k != "default"}
+        schema["properties"][key] = short
+    named = definitions.pop("Named")
+    schema = _replace(schema, {"$ref": "#/$defs/Named"}, {"$ref": "#/$defs/Name"})
+    schema["$defs"]["Name"] = {"anyOf": [{"type": "string"}, named]}
+    for section, key in ((schema, "plugins"), (schema["$defs"]["LogConfig"], "trackers")):
+        listed = section["properties"][key]
+        section["properties"][key] = _or_text(listed)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+# --- the tree ------------------------------------------------------------------------------
+
+
+def _keys(section: type[Section], prefix: str) -> Iterator[ConfigKey]:
+    for name, field in section.model_fields.items():
+        key = f"{prefix}{name}"
+        inner = list(_sections(field.annotation))
+        why = " ".join((field.description or "").split())
+        is_section = bool(inner) and not inner[0][1]
+        yield ConfigKey(
+            prefix.rstrip(".") or "run",
+            key,
+            describe(field.annotation, field.metadata),
+            _default(field),
+            " ".join((inner[0][0].__doc__ or "").split()) if is_section else why,
+            _choices(field.annotation),
+        )
+        for one, mark in inner:
+            yield from _keys(one, f"{key}{mark}.")
+
+
+def _sections(annotation: Any) -> Iterator[tuple[type[Section], str]]:
+    """The sections inside a field: itself, or as the element of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation, ""
+        return
+    for argument in get_args(annotation):
+        mark = "[]" if get_origin(annotation) is list else ""
+        yield from ((inner, mark or deeper) for inner, deeper in _sections(argument))
+
+
+def describe(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """A type and its bounds in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return describe(arguments[0], _flatten([*arguments[1:], *metadata]))
+    if origin in (Union, types.UnionType):
+        parts = [describe(part) for part in arguments if part is not type(None)]
+        return " or ".join([*parts, *(["null"] if type(None) in arguments else [])])
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is list:
+        names = {str: "texts", Named: "names", RewardStage: "stages", SftStage: "stages"}
+        return f"list of {names.get(arguments[0], 'entries')}"
+    if origin is dict:
+        return "mapping"
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return "section"
+    bounds = {
+        sign: getattr(mark, name)
+        for mark in _flatten(metadata)
+        for kind, name, sign in _SIGNS
+        if isinstance(mark, kind)
+    }
+    return " ".join([_WORDS[annotation], *(f"{sign} {limit}" for sign, limit in bounds.items())])
+
+
+def _flatten(metadata: Any) -> list[Any]:
+    """Marks, and those held in a pydantic `Field(ge=…)`."""
+    return [
+        mark
+        for item in metadata
+        for mark in (item.metadata if isinstance(item, FieldInfo) else [item])
+    ]
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return (False, True) if annotation is bool else ()
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    is_list = isinstance(value, list) and value and isinstance(value[0], Section)
+    return "below" if isinstance(value, Section) or is_list else f"`{write(value)}`"
+
+
+def _plain(key: str) -> str:
+    """A key without the marks and numbers of list entries."""
+    return re.sub(r"\[\]|\.\d+(?=\.|$)", "", key)
+
+
+def _find(value: Any, parts: Sequence[str]) -> Any:
+    if not parts:
+        return value
+    if parts[0] == "[]" and isinstance(value, list):
+        found = [_find(item, parts[1:]) for item in value]
+        return found if UNSET not in found else UNSET
+    if isinstance(value, Mapping) and parts[0] in value:
+        return _find(value[parts[0]], parts[1:])
+    return UNSET
+
+
+# --- the schema ----------------------------------------------------------------------------
+
+
+def _or_text(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of the schema for which a text will do as well."""
+    words = {k: schema[k] for k in ("description", "default", "title") if k in schema}
+    rest = {k: v for k, v in schema.items() if k not in words}
+    return {**words, "anyOf": [{"type": "string"}, rest]}
+
+
+def _replace(value: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
+    """`value` with `new` for every mapping that holds what `old` does."""
+    if isinstance(value, list):
+        return [_replace(item, old, new) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if old.items() <= value.items():
+        value = {**value, **new}
+    return {key: _replace(item, old, new) for key, item in value.items()}

@@ -1,0 +1,276 @@
+"""The one configuration tree: put together, read, merged, fingerprinted.
+
+Owns `RunConfig`, YAML + `--set a.b=c` merging, presets and the fingerprint; the knobs are in
+`sections.py`. Unknown keys are refused with a suggestion. It loads no plugin and no model: names
+in it become objects in `plugins.py`. Callers: the CLI, `train`, `evaluate`, `sft`, the Python API.
+
+Merge order, later wins: field defaults, preset of the resolved model, YAML file, flags and --set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from searchrl.config.sections import (
+    AUTO,
+    AlgorithmConfig,
+    CheckpointConfig,
+    EngineConfig,
+    EvalConfig,
+    LogConfig,
+    ModelConfig,
+    OptimConfig,
+    RolloutConfig,
+    SamplingConfig,
+    Section,
+    SftConfig,
+    TaskConfig,
+    Text,
+)
+from searchrl.config.yaml_text import read_yaml
+from searchrl.errors import ConfigError, suggest
+
+TASK_KEYS = ("env", "reward", "protocol", "retriever")
+"""Keys that, at the top level, are short forms of the first entry of `tasks`."""
+
+NAMED_SECTIONS = ("model", "algorithm")
+"""Sections of which a text is the name: `model: PATH`, `algorithm: dapo`."""
+
+WHOLE_KEYS = ("mix",)
+"""Mappings that a later layer replaces as a whole: weights mean something only together."""
+
+
+class RunConfig(Section):
+    """The whole run."""
+
+    tasks: Annotated[list[TaskConfig], Field(min_length=1)] = Field(default=[TaskConfig()])
+    """What is trained on. One entry is the normal case; several make a mixture, with metrics kept
+    per task. The short forms `env`, `reward`, `protocol` and `retriever` write the first entry."""
+    model: ModelConfig = ModelConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    engine: EngineConfig = EngineConfig()
+    optim: OptimConfig = OptimConfig()
+    eval: EvalConfig = EvalConfig()
+    sft: SftConfig = SftConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    log: LogConfig = LogConfig()
+    policy: str = "model"
+    """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts.
+    Scripts cannot be trained; they measure the environment."""
+    preset: str | None = None
+    """Settings for a kind of model, lying under everything you write. By default the embedded tiny
+    model gets `tiny`, any other model `qwen3_4b_lora`. See [presets](#presets)."""
+    plugins: list[str] = Field(default_factory=list)
+    """Plugin files or modules, as with `--plugin`. A run remembers them."""
+    strict_plugins: bool = False
+    """A plugin that cannot be loaded, or a name offered twice, ends the program instead of being
+    left out and named."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Everything random is derived from it: tasks, sampling, a new adapter's weights. Equal seeds
+    give equal metrics on one machine."""
+    max_steps: Annotated[int, Field(ge=0)] = 200
+    """Optimiser steps. Presets set their own."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """`auto`: cuda if torch sees one, then mps, then cpu."""
+    num_threads: Annotated[int, Field(ge=0)] = 0
+    """CPU threads of torch; 0 leaves torch's choice. It changes speed and the last bits of sums:
+    fix it when figures must repeat exactly."""
+    run_dir: str | None = None
+    """The run folder; new or empty. By default `runs/ENV-DATE-TIME`."""
+    init_from: Text | None = None
+    """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
+    `searchrl sft`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain JSON-able values."""
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        """The tree as YAML that loads back to an equal config."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """First 16 hex digits of the SHA-256 of what determines results (not where they go)."""
+        content = self.to_dict()
+        for key in ("run_dir", "log", "checkpoint", "num_threads"):
+            content.pop(key)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def preset_names() -> list[str]:
+    """Names of the presets shipped with the package."""
+    folder = resources.files("searchrl") / "assets" / "presets"
+    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Read a preset by name.
+
+    Raises:
+        ConfigError: if there is no such preset; lists near matches.
+    """
+    if name not in preset_names():
+        raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
+    text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")
+    return dict(yaml.safe_load(text) or {})
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a config file.
+
+    Raises:
+        ConfigError: if it is missing, is not UTF-8 or YAML (with line) or not a mapping.
+    """
+    try:
+        data = read_yaml(Path(path).read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"cannot read config '{path}': {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        text = f"config '{path}' is not UTF-8 text (line {line}); save it as UTF-8"
+        raise ConfigError(text) from error
+    except ValueError as error:
+        raise ConfigError(f"config '{path}' is not valid YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"config '{path}' must be a mapping of keys, got {type(data).__name__}")
+    return data
+
+
+def parse_set(assignment: str) -> dict[str, Any]:
+    """Turn `a.b=c` into `{"a": {"b": c}}`; the value is read as YAML (`1e-4` as a number).
+
+    Raises:
+        ConfigError: if there is no `=` or no key.
+    """
+    key, separator, raw = assignment.partition("=")
+    path = [part for part in key.strip().split(".")]
+    if not separator or not all(path):
+        raise ConfigError(
+            f"cannot read --set '{assignment}': expected KEY=VALUE such as --set optim.lr=1e-4"
+        )
+    try:
+        # `@prompt.txt` means a file here, and nothing in YAML.
+        value: Any = raw if raw.startswith("@") else read_yaml(raw)
+    except ValueError as error:
+        raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
+    if isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as text; everybody means the number.
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    for part in reversed(path):
+        value = {part: value}
+    return dict(value)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep-merge mappings, `over` wins; lists and scalars are replaced.
+
+    A digit key in `over` (`--set tasks.0.weight=2`) addresses an element of a list in `base`.
+    A mapping of weights (`mix`) is replaced, not added to. So is a mapping whose `name` changes:
+    settings of another plugin do not carry over.
+    """
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        if key == "algorithm" and isinstance(old, Mapping) and _is_renamed(old, value):
+            # What stands beside the name is common to all algorithms; `settings` is its own.
+            old = {k: v for k, v in old.items() if k != "settings"}
+        if key in TASK_KEYS:
+            old, value = _as_named(key, old), _as_named(key, value)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, list)
+            and all(str(k).isdigit() for k in value)
+        ):
+            items = list(old)
+            for position, item in value.items():
+                if int(position) >= len(items):
+                    raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
+                items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
+            result[key] = items
+        elif isinstance(value, Mapping) and isinstance(old, Mapping) and key not in WHOLE_KEYS:
+            is_other = key in TASK_KEYS and _is_renamed(old, value)
+            result[key] = dict(value) if is_other else merge(old, value)
+        else:
+            result[key] = dict(value) if isinstance(value, Mapping) else value
+    return result
+
+
+def _is_renamed(old: Any, value: Any) -> bool:
+    """Whether `value` names another plugin than `old` does; `auto` is not decided yet."""
+    both = isinstance(old, Mapping) and isinstance(value, Mapping)
+    names = [mapping["name"] for mapping in (old, value) if "name" in mapping] if both else []
+    return len(names) == 2 and names[0] not in (AUTO, names[1])
+
+
+def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Rewrite a layer's short forms: `env: corpus` as a key of the first task, `model: PATH`."""
+    data = {
+        key: {"name": value} if key in NAMED_SECTIONS and isinstance(value, str) else value
+        for key, value in layer.items()
+        if key not in TASK_KEYS
+    }
+    short = {key: layer[key] for key in TASK_KEYS if key in layer}
+    if not short:
+        return data
+    addressed = {"tasks": {"0": {key: _as_named(key, value) for key, value in short.items()}}}
+    return merge(data, addressed) if "tasks" in data else data | addressed
+
+
+def _as_named(key: str, value: Any) -> Any:
+    """`corpus` → `{"name": "corpus"}` for the keys that name a plugin."""
+    return {"name": value} if isinstance(value, str) and key != "reward" else value
+
+
+def build_config(*layers: Mapping[str, Any]) -> RunConfig:
+    """Merge layers (later wins) and validate.
+
+    Raises:
+        ConfigError: listing every wrong key or value at once, with suggestions.
+    """
+    # All defaults, so that `--set sft.stages.0.steps=100` finds the stage it addresses.
+    merged: dict[str, Any] = RunConfig().to_dict()
+    for layer in layers:
+        merged = merge(merged, _canonical(layer))
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        lines = [_explain(dict(item)) for item in error.errors()]
+        raise ConfigError("the configuration is not valid:\n" + "\n".join(lines)) from error
+
+
+def _explain(item: Mapping[str, Any]) -> str:
+    """One validation error as one line with its key and, for unknown keys, a suggestion."""
+    location = [str(part) for part in item["loc"]]
+    key = ".".join(location)
+    if location[:2] == ["tasks", "0"] and len(location) > 2 and location[2] in TASK_KEYS:
+        key = ".".join(location[2:])
+    if item["type"] == "extra_forbidden":
+        return f"  unknown key '{key}'.{suggest(location[-1], _fields_at(location[:-1]))}"
+    return f"  {key} = {item.get('input')!r}: {item['msg']}"
+
+
+def _fields_at(location: Sequence[str]) -> list[str]:
+    """Field names of the section at a location such as ["rollout"] or ["tasks", "0"]."""
+    model: type[BaseModel] = RunConfig
+    for part in location:
+        info = model.model_fields.get(part)
+        if info is None:
+            continue
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                model = kind
+    names = list(model.model_fields)
+    return names + list(TASK_KEYS) if model is RunConfig else names

@@ -1,0 +1,1 @@
+"""Episodes: the rollout driver, the task world, prompts, records and metrics. Imports nothing."""

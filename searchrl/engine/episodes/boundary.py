@@ -1,0 +1,160 @@
+"""The boundary of an episode: calls into environments and scripts, and whose fault a failure is.
+
+Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
+action, passages, signals) and the classification of what it raises. What passes here can be
+relied on: by the ledger, the rewards and the records. Keeps no state and drives nothing; the
+rollout driver calls it, mostly through `call_together`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from searchrl.contracts import (
+    Expert,
+    ExpertFactory,
+    TokenBudget,
+    find_action_problem,
+    find_passages_problem,
+    find_task_problem,
+    is_finite_number,
+)
+from searchrl.core.episode import Action, Failure, FailureKind, Passage, Task
+from searchrl.engine.episodes.world import TaskWorld
+from searchrl.errors import (
+    EnvironmentFailure,
+    GenerationFailure,
+    ProtocolFailure,
+    RetrieverFailure,
+)
+from searchrl.plugins.deadline import DeadlineExceeded
+
+
+class Begun(NamedTuple):
+    """An episode that has begun: its environment, what it asks, and who is to play it."""
+
+    env: gymnasium.Env[Any, Any]
+    prompt: str
+    task: Task
+    expert: Expert | None
+
+
+class Stepped(NamedTuple):
+    """What an environment made of a turn. No action: the protocol is to be asked."""
+
+    observation: str
+    reward: float
+    terminated: bool
+    truncated: bool
+    passages: tuple[Passage, ...]
+    signals: Mapping[str, float]
+    action: Action | None
+
+
+def begin_episode(
+    world: TaskWorld,
+    options: Mapping[str, Any],
+    *,
+    seed: int,
+    budget: TokenBudget,
+    script: ExpertFactory | None = None,
+) -> Begun:
+    """Take an environment of the world, reset it, and make its scripted policy if there is one."""
+    env = world.acquire()
+    if hasattr(env.unwrapped, "budget"):
+        env.unwrapped.budget = budget
+    prompt, info = env.reset(seed=seed, options=dict(options))
+    _ensure_text(prompt, "reset", "prompt")
+    task = info.get("task")
+    if task is None:
+        task = anonymous_task(world.name, options, prompt)
+    elif problem := find_task_problem(task):
+        raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
+    if script is None:
+        return Begun(env, prompt, task, None)
+    try:
+        return Begun(env, prompt, task, script(env.unwrapped, task, world.protocol))
+    except ProtocolFailure:
+        raise
+    except (Exception, SystemExit) as error:
+        raise GenerationFailure(f"it could not be made: {_say(error)}") from error
+
+
+def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
+    """Step an environment. What it returns is as foreign as what it does."""
+    observation, reward, terminated, truncated, info = env.step(text)
+    _ensure_text(observation, "step", "observation")
+    action, passages = info.get("action"), info.get("passages", ())
+    if action is not None and (problem := find_action_problem(action)):
+        raise EnvironmentFailure(f"step() put into info['action'] {problem}")
+    if problem := find_passages_problem(passages):
+        raise EnvironmentFailure(f"step() put into info['passages'] {problem}")
+    signals = {
+        _signal_name(name): _finite(value, f"info['signals'][{name!r}]")
+        for name, value in info.get("signals", {}).items()
+    }
+    return Stepped(
+        observation,
+        _finite(reward, "the reward"),
+        bool(terminated),
+        bool(truncated),
+        tuple(passages),
+        signals,
+        action,
+    )
+
+
+def anonymous_task(env: str, options: Mapping[str, Any], prompt: str) -> Task:
+    """The task record of an env that does not describe its tasks."""
+    split, index = options["split"], options.get("index", -1)
+    return Task(id=f"{env}/{split}/{index}", split=split, index=index, question=prompt, env=env)
+
+
+def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
+    """Say who failed: `player` is who would have written the turn, for a `GenerationFailure`."""
+    env = f"env '{world.name}' ({world.owner})"
+    detail = "".join(traceback.format_exception(error))
+    match error:
+        case DeadlineExceeded():
+            # Our own stack says nothing; where the env hangs does.
+            kind, owner, detail = FailureKind.TIMEOUT, env, error.where
+        case RetrieverFailure():
+            name = world.config.retriever.name
+            kind, owner = FailureKind.RETRIEVER, f"retriever '{name}' ({world.retriever_owner})"
+        case ProtocolFailure():
+            name = world.config.protocol.name
+            kind, owner = FailureKind.PROTOCOL, f"protocol '{name}' ({world.protocol_owner})"
+        case GenerationFailure():
+            kind, owner = FailureKind.GENERATION, player
+        case _:
+            kind, owner = FailureKind.ENVIRONMENT, env
+    return Failure(kind, owner, _say(error), detail)
+
+
+def _say(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _ensure_text(value: object, call: str, what: str) -> None:
+    if not isinstance(value, str):
+        raise EnvironmentFailure(
+            f"{call}() returned {type(value).__name__} as its {what}; expected text"
+        )
+
+
+def _finite(value: Any, what: str) -> float:
+    if not is_finite_number(value):
+        raise EnvironmentFailure(f"step() returned {value!r} as {what}; expected a finite number")
+    return float(value)
+
+
+def _signal_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise EnvironmentFailure(
+            f"step() named a signal {name!r} in info['signals']; expected text"
+        )
+    return name

@@ -1,0 +1,105 @@
+"""An episode in flight: what was asked for, what has been played, what is under way.
+
+Owns the state that the rollout driver moves from poll to poll; no decision is taken here. Caller:
+`rollout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from searchrl.contracts import Expert, ExpertFactory
+from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
+from searchrl.core.trajectory import Origin, Trajectory
+from searchrl.engine.episodes.boundary import Stepped
+from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.sampling.generator import FinishedTurn
+from searchrl.plugins.deadline import Raised, Returned
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRequest:
+    """Ask for `len(rng_keys)` episodes of one prompt instance.
+
+    `options` are passed to the env's reset besides index and split. `forced` names an action
+    kind to which the first turn is committed by its opening tag. `script` is the scripted policy
+    for a scripted generator. `origin` is what the trajectories will say of themselves.
+    """
+
+    group_id: str
+    world: TaskWorld
+    split: str
+    index: int | None
+    rng_keys: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    forced: str | None = None
+    script: ExpertFactory | None = None
+    step: int = 0
+
+    @property
+    def reset_options(self) -> dict[str, Any]:
+        """What the env's reset is given."""
+        index = {} if self.index is None else {"index": self.index}
+        return {"split": self.split, **self.options, **index}
+
+
+class Dialogue:
+    """One episode in flight."""
+
+    def __init__(self, request: RolloutRequest, sample: int) -> None:
+        self.request = request
+        self.sample = sample
+        self.env: gymnasium.Env[Any, Any] | None = None
+        self.task: Task | None = None
+        self.prompt = ""
+        self.prefix = ""
+        self.expert: Expert | None = None
+        self.turns: list[EpisodeTurn] = []
+        self.signals: dict[str, float] = {}
+        self.env_return = 0.0
+        self.stop: StopReason | None = None
+        self.failure: Failure | None = None
+        self.trajectory = Trajectory(
+            rollout_id=f"{request.group_id}/{sample}",
+            group_id=request.group_id,
+            env=request.world.name,
+            origin=Origin.DEMONSTRATION if request.script else Origin.SAMPLED,
+        )
+
+
+_MOST = 4
+"""Environments are waited for at once where they hold one live dialogue in so many."""
+
+Played = tuple[Dialogue, FinishedTurn, str]
+"""A dialogue, the turn it finished, and the text of that turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepping:
+    """Turns whose environments are stepping beside the generator."""
+
+    played: list[Played]
+    futures: list[Future[list[Returned[Stepped] | Raised]]]
+
+    def is_due(self, is_deterministic: bool) -> bool:
+        """Whether to take the outcomes in now: after one poll, or as soon as they are there."""
+        return is_deterministic or all(future.done() for future in self.futures)
+
+    def is_most_of(self, num_live: int) -> bool:
+        """Whether so few others are being decoded that waiting costs less than idle slots."""
+        return len(self.played) * _MOST >= num_live
+
+    def and_then(self, later: Stepping | None) -> Stepping:
+        """These and later ones, in order."""
+        if later is None:
+            return self
+        return Stepping(self.played + later.played, self.futures + later.futures)
+
+    def outcomes(self) -> list[Returned[Stepped] | Raised]:
+        """What became of each turn; waits for it."""
+        return [outcome for future in self.futures for outcome in future.result()]

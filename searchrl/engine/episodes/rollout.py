@@ -1,0 +1,395 @@
+"""Drives episodes: environment strings on one side, the token ledger on the other.
+
+Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
+re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
+through `boundary`. Written against submit/poll, so that any generator can be non-blocking.
+Callers: `train`, `evaluate`, `sft`, `agent`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from searchrl.core.episode import (
+    INVALID,
+    Action,
+    Episode,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    StopReason,
+)
+from searchrl.core.trajectory import Group, Trajectory, TurnStop
+from searchrl.engine.episodes.boundary import (
+    Begun,
+    Stepped,
+    anonymous_task,
+    begin_episode,
+    classify,
+    step_env,
+)
+from searchrl.engine.episodes.dialogue import Dialogue, Played, RolloutRequest, Stepping
+from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.model.codec import TextCodec
+from searchrl.engine.model.rendering import find_stop
+from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
+from searchrl.errors import EnvironmentFailure, ProtocolFailure
+from searchrl.plugins.deadline import Raised, call_together
+from searchrl.rewards.scorer import ScoredEpisode, score_together
+
+_TWO_PROMPTS = (
+    "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
+    "split, index and seed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Token and time limits of one episode."""
+
+    max_turn_tokens: int
+    max_observation_tokens: int
+    max_total_tokens: int
+    env_timeout_s: float | None = None
+    thinking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished episode: its tokens, its strings and its scores."""
+
+    trajectory: Trajectory
+    episode: Episode
+    scored: ScoredEpisode
+    world: TaskWorld
+    reset_options: Mapping[str, Any]
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it may enter a training step."""
+        return self.scored.reward is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutGroup:
+    """The finished rollouts of one request."""
+
+    group: Group
+    rollouts: tuple[Rollout, ...]
+
+
+class Interrupted(Exception):
+    """The caller's `should_stop` asked to abandon the rollouts in flight."""
+
+
+class RolloutDriver:
+    """Runs requests to completion on one generator.
+
+    `deterministic` takes observations in after a fixed number of polls instead of when they
+    arrive: what is decoded together, and so every rounding error, then repeats.
+    """
+
+    def __init__(
+        self, generator: Generator, codec: TextCodec, limits: Limits, deterministic: bool = True
+    ) -> None:
+        self.generator = generator
+        self.codec = codec
+        self.limits = limits
+        self.deterministic = deterministic
+
+    def run(
+        self,
+        requests: Sequence[RolloutRequest],
+        *,
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> list[RolloutGroup]:
+        """Play every episode to its end and score it.
+
+        Args:
+            requests: prompt instances with their RNG keys; results come in the same order.
+            on_progress: called with (finished, total) episodes.
+            should_stop: checked between turns.
+
+        Raises:
+            Interrupted: when `should_stop` said so; nothing of the step is kept.
+        """
+        dialogues = [
+            [Dialogue(request, sample) for sample in range(len(request.rng_keys))]
+            for request in requests
+        ]
+        self._reset([dialogue for group in dialogues for dialogue in group])
+        live: dict[Handle, Dialogue] = {}
+        for request, group in zip(requests, dialogues, strict=True):
+            live |= self._open(request, group)
+        total = sum(len(group) for group in dialogues)
+        stepping: Stepping | None = None
+        with ThreadPoolExecutor(1, "searchrl-envs") as beside:
+            while live:
+                if stepping is not None and stepping.is_most_of(len(live)):
+                    self._take_in(stepping, live)
+                    stepping = None
+                # Environments step beside the generator, which decodes the others meanwhile.
+                finished = self.generator.poll()
+                if stepping is not None and (stepping.is_due(self.deterministic) or not finished):
+                    self._take_in(stepping, live)
+                    stepping = None
+                elif stepping is None and not finished:
+                    break
+                played = [(live[t.handle], t, self._record(live[t.handle], t)) for t in finished]
+                begun = self._begin_steps(played, beside)
+                stepping = begun if stepping is None else stepping.and_then(begun)
+                self._close_stopped([turn.handle for turn in finished], live)
+                if on_progress is not None:
+                    on_progress(total - len(live), total)
+                if should_stop is not None and should_stop():
+                    for handle in live:
+                        self.generator.close(handle)
+                    _release([dialogue for group in dialogues for dialogue in group])
+                    raise Interrupted
+        return self._finish(requests, dialogues)
+
+    def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
+        for handle in handles:
+            if live[handle].stop is not None:
+                self.generator.close(handle)
+                del live[handle]
+
+    def _open(
+        self, request: RolloutRequest, dialogues: Sequence[Dialogue]
+    ) -> dict[Handle, Dialogue]:
+        """Open the dialogues of a group on one rendered prompt; those now in flight."""
+        ready = [d for d in dialogues if d.stop is None]
+        if not ready:
+            return {}
+        for dialogue in ready:
+            # The group shares one rendered prompt; another one would be answered blindly.
+            if dialogue.prompt != ready[0].prompt:
+                self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
+        ready = [d for d in ready if d.stop is None]
+        protocol = request.world.protocol
+        try:
+            opening = protocol.opening(request.forced) if request.forced else ""
+        except ProtocolFailure as error:
+            for dialogue in ready:
+                self._fail(dialogue, error)
+            return {}
+        rendered = self.codec.render_prompt(
+            protocol.instruction,
+            ready[0].prompt,
+            thinking=self.limits.thinking,
+            forced_opening=opening,
+        )
+        handles = self.generator.open(
+            rendered.ids,
+            len(ready),
+            [request.rng_keys[d.sample] for d in ready],
+            [d.expert for d in ready if d.expert is not None] or None,
+        )
+        live = {}
+        for dialogue, handle in zip(ready, handles, strict=True):
+            dialogue.prefix = rendered.assistant_prefix
+            dialogue.trajectory.append_prompt(rendered.ids)
+            if self._submit(dialogue, handle, []):
+                live[handle] = dialogue
+            else:
+                self.generator.close(handle)
+        return live
+
+    def _reset(self, dialogues: Sequence[Dialogue]) -> None:
+        """Reset an environment for each dialogue; those that hang wait at the same time."""
+        calls = [
+            (functools.partial(self._begin, d.request), d.request.world.owner) for d in dialogues
+        ]
+        outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
+        for dialogue, outcome in zip(dialogues, outcomes, strict=True):
+            if isinstance(outcome, Raised):
+                self._fail(dialogue, outcome.error)
+                continue
+            dialogue.env, dialogue.prompt, task, dialogue.expert = outcome.value
+            dialogue.task, dialogue.trajectory.task_id = task, task.id
+
+    def _begin(self, request: RolloutRequest) -> Begun:
+        return begin_episode(
+            request.world,
+            request.reset_options,
+            # One seed for the whole group: an env that draws must put the same task to all.
+            seed=request.rng_keys[0] % (1 << 31),
+            budget=self.codec.budget(self.limits.max_observation_tokens),
+            script=request.script,
+        )
+
+    def _submit(self, dialogue: Dialogue, handle: Handle, append_ids: list[int]) -> bool:
+        """Ask for the next turn; False (and a stop reason) when no token is left for it."""
+        room = self.limits.max_total_tokens - len(dialogue.trajectory) - len(append_ids)
+        if room < 1:
+            dialogue.stop = StopReason.TOTAL_TOKENS
+            return False
+        if append_ids:
+            dialogue.trajectory.append_env(append_ids)
+        stops = dialogue.request.world.protocol.stops
+        self.generator.submit(handle, append_ids, stops, min(self.limits.max_turn_tokens, room))
+        return True
+
+    def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
+        """Record one model turn and return its text; a turn that was cut ends the episode."""
+        if turn.error is not None:
+            self._fail(dialogue, turn.error)
+            return ""
+        world = dialogue.request.world
+        ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
+        sampled = self.codec.decode(ids)
+        found = find_stop(sampled, world.protocol.stops)
+        overhang = sampled[found[0] :] if found else ""
+        text = sampled[: found[0]] if found else sampled
+        if not dialogue.turns:
+            text = dialogue.prefix + text
+        dialogue.trajectory.append_model(
+            turn.ids, turn.logps, version=turn.version, reason=turn.reason, overhang=overhang
+        )
+        if turn.reason is TurnStop.MAX_TOKENS:
+            # An unfinished turn never reaches the environment: half a query is no action.
+            out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
+            dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
+            dialogue.turns.append(EpisodeTurn(text, self._parse(dialogue, text)))
+        return text
+
+    def _parse(self, dialogue: Dialogue, text: str) -> Action:
+        """The action of a turn; a protocol that cannot say fails the episode."""
+        try:
+            return dialogue.request.world.protocol.parse(text)
+        except ProtocolFailure as error:
+            self._fail(dialogue, error)
+            return Action(INVALID, None, "The protocol could not read this turn.")
+
+    def _begin_steps(self, played: Sequence[Played], beside: Executor) -> Stepping | None:
+        """Begin to step the environments of turns just recorded; None if no turn reaches one."""
+        played = [one for one in played if one[0].stop is None]
+        if not played:
+            return None
+        calls = []
+        for dialogue, _, text in played:
+            assert dialogue.env is not None
+            step = functools.partial(step_env, dialogue.env, text)
+            calls.append((step, dialogue.request.world.owner))
+        # Those that hang wait at the same time.
+        limit = self.limits.env_timeout_s
+        return Stepping(played, [beside.submit(call_together, calls, timeout_s=limit)])
+
+    def _take_in(self, stepping: Stepping, live: dict[Handle, Dialogue]) -> None:
+        """Wait for environments and go on with what they made of the turns."""
+        for (dialogue, turn, text), outcome in zip(
+            stepping.played, stepping.outcomes(), strict=True
+        ):
+            if isinstance(outcome, Raised):
+                action = self._parse(dialogue, text)
+                dialogue.turns.append(EpisodeTurn(text, action))
+                self._fail(dialogue, outcome.error)
+            else:
+                self._advance(dialogue, turn, text, outcome.value)
+        self._close_stopped([turn.handle for _, turn, _ in stepping.played], live)
+
+    def _advance(self, dialogue: Dialogue, turn: FinishedTurn, text: str, made: Stepped) -> None:
+        """Take in what the environment made of a turn."""
+        action = made.action or self._parse(dialogue, text)
+        if dialogue.failure is not None:
+            dialogue.turns.append(EpisodeTurn(text, action))
+            return
+        dialogue.env_return += made.reward
+        dialogue.signals.update(made.signals)
+        shown = ""
+        if made.terminated:
+            dialogue.stop = StopReason.ANSWERED
+        elif made.truncated:
+            dialogue.stop = StopReason.TURN_LIMIT
+        elif turn.reason is TurnStop.EOS:
+            dialogue.stop = StopReason.EOS
+        else:
+            shown = self._observe(dialogue, turn.handle, made.observation)
+        # What the model never read does not count as shown to it.
+        passages = made.passages if shown else ()
+        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, made.reward))
+
+    def _observe(self, dialogue: Dialogue, handle: Handle, observation: str) -> str:
+        """Append an observation and ask for the next turn; returns the text appended."""
+        # Measured as the env's own budget is: the byte codec has no tokens and counts words.
+        budget = self.codec.budget(self.limits.max_observation_tokens)
+        if budget.count(observation) > budget.max_tokens:
+            # An env that ignores its budget: cut what it said, and say that it was cut.
+            observation = budget.cut(observation, budget.max_tokens)
+            dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
+        ids = self.codec.encode_plain(observation)
+        return observation if self._submit(dialogue, handle, ids) else ""
+
+    def _fail(self, dialogue: Dialogue, error: BaseException) -> None:
+        """End an episode that somebody failed; the instance at fault is not reused."""
+        world = dialogue.request.world
+        player = f"script of env '{world.name}' ({world.owner})"
+        player = player if dialogue.request.script else "generator"
+        dialogue.failure = classify(error, world, player)
+        dialogue.stop = StopReason.FAILED
+        dialogue.env = None
+
+    def _finish(
+        self, requests: Sequence[RolloutRequest], dialogues: Sequence[Sequence[Dialogue]]
+    ) -> list[RolloutGroup]:
+        """Freeze the episodes, give the environments back, and score all of them together."""
+        played = [dialogue for group in dialogues for dialogue in group]
+        episodes = [self._freeze(dialogue) for dialogue in played]
+        _release(played)
+        scorers = [dialogue.request.world.scorer for dialogue in played]
+        scores = score_together(list(zip(scorers, episodes, strict=True)))
+        finished = iter(
+            Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
+            for d, episode, scored in zip(played, episodes, scores, strict=True)
+        )
+        groups = []
+        for request, group in zip(requests, dialogues, strict=True):
+            rollouts = tuple(next(finished) for _ in group)
+            task = rollouts[0].episode.task
+            trajectories = tuple(rollout.trajectory for rollout in rollouts)
+            groups.append(RolloutGroup(Group(request.group_id, task, trajectories), rollouts))
+        return groups
+
+    def _freeze(self, dialogue: Dialogue) -> Episode:
+        """The episode as rewards will see it."""
+        if dialogue.stop is None:
+            error = "RuntimeError: the generator lost this dialogue"
+            dialogue.failure = Failure(FailureKind.GENERATION, "generator", error)
+            dialogue.stop = StopReason.FAILED
+        request, trajectory = dialogue.request, dialogue.trajectory
+        trajectory.generated_text = self.codec.decode(
+            trajectory.ids[trajectory.num_prompt_tokens :]
+        )
+        texts = [turn.text for turn in dialogue.turns]
+        final_answer, format_score = None, 0.0
+        try:
+            final_answer = request.world.protocol.final_answer(texts)
+            format_score = request.world.protocol.format_score(texts)
+        except ProtocolFailure as error:
+            if dialogue.failure is None:  # else who failed first is to blame
+                self._fail(dialogue, error)
+        assert dialogue.stop is not None
+        return Episode(
+            task=dialogue.task or anonymous_task(request.world.name, request.reset_options, ""),
+            turns=tuple(dialogue.turns),
+            final_answer=final_answer,
+            format_score=format_score,
+            signals=dict(dialogue.signals),
+            env_return=dialogue.env_return,
+            num_model_tokens=trajectory.num_model_tokens,
+            stop_reason=dialogue.stop,
+            failure=dialogue.failure,
+            step=request.step,
+        )
+
+
+def _release(dialogues: Sequence[Dialogue]) -> None:
+    """Give back the environments that did not fail; who gave them out closes them."""
+    for dialogue in dialogues:
+        if dialogue.env is not None:
+            dialogue.request.world.release(dialogue.env)

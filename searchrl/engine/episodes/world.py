@@ -1,0 +1,265 @@
+"""The task world: one entry of `tasks` turned into objects the rollout driver can use.
+
+Owns the environments, protocol, scorer and scripted policies of a task, and the pool of
+environment instances. Speaks strings only. Built by `train`, `evaluate`, `sft` and `play` from a
+config and a plugin registry; everything that can be wrong with names, expressions or data files
+is found here, before anything starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from searchrl.config import RunConfig
+from searchrl.config.sections import AUTO, TaskConfig
+from searchrl.contracts import ExpertFactory, TagProtocol
+from searchrl.core.episode import SEARCH
+from searchrl.engine.episodes.guarded import GuardedProtocol
+from searchrl.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    PluginError,
+    ProtocolFailure,
+    SearchRLError,
+    suggest,
+)
+from searchrl.plugins import Entry, Registry
+from searchrl.plugins.registry import describe_error
+from searchrl.retrieval.indexes import IndexCache
+from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
+from searchrl.rewards.scorer import Scorer
+
+SEARCH_METRICS = ("searched", "searches", "retrieved")
+"""Components that are no metric of a task whose protocol has no search."""
+
+
+@dataclass(slots=True)
+class TaskWorld:
+    """One task of the run: where its episodes come from and how they are scored.
+
+    `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
+    that made it; `retriever_owner` and `protocol_owner` those of the other two. `protocol` says
+    itself when it fails, wherever it is called from.
+    """
+
+    name: str
+    config: TaskConfig
+    protocol: TagProtocol
+    scorer: Scorer
+    owner: str
+    make_env: Callable[[], gymnasium.Env[Any, Any]]
+    entry: Entry
+    retriever_owner: str = ""
+    protocol_owner: str = ""
+    _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
+
+    def acquire(self) -> gymnasium.Env[Any, Any]:
+        """Take an idle environment instance, or make one."""
+        with suppress(IndexError):  # none, or another thread took the last one
+            return self._idle.pop()
+        return self.make_env()
+
+    def release(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Give an instance back. One that hung or raised is dropped instead, never reused."""
+        self._idle.append(env)
+
+    def num_tasks(self, split: str) -> int:
+        """Number of tasks of a split.
+
+        Raises:
+            ConfigError: if the env has none there.
+            EnvironmentFailure: if it cannot say how many.
+        """
+        env = self.acquire()
+        who = f"env '{self.name}' ({self.owner})"
+        if not env.has_wrapper_attr("num_tasks"):
+            raise EnvironmentFailure(
+                f"{who} has no num_tasks(split); give it one that returns how many tasks a "
+                "split has"
+            )
+        try:
+            count = operator.index(env.get_wrapper_attr("num_tasks")(split))
+        except SearchRLError:
+            raise
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() is no way to end a run
+            raise EnvironmentFailure(
+                f"{who}: num_tasks({split!r}) must return how many tasks the split has; "
+                f"{describe_error(error)}"
+            ) from error
+        self.release(env)
+        if count < 1:
+            raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
+        return count
+
+    def script(self, name: str) -> ExpertFactory:
+        """A scripted policy of the env by name.
+
+        Raises:
+            ConfigError: if the env has none of that name, or none at all.
+        """
+        scripts = self.entry.load_scripts()
+        if not scripts:
+            raise ConfigError(
+                f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
+                "nothing to replay; give register_envs an `expert=`, or use --policy model"
+            )
+        if name not in scripts and name == "expert":
+            others = " or ".join(f"'{other}'" for other in scripts)
+            raise ConfigError(
+                f"env '{self.name}' has no expert to replay; name another of its scripted "
+                f"policies: {others} (--policy scripted:NAME, or in sft.stages.0.mix)"
+            )
+        if name not in scripts:
+            known = suggest(name, scripts)
+            raise ConfigError(f"env '{self.name}' has no scripted policy '{name}'.{known}")
+        return scripts[name]
+
+    def can_open(self, kind: str) -> bool:
+        """Whether a turn of the protocol can be committed to an action of `kind`."""
+        return _can_open(self.protocol, kind)
+
+    def close(self) -> None:
+        """Close every idle environment; one that fails to close takes nothing from the run."""
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except (Exception, SystemExit) as error:
+                text = f"env '{self.name}' ({self.owner}) failed to close: {describe_error(error)}"
+                warnings.warn(text, stacklevel=2)
+
+
+def name_protocol(config: TaskConfig, registry: Registry) -> TaskConfig:
+    """The task with the protocol that `auto` means: its environment's own, or the default one."""
+    if config.protocol.name != AUTO:
+        return config
+    name = registry.get("env", config.env.name).protocol
+    named = config.protocol.model_copy(update={"name": name})
+    return config.model_copy(update={"protocol": named})
+
+
+def name_protocols(config: RunConfig, registry: Registry) -> RunConfig:
+    """The config with every task's protocol named: stored, it means the same wherever it is read.
+
+    Raises:
+        UnknownNameError: for an environment that nobody registers.
+    """
+    return config.model_copy(
+        update={"tasks": [name_protocol(task, registry) for task in config.tasks]}
+    )
+
+
+def make_world(
+    config: TaskConfig,
+    registry: Registry,
+    reward_timeout_s: float | None,
+    *,
+    has_instruction: bool = True,
+) -> TaskWorld:
+    """Build one task's world and try its environment once.
+
+    Args:
+        config: of the task.
+        registry: where its names are looked up.
+        reward_timeout_s: seconds one reward component may take.
+        has_instruction: whether the protocol's own instruction stands in prompts.
+
+    Raises:
+        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with it.
+    """
+    env_entry = registry.get("env", config.env.name)
+    config = name_protocol(config, registry)
+    protocol_entry = registry.get("protocol", config.protocol.name)
+    protocol = GuardedProtocol(
+        registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
+        str(protocol_entry),
+        # What the user wrote for a prompt is always in it.
+        has_instruction=has_instruction or "instruction" in config.protocol.settings,
+    )
+    retriever_entry = registry.get("retriever", config.retriever.name)
+    # It is made when somebody searches; a wrong setting should not wait until then.
+    retriever_settings = retriever_entry.ensure_settings(config.retriever.settings)
+    # Every environment instance shares it: the rollouts of a group search one index.
+    retriever = IndexCache(functools.partial(retriever_entry.load(), **retriever_settings))
+    schedule = _parse_reward(config, registry)
+    # What counts searches says nothing where there are none.
+    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or _can_open(protocol, SEARCH)]
+    names = dict.fromkeys([*schedule.names, *metrics])
+    entries = {name: registry.get("reward", name) for name in names}
+    scorer = Scorer(
+        {name: entry.make() for name, entry in entries.items()},
+        schedule,
+        metrics=metrics,
+        timeout_s=reward_timeout_s,
+        owners={name: str(entry.owner) for name, entry in entries.items()},
+    )
+
+    # Now, so that a setting called `retriever` is refused by its name.
+    env_settings = env_entry.ensure_settings(config.env.settings)
+
+    def make_env() -> gymnasium.Env[Any, Any]:
+        env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
+        if not isinstance(env, gymnasium.Env):
+            raise EnvironmentFailure(
+                f"{env_entry}: expected its factory to return a gymnasium.Env, "
+                f"got {type(env).__name__}"
+            )
+        return env
+
+    world = TaskWorld(
+        name=config.env.name,
+        config=config,
+        protocol=protocol,
+        scorer=scorer,
+        owner=str(env_entry.owner),
+        make_env=make_env,
+        entry=env_entry,
+        retriever_owner=str(retriever_entry.owner),
+        protocol_owner=str(protocol_entry.owner),
+    )
+    try:
+        world.release(make_env())
+    except ProtocolFailure as error:  # an env asks its protocol for examples of turns
+        raise PluginError(f"{protocol_entry}: {error}") from error
+    return world
+
+
+def _can_open(protocol: TagProtocol, kind: str) -> bool:
+    try:
+        protocol.opening(kind)
+    except ValueError:
+        return False
+    except ProtocolFailure:  # told where an episode needs it
+        return True
+    return True
+
+
+def _parse_reward(config: TaskConfig, registry: Registry) -> RewardSchedule:
+    spec: object = config.reward
+    if not isinstance(config.reward, str):
+        spec = [stage.model_dump() for stage in config.reward]
+    try:
+        return RewardSchedule.parse(spec, registry.spellings("reward"))
+    except UnknownComponentError as error:
+        absence = registry.explain_absence("reward", error.component)
+        raise UnknownComponentError(f"{error}{absence}", error.component) from error
+
+
+def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
+    """Build the worlds of all tasks of a run."""
+    return [
+        make_world(
+            task,
+            registry,
+            config.rollout.reward_timeout_s,
+            has_instruction=config.model.instructions,
+        )
+        for task in config.tasks
+    ]

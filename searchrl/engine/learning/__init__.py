@@ -1,0 +1,1 @@
+"""The update: packing, the learner, checkpoints, processes that train together. Imports nothing."""

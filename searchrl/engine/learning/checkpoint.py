@@ -1,0 +1,195 @@
+"""Checkpoints: atomic to write, exact to resume.
+
+Owns the layout `checkpoints/step_NNNNNN/{policy/, optimizer.pt, state.json}` and its rotation. A
+checkpoint is written to the side and renamed, so a kill leaves the old ones whole. Sampling needs
+no state (every draw is a function of seed, step, example and sample), so weights, optimiser and
+step counter are all there is. `policy/` is a Hugging Face folder of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from searchrl.engine.model.policy import Policy
+from searchrl.errors import RunFolderError
+from searchrl.run_folder import guarding
+
+
+class Stateful(Protocol):
+    """A learner, as far as a checkpoint is concerned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimiser and counters, tensors and plain values only."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        ...
+
+
+def save_checkpoint(
+    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
+) -> Path:
+    """Write the checkpoint of `state["step"]`; returns its folder.
+
+    Weights and optimiser are a function of the step: where its checkpoint is there already, only
+    the JSON state is replaced. A whole checkpoint is never taken apart to write it again.
+
+    Raises:
+        RunFolderError: if it could not be written; the older ones are as they were.
+    """
+    folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
+    beside = folder.with_name(f".{folder.name}.partial")
+    text = json.dumps(dict(state), indent=2)
+    optimizer = learner.state_dict()
+    with guarding(run_dir), _leaving_no_part(beside):
+        if (folder / "state.json").is_file():
+            newer = folder / "state.json.partial"
+            newer.write_text(text, "utf-8")
+            _sync(newer)
+            newer.replace(folder / "state.json")
+            _sync(folder)
+            return folder
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        with _naming_write_errors("policy"):
+            policy.save(beside / "policy")
+        with _naming_write_errors("optimizer.pt"):
+            torch.save(optimizer, beside / "optimizer.pt")
+        (beside / "state.json").write_text(text, "utf-8")
+        for path in beside.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        shutil.rmtree(folder, ignore_errors=True)  # not whole, or it would have its state
+        beside.rename(folder)
+        _sync(folder.parent)
+    return folder
+
+
+def save_policy(run_dir: Path, policy: Policy) -> Path:
+    """Write the final policy to `policy/`, whole or not at all; returns its folder.
+
+    Raises:
+        RunFolderError: if it could not be written.
+    """
+    folder, beside = run_dir / "policy", run_dir / ".policy.partial"
+    with guarding(run_dir), _leaving_no_part(beside):
+        shutil.rmtree(beside, ignore_errors=True)
+        with _naming_write_errors("policy"):
+            policy.save(beside)
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+    return folder
+
+
+@contextmanager
+def _naming_write_errors(what: str) -> Iterator[None]:
+    """Turn what the writers of weights raise for a full disk into the `OSError` it is.
+
+    safetensors has an exception of its own, torch raises RuntimeError, tokenizers a bare Exception.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, SafetensorError) and type(error) not in (RuntimeError, Exception):
+            raise
+        first_line = str(error).strip().partition("\n")[0]
+        text = f"'{what}' could not be written whole ({first_line})"
+        raise OSError(errno.EIO, text) from error
+
+
+@contextmanager
+def _leaving_no_part(beside: Path) -> Iterator[None]:
+    """Remove what a failed write left: on a full disk it is the space that is missing."""
+    try:
+        yield
+    except Exception:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def _sync(path: Path) -> None:
+    """Force a file or folder entry to disk: a rename must not outrun the data."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def list_checkpoints(run_dir: Path) -> list[Path]:
+    """Whole checkpoints, oldest first."""
+    folders = sorted((run_dir / "checkpoints").glob("step_*"))
+    return [folder for folder in folders if (folder / "state.json").is_file()]
+
+
+def rotate_checkpoints(run_dir: Path, keep_last: int, best: str | None) -> None:
+    """Remove all but the newest `keep_last` checkpoints and the one named `best`."""
+    with guarding(run_dir):
+        for folder in list_checkpoints(run_dir)[:-keep_last]:
+            if folder.name != best:
+                shutil.rmtree(folder)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The JSON state of a checkpoint."""
+    return dict(json.loads((folder / "state.json").read_text("utf-8")))
+
+
+def latest_checkpoint(run_dir: Path) -> Path:
+    """The newest whole checkpoint.
+
+    Raises:
+        RunFolderError: if there is none.
+    """
+    found = list_checkpoints(run_dir)
+    if not found:
+        raise RunFolderError(
+            f"run '{run_dir}' has no checkpoint to resume from; start again with --run-dir"
+        )
+    return found[-1]
+
+
+def load_checkpoint(folder: Path, policy: Policy, learner: Stateful) -> dict[str, Any]:
+    """Put weights, optimiser and counters back exactly; returns the JSON state.
+
+    Raises:
+        RunFolderError: if the weights do not fit the policy.
+    """
+    load_weights(folder / "policy", policy)
+    state = torch.load(folder / "optimizer.pt", map_location=policy.device, weights_only=True)
+    learner.load_state_dict(state)
+    return read_state(folder)
+
+
+def load_weights(folder: Path, policy: Policy) -> None:
+    """Copy saved weights into the policy's trainable parameters."""
+    if policy.is_lora:
+        from peft import load_peft_weights, set_peft_model_state_dict
+
+        set_peft_model_state_dict(policy.model, load_peft_weights(str(folder)))
+        return
+    saved: dict[str, torch.Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        saved |= load_file(path)
+    wanted = {n: p for n, p in policy.model.named_parameters() if p.requires_grad}
+    missing = sorted(wanted.keys() - saved.keys())
+    if missing:
+        raise RunFolderError(
+            f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
+            f"'{missing[0]}': it was saved from another architecture"
+        )
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            parameter.copy_(saved[name])

@@ -1,0 +1,423 @@
+"""The learner: scored trajectories in, optimiser steps out.
+
+Owns the loop over mini- and micro-batches, the reference pass, gradient clipping, AdamW and its
+schedule. The mathematics is `core.loss`; what enters the step is `packing`. Old log-probs are the
+sampler's own: the first update is exactly on-policy, needs no extra forward pass, and its ratio is
+1 up to rounding (`max_abs_log_ratio` shows it). Only an algorithm that corrects for another
+sampler has them recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a
+micro-batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from searchrl.algorithms import Algorithm
+from searchrl.config.sections import AlgorithmConfig, OptimConfig, SftStage
+from searchrl.core.loss import LossStats, Reduction
+from searchrl.engine.learning.loss_scale import LossScale
+from searchrl.engine.learning.packed_check import find_fault
+from searchrl.engine.learning.packing import (
+    MicroBatch,
+    PackedRollout,
+    TrainItem,
+    micro_batches,
+    mini_batches,
+    pack_step,
+)
+from searchrl.engine.learning.sharing import share_groups
+from searchrl.engine.learning.token_columns import OnTokens, TokenColumns, report_tokens
+from searchrl.engine.learning.workers import ALONE, Workers
+from searchrl.engine.model.optimizers import make_optimizer
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import mix_key
+from searchrl.errors import PolicyError
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the updates of one training step add up to."""
+
+    stats: LossStats = field(default_factory=LossStats)
+    entropy: float = 0.0
+    grad_norm: float = 0.0
+    num_updates: int = 0
+    num_skipped: int = 0
+    num_splits: int = 0
+
+    def take_in(self, share: _Sums) -> None:
+        """Add what one process saw of an update."""
+        self.stats = self.stats + share.stats
+        self.entropy += share.entropy
+        self.num_splits += share.num_splits
+
+
+class Learner:
+    """Updates a policy.
+
+    Args:
+        policy: its trainable parameters are the ones updated.
+        algorithm: advantages, loss and reduction.
+        settings: clip range, beta, reduction override.
+        optim: learning rate, schedule, clipping, updates per step, micro-batch size.
+        max_steps: length of the schedule in steps.
+        temperature: the sampler's.
+        constant: tokens that the constant reduction divides by.
+        seed: decides which groups meet in a mini-batch.
+        workers: who shares the work: each computes the gradient of its groups, all of them take
+            the same optimiser step.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        algorithm: Algorithm,
+        settings: AlgorithmConfig,
+        optim: OptimConfig,
+        *,
+        max_steps: int,
+        temperature: float = 1.0,
+        constant: int = 4096,
+        seed: int = 0,
+        workers: Workers = ALONE,
+    ) -> None:
+        self.policy = policy
+        self.algorithm = algorithm
+        self.settings = settings
+        self.optim = optim
+        self.max_steps = max_steps
+        self.temperature = temperature
+        self.constant = constant
+        self.seed = seed
+        self.workers = workers
+        self.loss_settings = algorithm.resolve(settings)
+        self.reduction = Reduction(self.loss_settings.reduction)
+        self.step = 0
+        self.is_halfway = False
+        """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
+        self.parameters = [*policy.parameters, *algorithm.parameters()]
+        self.optimizer = make_optimizer(optim.optimizer, self.parameters, optim.lr)
+        self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
+        self.micro_batch_tokens = optim.micro_batch_tokens
+        """Smaller than the setting once memory has run out."""
+        self.packing_fault = find_fault(policy)
+        """Why rollouts are padded instead of packed; None: they are packed."""
+        if self.loss_settings.beta > 0:
+            policy.keep_reference()
+
+    def describe(self) -> str:
+        """One line for a person: how many updates a step has and how rollouts are computed."""
+        count = self.optim.epochs * self.optim.mini_batches
+        updates = f"{count} per step" if count == 1 else f"up to {count} per step"
+        if self.packing_fault is None:
+            return f"{updates}, a prompt is computed once per group"
+        return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
+
+    def train_step(
+        self, items: Sequence[TrainItem], on_tokens: OnTokens | None = None
+    ) -> dict[str, float]:
+        """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
+
+        Args:
+            items: all rollouts of the step with their rewards; unscored ones are counted only. The
+                same in every process.
+            on_tokens: called per trained rollout with its advantage, ratios and entropies.
+
+        Returns:
+            Means over the trained tokens of all updates (`kl`, `clip_frac`, `entropy`, …), means
+            over updates (`loss`, `grad_norm` before clipping), counts of what left the step,
+            `skipped_steps` (updates not taken because their gradient was not finite) and the
+            learning rate used. Without anything to train on nothing is updated, and the means are
+            0. Only where they say something: `num_updates`, if a step may have several,
+            `oom_splits`, if memory ran out, and `loss_scale`, in float16.
+
+        Raises:
+            PolicyError: if memory runs out for a single rollout.
+            WorkerError: if another process failed, or holds other weights afterwards.
+        """
+        packed = pack_step(
+            items,
+            self.algorithm.advantages,
+            self.reduction,
+            keep_dead_groups=self.loss_settings.beta > 0,
+            constant=self.constant,
+            owner=f"algorithm '{self.algorithm.name}'",
+        )
+        lr = learning_rate(self.optim.lr, self.step, self.optim, self.max_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = _Sums()
+        updates = self._updates(packed.rollouts)
+        with self._updating():
+            old_logps = self._old_logps(packed.rollouts, len(updates), sums)
+            for number, rollouts in enumerate(updates):
+                is_first = number * self.optim.epochs < len(updates)
+                self._accumulate(rollouts, old_logps, sums, on_tokens if is_first else None)
+                self._update(sums)
+        stats, num_taken = sums.stats, sums.num_updates - sums.num_skipped
+        # Here only: a step that was not taken must not move the schedule.
+        self.step += num_taken > 0
+        self.ensure_same_weights(f"after step {self.step}")
+        self.is_halfway = False
+        extra = {}
+        if self.optim.epochs * self.optim.mini_batches > 1:
+            extra["num_updates"] = float(num_taken)
+        if sums.num_splits:
+            extra["oom_splits"] = float(sums.num_splits)
+        if self.loss_scale.is_active:
+            extra["loss_scale"] = self.loss_scale.value
+        return {
+            **stats.means(),
+            "loss": stats.loss / max(1, len(updates)),
+            "entropy": sums.entropy / stats.num_tokens if stats.num_tokens else 0.0,
+            "num_tokens": stats.num_tokens,
+            "num_rollouts": len(packed.rollouts),
+            "num_unscored": packed.num_unscored,
+            "num_groups": packed.num_groups,
+            "num_dead_groups": packed.num_dead_groups,
+            "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
+            "skipped_steps": float(sums.num_skipped),
+            "grad_norm": sums.grad_norm / max(1, num_taken),
+            "lr": lr,
+            **extra,
+        }
+
+    def ensure_same_weights(self, when: str) -> None:
+        """See that all processes hold the same weights; see `Workers.ensure_same`."""
+        self.workers.ensure_same(self.parameters, when)
+
+    def _share(self, rollouts: Sequence[PackedRollout]) -> list[PackedRollout]:
+        return share_groups(rollouts, self.workers, is_packed=self.packing_fault is None)
+
+    def _updates(self, rollouts: Sequence[PackedRollout]) -> list[tuple[PackedRollout, ...]]:
+        """The rollouts of each optimiser step, epoch after epoch."""
+        return [
+            batch
+            for epoch in range(self.optim.epochs)
+            for batch in mini_batches(
+                rollouts,
+                self.optim.mini_batches,
+                self.reduction,
+                constant=self.constant,
+                key=mix_key(self.seed, self.step, epoch),
+            )
+        ]
+
+    @contextmanager
+    def _updating(self) -> Iterator[None]:
+        with self.policy.updating():
+            if self.packing_fault is not None:
+                yield
+                return
+            with self.policy.attending():
+                yield
+
+    def _old_logps(
+        self, rollouts: Sequence[PackedRollout], num_updates: int, sums: _Sums
+    ) -> dict[str, Tensor] | None:
+        """The trainer's own log-probs before the first update, if the algorithm wants them.
+
+        None where nothing has to be computed: the sampler's are used, or, with a single update,
+        the log-probs of that update itself.
+        """
+        if not self.algorithm.needs_trainer_logp or num_updates < 2:
+            return None
+        own: dict[str, Tensor] = {}
+        share = _Sums()
+
+        def run(batch: MicroBatch) -> None:
+            with torch.no_grad():
+                logp_N = self.policy.logps(batch.layout, temperature=self.temperature).logp_N
+            counts = batch.mask_BT.sum(dim=1).tolist()
+            own.update(zip(batch.rollout_ids, logp_N.cpu().split(counts), strict=True))
+
+        self._in_micro_batches(self._share(rollouts), run, share)
+        found: dict[str, Tensor] = {}
+        for one, theirs in self.workers.gather((share, own)):
+            sums.take_in(one)
+            found |= {name: logp_N.to(self.policy.device) for name, logp_N in theirs.items()}
+        return found
+
+    def _accumulate(
+        self,
+        rollouts: Sequence[PackedRollout],
+        old_logps: Mapping[str, Tensor] | None,
+        sums: _Sums,
+        on_tokens: OnTokens | None,
+    ) -> None:
+        """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
+
+        It is the sum over processes, each of which computes a share of the groups: weights carry
+        the denominator of all of them. Nobody can miss a failure here before the weights change.
+        Each micro-batch has a `.grad` of its own until its backward pass is through: one that
+        runs out of memory half-way leaves nothing behind.
+        """
+        totals: list[Tensor | None] = [None] * len(self.parameters)
+        share, seen = _Sums(), dict[str, TokenColumns]()
+
+        def run(batch: MicroBatch) -> None:
+            self.optimizer.zero_grad(set_to_none=True)
+            loss, stats, logp_N, entropy_N = self._forward(batch, old_logps)
+            (loss * self.loss_scale.value).backward()
+            for number, parameter in enumerate(self.parameters):
+                total = totals[number]
+                if parameter.grad is not None:
+                    totals[number] = parameter.grad if total is None else total.add_(parameter.grad)
+            share.stats = share.stats + stats
+            share.entropy += float(entropy_N.nansum())
+            if on_tokens is not None:
+                report_tokens(batch, logp_N.detach(), entropy_N, seen.__setitem__)
+
+        self._in_micro_batches(self._share(rollouts), run, share)
+        self.workers.sum_gradients(self.parameters, totals)
+        for one, columns in self.workers.gather((share, seen)):
+            sums.take_in(one)
+            for rollout_id, column in columns.items():
+                assert on_tokens is not None
+                on_tokens(rollout_id, column)
+        for parameter, total in zip(self.parameters, totals, strict=True):
+            parameter.grad = total
+
+    def _in_micro_batches(
+        self, rollouts: Sequence[PackedRollout], run: Callable[[MicroBatch], None], sums: _Sums
+    ) -> None:
+        """Run all rollouts through `run`; what memory does not hold is split and run again."""
+        waiting = list(rollouts)
+        while waiting:
+            batch = next(
+                micro_batches(
+                    waiting,
+                    self.micro_batch_tokens,
+                    self.policy.device,
+                    is_packed=self.packing_fault is None,
+                )
+            )
+            if self._fits(batch, run):
+                done = set(batch.rollout_ids)
+                waiting = [rollout for rollout in waiting if rollout.rollout_id not in done]
+                continue
+            # Out here the exception is gone, and with it what it kept alive.
+            num_tokens = batch.layout.ids_BT.numel()
+            self.micro_batch_tokens = max(1, min(self.micro_batch_tokens, num_tokens) // 2)
+            sums.num_splits += 1
+            if self.policy.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _fits(self, batch: MicroBatch, run: Callable[[MicroBatch], None]) -> bool:
+        try:
+            run(batch)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(batch.rollouts) > 1:
+                return False
+            raise PolicyError(
+                f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} tokens, "
+                "which cannot be split: set model.gradient_checkpointing: true, lower "
+                "rollout.max_total_tokens, or train with model.adapter: lora"
+            ) from error
+        return True
+
+    def _forward(
+        self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None
+    ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
+        """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
+        mask_BT = batch.mask_BT
+        logp_N, entropy_N, _ = self.policy.logps(
+            batch.layout, temperature=self.temperature, with_entropy=True
+        )
+        assert entropy_N is not None
+        ref_logp_N = None
+        if self.loss_settings.beta > 0:
+            with torch.no_grad():
+                ref_logp_N = self.policy.logps(
+                    batch.layout, temperature=self.temperature, reference=True
+                ).logp_N
+        sampler_logp_N = batch.sampler_logp_BT[mask_BT]
+        old_logp_N = sampler_logp_N
+        if old_logps is not None:
+            old_logp_N = torch.cat([old_logps[name] for name in batch.rollout_ids])
+        elif self.algorithm.needs_trainer_logp:
+            old_logp_N = logp_N.detach()
+        loss, stats = self.algorithm.loss(
+            logp_N,
+            old_logp_N,
+            batch.adv_BT[mask_BT],
+            torch.ones_like(logp_N, dtype=torch.bool),
+            batch.weight_BT[mask_BT],
+            clip_low=self.loss_settings.clip_low,
+            clip_high=self.loss_settings.clip_high,
+            beta=self.loss_settings.beta,
+            ref_logp_T=ref_logp_N,
+            sampler_logp_T=sampler_logp_N,
+            rollout_T=mask_BT.nonzero()[:, 0],
+        )
+        return loss, stats, logp_N, entropy_N
+
+    def _update(self, sums: _Sums) -> None:
+        """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
+        if self.loss_scale.is_active:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.div_(self.loss_scale.value)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.optim.max_grad_norm)
+        is_finite = bool(torch.isfinite(norm))
+        sums.num_updates += 1
+        sums.num_skipped += not is_finite
+        self.loss_scale.update(is_finite)
+        if is_finite:
+            sums.grad_norm += float(norm)
+            self.is_halfway = True
+            self.optimizer.step()
+            self.policy.version += 1
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimiser, step counter, loss scale and the algorithm's own state (not the weights)."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "version": self.policy.version,
+            "loss_scale": self.loss_scale.state_dict(),
+            "algorithm": dict(self.algorithm.state_dict()),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` wrote."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = int(state["step"])
+        self.policy.version = int(state["version"])
+        self.loss_scale.load_state_dict(state["loss_scale"])
+        self.algorithm.load_state_dict(state["algorithm"])
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether memory ran out: CUDA has an exception for it, the CPU allocator only a text."""
+    text = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        part in text for part in ("can't allocate memory", "not enough memory")
+    )
+
+
+def learning_rate(
+    peak: float, step: int, settings: OptimConfig | SftStage, max_steps: int
+) -> float:
+    """Linear warm-up over `settings.warmup_steps`, then constant or cosine to zero.
+
+    `step` counts from 0.
+    """
+    if step < settings.warmup_steps:
+        return peak * (step + 1) / (settings.warmup_steps + 1)
+    if settings.schedule == "constant":
+        return peak
+    span = max(1, max_steps - settings.warmup_steps)
+    progress = min(1.0, (step - settings.warmup_steps) / span)
+    return peak * 0.5 * (1.0 + math.cos(math.pi * progress))

@@ -1,0 +1,54 @@
+"""Whether a model can run packed rows: found out by trying, before the first step.
+
+Owns the comparison of a short packed row with the same rollouts padded. It finds what no flag
+tells: positions that a model does not take, layers that are no attention and would mix rollouts.
+The learner calls it once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from searchrl.engine.model.attention import supports_seam
+from searchrl.engine.model.layout import pack, padded_layout
+from searchrl.engine.model.policy import Policy
+from searchrl.errors import PolicyError
+
+_PROMPT, _SUFFIXES = 5, (6, 4)
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    ids: list[int]
+    mask: list[bool]
+    group_id: str = "check"
+    num_prompt: int = _PROMPT
+
+
+def find_fault(policy: Policy) -> str | None:
+    """Why a model's rollouts have to be padded, or None if they can be packed."""
+    fault = supports_seam(policy.base_model)
+    if fault is not None:
+        return fault
+    width = _PROMPT + max(_SUFFIXES)
+    ids_BT = torch.arange(2 * width).view(2, width) * 7 % policy.vocab_size
+    ids_BT[1, :_PROMPT] = ids_BT[0, :_PROMPT]
+    chosen_BT = torch.zeros(2, width, dtype=torch.bool)
+    for row, length in enumerate(_SUFFIXES):
+        chosen_BT[row, _PROMPT : _PROMPT + length] = True
+    rollouts = [_Rollout(*pair) for pair in zip(ids_BT.tolist(), chosen_BT.tolist(), strict=True)]
+    with torch.no_grad(), policy.evaluating():
+        layout = padded_layout(ids_BT.to(policy.device), chosen_BT.to(policy.device))
+        padded_N = policy.logps(layout).logp_N
+        try:
+            with policy.attending():
+                packed_N = policy.logps(pack(rollouts, policy.device)).logp_N
+        except (PolicyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+            return f"it does not run packed rows ({error})"
+    gap = float((packed_N - padded_N).abs().max())
+    if gap <= _TOLERANCE.get(policy.base_model.dtype, 0.3):
+        return None
+    return f"its log-probs differ by {gap:.1e} nats in a packed row"

@@ -1,0 +1,133 @@
+"""Who does what in a step that several processes share: prompts to sample, groups to learn from.
+
+Owns the split and what of a rollout travels. A draw depends on its rollout's key and position
+alone, and every process packs the whole step, so the split decides where something is computed and
+never what. A `TaskWorld` does not travel: every process has its own. Callers: `train`, the learner.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchrl.core.episode import Episode, Task
+from searchrl.core.trajectory import Group, Trajectory
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.rollout import Interrupted, Rollout, RolloutDriver, RolloutGroup
+from searchrl.engine.learning.packing import PackedRollout
+from searchrl.engine.learning.workers import Workers
+from searchrl.engine.model.layout import num_suffix_tokens
+from searchrl.errors import PluginError
+from searchrl.plugins.registry import describe_error
+from searchrl.rewards.scorer import ScoredEpisode
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A group without its world."""
+
+    task: Task
+    rollouts: tuple[tuple[Trajectory, Episode, ScoredEpisode, Mapping[str, Any]], ...]
+
+
+class SharedDriver(RolloutDriver):
+    """A rollout driver that plays every n-th prompt and has the others played by the others.
+
+    What `run` returns, and whether it raises `Interrupted`, is the same in every process.
+    """
+
+    def __init__(self, own: RolloutDriver, workers: Workers) -> None:
+        super().__init__(own.generator, own.codec, own.limits, own.deterministic)
+        self.workers = workers
+
+    def run(
+        self,
+        requests: Sequence[RolloutRequest],
+        *,
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> list[RolloutGroup]:
+        """See `RolloutDriver.run`; progress is that of this process, scaled to all requests.
+
+        Raises:
+            Interrupted: in every process, when `should_stop` said so in any.
+            PluginError: if an env says of an episode what cannot be sent.
+            WorkerError: if another process failed.
+        """
+        own = requests[self.workers.rank :: self.workers.size]
+        total = sum(len(request.rng_keys) for request in requests)
+
+        def progress(done: int, of_own: int) -> None:
+            if on_progress is not None:
+                on_progress(done * total // of_own, total)
+
+        played: list[RolloutGroup] = []
+        is_interrupted = False
+        try:
+            played = super().run(own, on_progress=progress, should_stop=should_stop)
+        except Interrupted:
+            is_interrupted = True
+        if self.workers.agree_to_stop(is_interrupted):
+            raise Interrupted
+        shares = self.workers.gather([_pack(group) for group in played])
+        groups = []
+        for number, request in enumerate(requests):
+            share = shares[number % self.workers.size]
+            groups.append(_unpack(share[number // self.workers.size], request))
+        return groups
+
+
+def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
+    """The driver itself in one process, a share of it in one of several."""
+    return driver if workers.size == 1 else SharedDriver(driver, workers)
+
+
+def _pack(group: RolloutGroup) -> bytes:
+    sent = _Sent(
+        group.group.task,
+        tuple((r.trajectory, r.episode, r.scored, r.reset_options) for r in group.rollouts),
+    )
+    try:
+        return pickle.dumps(sent)
+    except Exception as error:  # whatever the __reduce__ of a plugin's object raises
+        world = group.rollouts[0].world
+        raise PluginError(
+            f"env '{world.name}' ({world.owner}) says of an episode what cannot be sent to another "
+            f"process ({describe_error(error)}): put plain values into its tasks, actions and "
+            "signals, or train in one process, without torchrun"
+        ) from error
+
+
+def _unpack(data: bytes, request: RolloutRequest) -> RolloutGroup:
+    sent: _Sent = pickle.loads(data)
+    rollouts = tuple(
+        Rollout(trajectory, episode, scored, request.world, reset_options)
+        for trajectory, episode, scored, reset_options in sent.rollouts
+    )
+    trajectories = tuple(rollout.trajectory for rollout in rollouts)
+    return RolloutGroup(Group(request.group_id, sent.task, trajectories), rollouts)
+
+
+def share_groups(
+    rollouts: Sequence[PackedRollout], workers: Workers, *, is_packed: bool
+) -> list[PackedRollout]:
+    """The rollouts whose gradient this process computes: whole groups, even in tokens.
+
+    The longest group first, each to whoever has the least; equal ones in order, so that all
+    processes agree. `is_packed` counts a prompt once per group.
+    """
+    if workers.size == 1:
+        return list(rollouts)
+    costs: dict[str, int] = {}
+    for rollout in rollouts:
+        prompt = rollout.num_prompt if rollout.group_id not in costs else 0
+        cost = prompt + num_suffix_tokens(rollout) if is_packed else len(rollout.ids)
+        costs[rollout.group_id] = costs.get(rollout.group_id, 0) + cost
+    loads = [0] * workers.size
+    owner: dict[str, int] = {}
+    for group, cost in sorted(costs.items(), key=lambda one: -one[1]):
+        owner[group] = loads.index(min(loads))
+        loads[owner[group]] += cost
+    return [rollout for rollout in rollouts if owner[rollout.group_id] == workers.rank]

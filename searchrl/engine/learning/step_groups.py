@@ -1,0 +1,106 @@
+"""The groups of a step: what is sampled, what of it is trained on, and with which reward.
+
+Owns dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): a group whose reward is constant has
+nothing to compare, so its place goes to another prompt. Prompts are those of `PromptStream`, so
+the groups of a step are a function of (seed, step) and the weights; nothing is kept between steps.
+`train` is the caller; advantages and updates are not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from searchrl.engine.episodes.metrics import Metrics, exact, proportion
+from searchrl.engine.episodes.prompts import PromptStream
+from searchrl.engine.episodes.rollout import Rollout, RolloutDriver, RolloutGroup
+from searchrl.engine.learning.packing import TrainItem
+from searchrl.engine.learning.workers import Workers
+from searchrl.engine.sampling.generator import Generator
+from searchrl.engine.sampling.slot_generator import SlotStats
+
+
+@dataclass(frozen=True, slots=True)
+class StepGroups:
+    """What a step sampled: one group per place to train on, and the groups that were replaced."""
+
+    groups: tuple[RolloutGroup, ...]
+    replaced: tuple[RolloutGroup, ...] = ()
+    num_refills: int = 0
+    """How often places were filled anew, at most `max_refills`."""
+
+    @property
+    def rollouts(self) -> list[Rollout]:
+        """Every rollout that was sampled, trained on or not."""
+        return [rollout for group in (*self.groups, *self.replaced) for rollout in group.rollouts]
+
+
+def sample_groups(
+    sampler: RolloutDriver,
+    prompts: PromptStream,
+    step: int,
+    *,
+    max_refills: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> StepGroups:
+    """Sample a group for each prompt of the step and replace groups of constant reward.
+
+    At most `max_refills` times; a group that is still constant then keeps its place. The reward is
+    that of the reward expression, and a group without a scored rollout is constant, too.
+    """
+    places: Sequence[int] = range(prompts.prompts_per_step)
+    standing: dict[int, RolloutGroup] = {}
+    replaced: list[RolloutGroup] = []
+    refill = 0
+    while True:
+        sampled = sampler.run(
+            prompts.requests(step, refill, places), on_progress=on_progress, should_stop=should_stop
+        )
+        standing |= zip(places, sampled, strict=True)
+        constant = [place for place in places if is_constant(standing[place])]
+        if refill == max_refills or not constant:
+            groups = tuple(standing[place] for place in sorted(standing))
+            return StepGroups(groups, tuple(replaced), refill)
+        replaced += [standing[place] for place in constant]
+        places, refill = constant, refill + 1
+
+
+def is_constant(group: RolloutGroup) -> bool:
+    """Whether all scored rollouts of a group have the same reward, bit for bit."""
+    return len({r.scored.reward for r in group.rollouts if r.scored.reward is not None}) < 2
+
+
+def train_item(rollout: Rollout, length_penalty: Callable[[int], float] | None = None) -> TrainItem:
+    """A rollout as the learner takes it: tokens, reward, and process scores if there are any.
+
+    `length_penalty` of the tokens the model wrote is added to the reward, before anything is
+    compared with it; None adds nothing.
+    """
+    reward, per_turn = rollout.scored.reward, rollout.scored.per_turn
+    if reward is not None and length_penalty is not None:
+        reward += length_penalty(rollout.trajectory.num_model_tokens)
+    turn_scores = None
+    if per_turn:
+        expression = rollout.world.scorer.schedule.at(rollout.episode.step)
+        weights = {name: weight for weight, name in expression.terms if name is not None}
+        turn_scores = tuple(
+            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
+            for turn in range(len(rollout.episode.turns))
+        )
+    return TrainItem(rollout.trajectory, reward, turn_scores)
+
+
+def sampler_metrics(generator: Generator, workers: Workers) -> Metrics:
+    """What a generator that counts says of this step, over all processes; it restarts from 0."""
+    stats = getattr(generator, "stats", None)
+    if not isinstance(stats, SlotStats):
+        return {}
+    counts = workers.gather((stats.num_decoded, stats.num_row_ticks, stats.sum_log_mass))
+    num_decoded, num_row_ticks, sum_log_mass = map(sum, zip(*counts, strict=True))
+    metrics = {"slot_use": proportion(num_decoded, int(num_row_ticks))}
+    if sum_log_mass:
+        # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
+        metrics["log_kept_mass"] = exact(sum_log_mass / max(1, num_decoded))
+    stats.restart()
+    return metrics

@@ -1,0 +1,125 @@
+"""The supervised learner: next-token prediction on demonstrations, for the cold start.
+
+Owns the cross-entropy step. Observation tokens are context, never targets, unless `loss_on: all`
+asks for them (a model trained from scratch has to learn to read first). `lora_dropout` acts here
+and only here. Shapes: B demonstrations, T tokens, N targets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+
+from searchrl.config.sections import SftStage
+from searchrl.core.trajectory import Author, Trajectory
+from searchrl.engine.learning.learner import learning_rate
+from searchrl.engine.model.layout import padded_layout
+from searchrl.engine.model.policy import Policy
+
+
+class SupervisedLearner:
+    """Maximises the likelihood of demonstrations.
+
+    Args:
+        policy: its trainable parameters are the ones updated.
+        max_grad_norm: gradients are clipped to this norm.
+        micro_batch_tokens: padded tokens of one forward-backward.
+    """
+
+    def __init__(self, policy: Policy, max_grad_norm: float, micro_batch_tokens: int) -> None:
+        self.policy = policy
+        self.max_grad_norm = max_grad_norm
+        self.micro_batch_tokens = micro_batch_tokens
+        self.step = 0
+        self.parameters = policy.parameters
+        self.optimizer = AdamW(self.parameters, lr=0.0, betas=(0.9, 0.999), weight_decay=0.0)
+
+    def train_step(
+        self, trajectories: Sequence[Trajectory], stage: SftStage, stage_step: int, seed: int = 0
+    ) -> dict[str, float]:
+        """One optimiser step; returns `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
+
+        A step whose loss or gradient is not finite updates nothing; it is counted in
+        `skipped_steps`, and its `loss` and `grad_norm` are reported as 0.
+
+        Args:
+            trajectories: demonstrations of this step.
+            stage: learning rate, schedule and what the loss covers.
+            stage_step: steps done in this stage before.
+            seed: of the dropout masks of this step, so that a resumed run draws the same ones.
+        """
+        lr = learning_rate(stage.lr, stage_step, stage, stage.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.zero_grad(set_to_none=True)
+        ordered = sorted(trajectories, key=len, reverse=True)
+        total = sum(sum(_targets(t, stage.loss_on)) for t in ordered)
+        loss_sum, num_right, start = 0.0, 0, 0
+        torch.manual_seed(seed)
+        self.policy.model.train()
+        while start < len(ordered) and total:
+            width = len(ordered[start])
+            batch = ordered[start : start + max(1, self.micro_batch_tokens // width)]
+            start += len(batch)
+            ids_BT, chosen_BT = self._pad(batch, width, stage.loss_on)
+            logp_N, _, is_right_N = self.policy.logps(
+                padded_layout(ids_BT, chosen_BT), with_best=True
+            )
+            assert is_right_N is not None
+            # One denominator for the whole step, whatever the split into micro-batches.
+            loss = -logp_N.sum() / total
+            loss.backward()
+            loss_sum += float(loss.detach())
+            num_right += int(is_right_N.sum())
+        self.policy.model.eval()
+        grad_norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
+        is_skipped = not (math.isfinite(grad_norm) and math.isfinite(loss_sum))
+        if is_skipped:
+            loss_sum = grad_norm = 0.0
+        elif total:
+            self.optimizer.step()
+            self.policy.version += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return {
+            "loss": loss_sum,
+            "skipped_steps": float(is_skipped),
+            "token_accuracy": num_right / max(1, total),
+            "grad_norm": grad_norm,
+            "lr": lr,
+            "num_tokens": float(total),
+        }
+
+    def _pad(self, batch: Sequence[Trajectory], width: int, loss_on: str) -> tuple[Tensor, Tensor]:
+        ids_BT = torch.zeros(len(batch), width, dtype=torch.long)
+        chosen_BT = torch.zeros(len(batch), width, dtype=torch.bool)
+        for row, trajectory in enumerate(batch):
+            ids_BT[row, : len(trajectory)] = torch.tensor(trajectory.ids)
+            chosen_BT[row, : len(trajectory)] = torch.tensor(_targets(trajectory, loss_on))
+        return ids_BT.to(self.policy.device), chosen_BT.to(self.policy.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimiser and counters (not the weights)."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "version": self.policy.version,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` wrote."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = int(state["step"])
+        self.policy.version = int(state["version"])
+
+
+def _targets(trajectory: Trajectory, loss_on: str) -> list[bool]:
+    """Which tokens are predicted: the model's, or every one but the first."""
+    if loss_on == "all":
+        return [False] + [True] * (len(trajectory) - 1)
+    return [author is Author.MODEL for author in trajectory.authors]

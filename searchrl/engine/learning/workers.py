@@ -1,0 +1,292 @@
+"""Several processes that train one policy: how they meet, and how all of them end.
+
+Owns the process group of a `torchrun` on one node and the few things that are said in it. Every
+process holds all weights; who does what is `sharing`. Whatever is exchanged begins with one
+envelope from everybody, which says what is about to be exchanged, or that its sender failed: a
+process that fails is heard at the next meeting, wherever the others wait, and nobody waits for the
+dead. A single process meets nobody and never touches `torch.distributed`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
+from searchrl.errors import ConfigError, WorkerError
+
+TIMEOUT_S = 1800.0
+"""How long to wait for the others: the slowest share of a sampling phase is not that late."""
+
+_BUCKET_BYTES = 1 << 26
+"""Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+T = TypeVar("T")
+
+_joined = itertools.count()
+
+
+class _Envelope(NamedTuple):
+    what: str
+    error: str | None
+    value: Any
+
+
+class Workers:
+    """The processes of one training, seen from one of them.
+
+    Between `joined` and its end every process must do the same exchanges in the same order.
+    """
+
+    def __init__(self, place: Place = ONLY, timeout_s: float = TIMEOUT_S) -> None:
+        self.place = place
+        self.timeout_s = timeout_s
+        self._has_all_heard = False
+        """Everybody knows that it ends; from here on nobody exchanges anything."""
+        self._is_lost = False
+        """Somebody is gone, or out of step: there is nobody to take leave of."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+        return self.place.rank
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+        return self.place.size
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.place.is_first
+
+    @contextmanager
+    def joined(self, device: torch.device) -> Iterator[Workers]:
+        """Meet the others, and at the end take leave: whoever ends early is heard by all.
+
+        A process that failed leaves only after the others have: torchrun kills the others as soon
+        as one is gone, and they may be busy saving.
+
+        Args:
+            device: what kind of device the policy will be on; on cuda each process takes its own.
+
+        Raises:
+            ConfigError: if there are more processes than GPUs, or several nodes.
+            WorkerError: if the others do not come, or one of them failed.
+        """
+        if self.size == 1:
+            yield self
+            return
+        self._join(device)
+        try:
+            yield self
+            if not self._has_all_heard:
+                self.barrier()
+        except Exception as error:
+            self._tell(f"{type(error).__name__}: {error}")
+            raise
+        except BaseException:
+            # Ctrl-C: agreed upon, or the second one, after which nobody waits for anybody.
+            self._is_lost |= not self._has_all_heard
+            raise
+        finally:
+            self._leave()
+
+    def gather(self, value: T) -> list[T]:
+        """What everybody has, in order of ranks. It must survive `pickle`."""
+        return [value] if self.size == 1 else self._exchange("values", value)
+
+    def barrier(self) -> None:
+        """Wait for the others."""
+        if self.size > 1:
+            self._exchange("a barrier", None)
+
+    def agree_to_stop(self, is_asked: bool) -> bool:
+        """Whether anybody was asked to stop; then all must, and nothing more is exchanged."""
+        if self.size == 1:
+            return is_asked
+        self._has_all_heard = any(self._exchange("whether to stop", is_asked))
+        return self._has_all_heard
+
+    def sum_gradients(self, parameters: Sequence[Tensor], gradients: list[Tensor | None]) -> None:
+        """Replace the gradients by their sums over all processes, the same bits everywhere.
+
+        A missing gradient counts as zeros; one that nobody has stays missing, as in one process.
+        """
+        if self.size == 1:
+            return
+        has = self._exchange("gradients", [gradient is not None for gradient in gradients])
+        wanted = [number for number, column in enumerate(zip(*has, strict=True)) if any(column)]
+        for number in wanted:
+            if gradients[number] is None:
+                gradients[number] = torch.zeros_like(parameters[number])
+        for bucket in _buckets([g for n in wanted if (g := gradients[n]) is not None]):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            self._sum(flat)
+            parts = flat.split([gradient.numel() for gradient in bucket])
+            for gradient, part in zip(bucket, parts, strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+    def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
+        """See that everybody holds the same weights, bit for bit.
+
+        Args:
+            tensors: the weights.
+            when: for the error, such as `after step 3`.
+
+        Raises:
+            WorkerError: naming the first difference.
+        """
+        if self.size == 1:
+            return
+        marks = self._exchange("weights", _marks(tensors))
+        for rank, theirs in enumerate(marks):
+            if theirs == marks[0]:
+                continue
+            pairs = enumerate(itertools.zip_longest(marks[0], theirs))
+            number = next(n for n, (ours, others) in pairs if ours != others)
+            # All of them see this and end: there is nothing to be told.
+            self._has_all_heard = True
+            raise WorkerError(
+                f"{when}: process {rank} holds other weights than process 0 (trained tensor "
+                f"{number} of {len(marks[0])} is the first). Every process must compute the same "
+                "update; look for a plugin that draws without a seed or keeps state of its own, "
+                "or train in one process, without torchrun"
+            )
+
+    # The process group
+
+    def _join(self, device: torch.device) -> None:
+        ensure_one_node(self.place)
+        backend = "gloo"
+        if device.type == "cuda":
+            count = torch.cuda.device_count()
+            if self.size > count:
+                raise ConfigError(
+                    f"torchrun started {self.size} processes, and torch sees {count} GPUs: use "
+                    f"--nproc_per_node {count}"
+                )
+            torch.cuda.set_device(self.place.local_rank)
+            backend = "cpu:gloo,cuda:nccl"
+        timeout = datetime.timedelta(seconds=self.timeout_s)
+        try:
+            store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=timeout))
+            # A name of its own: a program may train several times.
+            dist.init_process_group(
+                backend,
+                store=PrefixStore(f"searchrl/{next(_joined)}", store),
+                rank=self.rank,
+                world_size=self.size,
+                timeout=timeout,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise WorkerError(
+                f"process {self.rank} of {self.size} could not meet the others: "
+                f"{_first_line(error)}. Start all of them with one "
+                f"torchrun --nproc_per_node {self.size} -m searchrl train …"
+            ) from error
+
+    def _exchange(self, what: str, value: Any) -> list[Any]:
+        if self._has_all_heard:
+            raise RuntimeError(f"cannot exchange {what}: this process has taken leave")
+        envelopes = self._meet(_Envelope(what, None, value))
+        for rank, envelope in enumerate(envelopes):
+            if envelope.error is not None:
+                self._has_all_heard = True
+                raise WorkerError(
+                    f"process {rank} of {self.size} failed, so all of them end: {envelope.error}"
+                )
+        for rank, envelope in enumerate(envelopes):
+            if envelope.what != what:
+                self._has_all_heard = True
+                raise WorkerError(
+                    f"process {self.rank} exchanges {what}, process {rank} {envelope.what}: they "
+                    "are out of step. Every process must take the same course; look for a plugin "
+                    "that draws without a seed or keeps state of its own"
+                )
+        return [envelope.value for envelope in envelopes]
+
+    def _meet(self, envelope: _Envelope) -> list[_Envelope]:
+        found: list[Any] = [None] * self.size
+        try:
+            dist.all_gather_object(found, envelope)
+        except (RuntimeError, ValueError) as error:
+            self._is_lost = True
+            raise WorkerError(
+                f"process {self.rank} of {self.size} lost touch with the others: one of them was "
+                f"killed (memory?), or did not answer for {self.timeout_s:g} s "
+                f"({_first_line(error)})"
+            ) from error
+        return found
+
+    def _sum(self, flat: Tensor) -> None:
+        try:
+            dist.all_reduce(flat)
+        except RuntimeError as error:
+            self._is_lost = True
+            raise WorkerError(
+                f"process {self.rank} of {self.size} lost touch with the others while gradients "
+                f"were summed ({_first_line(error)})"
+            ) from error
+
+    def _tell(self, error: str) -> None:
+        """Let the others know, who are at their next meeting or will come to it."""
+        if self._has_all_heard or self._is_lost:
+            return
+        with suppress(WorkerError):
+            self._meet(_Envelope("the end", error, None))
+            self._has_all_heard = True
+
+    def _leave(self) -> None:
+        with suppress(WorkerError):
+            if self._has_all_heard and not self._is_lost:
+                self._meet(_Envelope("leave", None, None))
+        dist.destroy_process_group()
+        self._has_all_heard = self._is_lost = False
+
+
+ALONE = Workers()
+"""One process: what every exchange is without others."""
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Neighbours of one dtype and device, at most `_BUCKET_BYTES` together."""
+    for _, run in itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device)):
+        bucket: list[Tensor] = []
+        num_bytes = 0
+        for tensor in run:
+            if bucket and num_bytes + tensor.nbytes > _BUCKET_BYTES:
+                yield bucket
+                bucket, num_bytes = [], 0
+            bucket.append(tensor)
+            num_bytes += tensor.nbytes
+        yield bucket
+
+
+def _marks(tensors: Sequence[Tensor]) -> list[int]:
+    """A number per tensor that changes with its bits.
+
+    The sum of squares of the bits as integers, which wrap around: exact, and so the same in any
+    order, while two entries that differ by rounding do not cancel as they would in a plain sum.
+    """
+    sums = []
+    for tensor in tensors:
+        bits = tensor.detach().contiguous().view(_BITS[tensor.element_size()])
+        sums.append((bits * bits).sum(dtype=torch.int64).to(tensors[0].device))
+    return [int(value) for value in torch.stack(sums).tolist()] if sums else []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or repr(error)

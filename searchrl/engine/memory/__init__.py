@@ -1,0 +1,1 @@
+"""What a run will take in memory, before and after. Imports nothing."""

@@ -1,0 +1,267 @@
+"""The forecast: what a training run will take, whether it fits, and what would make it fit.
+
+Owns the prediction from a model's `footprint` and a config, the search for settings that fit, and
+the meter of what was really taken. `planning` asks for it before any weight is loaded.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from searchrl.config import RunConfig
+from searchrl.engine.memory.footprint import Footprint, optimizer_bytes
+from searchrl.engine.memory.plan import MemoryPlan, Part, Settings, format_bytes
+from searchrl.engine.model.head import chunk_rows
+from searchrl.errors import PolicyError
+
+EXTEND_TOKENS = 8192
+"""Most tokens of one pass over prompts or observations: `SlotGenerator`'s default."""
+
+_SMALLEST_MICRO_BATCH = 512
+
+
+def make_plan(
+    config: RunConfig, footprint: Footprint, device: torch.device, *, has_reference: bool
+) -> MemoryPlan:
+    """Predict a training run.
+
+    Args:
+        config: batch sizes, lengths, optimiser, checkpointing, quantisation.
+        footprint: of its model.
+        device: what is available there is asked now.
+        has_reference: whether the algorithm keeps a copy of fully trained weights (KL).
+    """
+    return predict(
+        config,
+        footprint,
+        device,
+        Settings.of(config),
+        available=available(device),
+        has_reference=has_reference,
+    )
+
+
+def ensure_fits(
+    plan: MemoryPlan,
+    config: RunConfig,
+    footprint: Footprint,
+    device: torch.device,
+    *,
+    has_reference: bool,
+) -> None:
+    """Refuse a run that cannot fit.
+
+    Raises:
+        PolicyError: with the nearest settings that do fit, if there are any.
+    """
+    if plan.fits:
+        return
+    assert plan.available is not None
+    parts = ", ".join(
+        f"{p.name} {format_bytes(p.num_bytes)}"
+        for p in sorted(plan.parts, key=lambda p: -p.num_bytes)[:4]
+    )
+    text = (
+        f"this run needs about {format_bytes(plan.total)} on {device}, where "
+        f"{format_bytes(plan.available)} are available ({parts}). "
+    )
+    tried = [
+        predict(
+            config,
+            footprint,
+            device,
+            one,
+            available=plan.available,
+            has_reference=has_reference,
+        )
+        for one in _smaller(plan.settings, footprint, config)
+    ]
+    found = next((one for one in tried if one.fits), None)
+    if found is not None:
+        raise PolicyError(f"{text}It would fit with {' '.join(_flags(found.settings, config))}")
+    least = min(tried, key=lambda one: one.total)
+    raise PolicyError(
+        f"{text}Even with {' '.join(_flags(least.settings, config)) or 'the smallest settings'} it "
+        f"needs {format_bytes(least.total)}: choose a smaller model with --model, lower "
+        "rollout.max_total_tokens, or free memory"
+    )
+
+
+def predict(
+    config: RunConfig,
+    footprint: Footprint,
+    device: torch.device,
+    settings: Settings,
+    *,
+    available: int | None,
+    has_reference: bool = False,
+) -> MemoryPlan:
+    """The plan of a config with other settings, on a device that need not be here."""
+    limits = config.rollout
+    length = min(limits.max_total_tokens, config.model.max_context, footprint.max_positions)
+    in_step = limits.prompts_per_step * limits.group_size * length
+    tokens = max(length, min(settings.micro_batch_tokens, in_step))
+    per_slot = (length + 1) * footprint.cache_per_token
+    extended = max(length, min(EXTEND_TOKENS, settings.num_slots * length))
+    logits = 4 * footprint.vocab_size * settings.num_slots
+    layers, saved = footprint.num_layers, footprint.saved_layer_per_token
+    kept = footprint.hidden_per_token * layers + saved if settings.is_checkpointing else 0
+    kept = kept or saved * layers
+    activations = tokens * (kept + footprint.saved_rest_per_token + footprint.work_per_token)
+    rows = min(tokens, chunk_rows(footprint.vocab_size, device))
+    chunk = 4 * footprint.vocab_size * rows
+    is_full = not footprint.is_lora
+    is_nf4 = settings.quantize == "nf4"
+    weights = footprint.nf4_weights if is_nf4 else footprint.plain_weights
+    trained = footprint.trained_bytes
+    moments = optimizer_bytes(
+        footprint.trained_sizes,
+        footprint.trained_itemsize,
+        is_8bit=config.optim.optimizer == "adamw8bit",
+    )
+    parts = [
+        Part("weights", weights, "always", "NF4" if is_nf4 else "as loaded"),
+        Part("adapters", 0 if is_full else trained, "always", "LoRA"),
+        Part("reference", weights if has_reference and is_full else 0, "always", "for the KL"),
+        Part("optimiser state", moments, "always", config.optim.optimizer),
+        Part(
+            "KV slots",
+            settings.num_slots * per_slot,
+            "sampling",
+            f"{settings.num_slots} dialogues of {length:,} tokens",
+        ),
+        Part(
+            "sampling",
+            4 * logits + extended * (footprint.work_per_token + 2 * footprint.hidden_per_token),
+            "sampling",
+            f"logits of a token each; {extended:,} tokens of prompts in a layer",
+        ),
+        Part("gradients", 2 * trained, "update", "of a micro-batch, and their sum"),
+        Part(
+            "activations",
+            activations,
+            "update",
+            f"{tokens:,} tokens{', recomputed by layer' if settings.is_checkpointing else ''}",
+        ),
+        Part(
+            "head chunk",
+            # Logits, their log-softmax and its exponential; slopes; a trained head's gradient.
+            3 * chunk + footprint.hidden_per_token * (2 * tokens + footprint.vocab_size * is_full),
+            "update",
+            "logits of some rows at a time",
+        ),
+    ]
+    return MemoryPlan(tuple(part for part in parts if part.num_bytes), settings, available)
+
+
+def _smaller(now: Settings, footprint: Footprint, config: RunConfig) -> list[Settings]:
+    """Settings that take less, those that cost a run least first."""
+    slots = _halves(now.num_slots, 1)
+    tokens = _halves(now.micro_batch_tokens, _SMALLEST_MICRO_BATCH)
+    recomputes = [now.is_checkpointing] if now.is_checkpointing else [False, True]
+    weights = [now.quantize]
+    if now.quantize == "none" and footprint.is_lora:
+        weights.append("nf4")
+
+    def cost(one: Settings) -> int:
+        # Smaller batches are slower, recomputing more so; four bits change what is trained.
+        return (
+            slots.index(one.num_slots)
+            + tokens.index(one.micro_batch_tokens)
+            + 3 * (one.is_checkpointing != now.is_checkpointing)
+            + 6 * (one.quantize != now.quantize)
+        )
+
+    return sorted(map(Settings._make, product(slots, tokens, recomputes, weights)), key=cost)
+
+
+def _halves(number: int, least: int) -> list[int]:
+    """A number, its half and so on, down to `least`."""
+    numbers = [number]
+    while numbers[-1] > least:
+        numbers.append(max(least, numbers[-1] // 2))
+    return numbers
+
+
+def _flags(settings: Settings, config: RunConfig) -> list[str]:
+    """How to ask for settings on the command line, where they differ from the config's."""
+    rollout, evaluation = config.rollout.batch_size, config.eval.batch_size
+    pairs = (
+        ("rollout.batch_size", min(rollout, settings.num_slots), rollout),
+        ("eval.batch_size", min(evaluation, settings.num_slots), evaluation),
+        (
+            "optim.micro_batch_tokens",
+            settings.micro_batch_tokens,
+            config.optim.micro_batch_tokens,
+        ),
+        (
+            "model.gradient_checkpointing",
+            str(settings.is_checkpointing).lower(),
+            str(config.model.gradient_checkpointing).lower(),
+        ),
+        ("model.quantize", settings.quantize, config.model.quantize),
+    )
+    return [f"--set {name}={value}" for name, value, now in pairs if value != now]
+
+
+def available(device: torch.device) -> int | None:
+    """Bytes that a device could give now; None where that cannot be found out."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    rooms = [room for room in (_free_ram(), _cgroup_room()) if room is not None]
+    return min(rooms, default=None)
+
+
+def _free_ram() -> int | None:
+    fields = _status_fields(Path("/proc/meminfo"))
+    return fields.get("MemAvailable")
+
+
+def _cgroup_room() -> int | None:
+    """What the container that this process runs in may still take."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = (folder / "memory.max").read_text("ascii").strip()
+        used = (folder / "memory.current").read_text("ascii").strip()
+    except OSError:
+        return None
+    return int(limit) - int(used) if limit.isdigit() else None
+
+
+def _status_fields(path: Path) -> dict[str, int]:
+    """Bytes by name of a file of Linux's process information; empty elsewhere."""
+    try:
+        lines = path.read_text("ascii", "replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split() for line in lines if line.endswith(" kB"))
+    return {pair[0].rstrip(":"): 1024 * int(pair[1]) for pair in pairs}
+
+
+class PeakMeter:
+    """What a run really took: begins when it is made."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._at_start = 0
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            self._at_start = _status_fields(Path("/proc/self/status")).get("VmRSS", 0)
+
+    def peak_bytes(self) -> int | None:
+        """Most bytes held at a time since then; None where that cannot be found out.
+
+        On a CPU what the process gained, with all that is no tensor; at least 0.
+        """
+        if self._device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self._device))
+        most = _status_fields(Path("/proc/self/status")).get("VmHWM")
+        if self._device.type != "cpu" or most is None:
+            return None
+        return max(0, most - self._at_start)

@@ -1,0 +1,295 @@
+"""Loading: from a model name to a policy, ready to sample or to be trained.
+
+Owns where weights come from (hub id, local path, run folder, adapter, the embedded tiny model),
+their dtype and device, and the adapter around them. What a policy then does is `policy`.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as hf_logging
+
+from searchrl.config.sections import ModelConfig
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.quantization import even_out, hush_bitsandbytes, nf4_settings
+from searchrl.engine.model.rendering import Renderer
+from searchrl.errors import PolicyError
+
+DEFAULT_MODEL = "Qwen/Qwen3-4B"
+SCRATCH = "scratch"
+"""The model name that stands for a new model; nothing can be loaded under it."""
+
+NO_SCRATCH = (
+    "model 'scratch' is a new model that knows nothing, which only `searchrl sft` makes; train it "
+    "there first, then name its run folder: --init-from RUN (or --model RUN)"
+)
+NO_HALF_WEIGHTS = (
+    "model.dtype 'float16' with full fine-tuning would update weights in half precision, where "
+    "most updates round to nothing; use model.adapter: lora (its weights are float32), or dtype "
+    "bfloat16 or float32"
+)
+NO_FOUR_BIT_TRAINING = (
+    "model.quantize 'nf4' freezes the weights it quantises, so there is nothing for full "
+    "fine-tuning to train: use model.adapter: lora, or model.quantize: none"
+)
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TINY_PATH = Path(__file__).resolve().parents[2] / "assets" / "tiny"
+
+
+class ResolvedModel(NamedTuple):
+    """Where the weights come from. `note` says so in one line when `auto` had to choose."""
+
+    path: str
+    adapter_path: str | None
+    is_tiny: bool
+    note: str = ""
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto`: cuda, then mps, then cpu.
+
+    Raises:
+        PolicyError: if a device is asked for that torch does not see.
+    """
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(device for device, there in available.items() if there))
+    if not available[name]:
+        raise PolicyError(f"device '{name}' is not available to torch here; use --device auto")
+    return torch.device(name)
+
+
+def resolve_model(name: str, device: torch.device, init_from: str | None = None) -> ResolvedModel:
+    """Find the weights a model name stands for.
+
+    Args:
+        name: `auto`, `tiny`, a local folder (model, adapter, checkpoint or run) or a hub id.
+        device: `auto` resolves to the default model only where it can run or is already stored.
+        init_from: a run folder, checkpoint or adapter whose weights replace those of `name`.
+
+    Raises:
+        PolicyError: if a folder holds no model.
+    """
+    if init_from is not None:
+        return _resolve_folder(Path(init_from), base=None if name == "auto" else name)
+    if name == "auto":
+        if device.type == "cuda" or _is_stored(DEFAULT_MODEL):
+            return ResolvedModel(DEFAULT_MODEL, None, False, f"model: auto → {DEFAULT_MODEL}")
+        note = (
+            f"model: auto → the embedded tiny model (no GPU, and no local weights of "
+            f"{DEFAULT_MODEL}); choose another with --model"
+        )
+        return ResolvedModel(str(TINY_PATH), None, True, note)
+    if name == "tiny":
+        return ResolvedModel(str(TINY_PATH), None, True)
+    if Path(name).is_dir():
+        return _resolve_folder(Path(name), base=None)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise PolicyError(
+            f"model folder '{name}' does not exist; expected a Hugging Face model folder, a run "
+            "folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'"
+        )
+    return ResolvedModel(name, None, False)
+
+
+def _is_stored(name: str) -> bool:
+    """Whether a hub model's config is in the local cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
+def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
+    """A model, adapter, checkpoint or run folder."""
+    candidates = [folder, folder / "policy"]
+    if (folder / "checkpoints").is_dir():
+        candidates += sorted((folder / "checkpoints").glob("step_*/policy"), reverse=True)
+    for candidate in candidates:
+        if (candidate / "adapter_config.json").is_file():
+            adapter = candidate / "adapter_config.json"
+            path = base or _read_settings(adapter).get("base_model_name_or_path")
+            if not isinstance(path, str) or not path:
+                raise PolicyError(
+                    f"'{adapter}' names no base model (base_model_name_or_path); name the model "
+                    f"it was trained on: --init-from {candidate} --model MODEL"
+                )
+            path = str(TINY_PATH) if path == "tiny" else path
+            return ResolvedModel(path, str(candidate), Path(path) == TINY_PATH)
+        if (candidate / "config.json").is_file():
+            return ResolvedModel(str(candidate), None, _is_tiny_folder(candidate))
+    raise PolicyError(
+        f"'{folder}' holds no policy: expected config.json or adapter_config.json in it, in its "
+        "policy/ or in its checkpoints/"
+    )
+
+
+def _is_tiny_folder(folder: Path) -> bool:
+    """Whether a saved model descends from the embedded one (its config says so)."""
+    return bool(_read_settings(folder / "config.json").get("searchrl_tiny", False))
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """A JSON object that lies beside weights."""
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"cannot read '{path}': {error}. Expected a JSON object; copy or download it again"
+        ) from error
+    if not isinstance(settings, dict):
+        raise PolicyError(f"'{path}' holds {type(settings).__name__}; expected a JSON object")
+    return settings
+
+
+def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
+    """The dtype that weights are loaded in."""
+    default = torch.bfloat16 if device.type == "cuda" else torch.float32
+    return _DTYPES.get(config.dtype, default)
+
+
+def wants_lora(config: ModelConfig, resolved: ResolvedModel, *, trainable: bool) -> bool:
+    """Whether the policy has an adapter: a saved one, or a new one to train."""
+    is_asked = config.adapter == "lora" or (config.adapter == "auto" and not resolved.is_tiny)
+    return resolved.adapter_path is not None or (trainable and is_asked)
+
+
+def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
+    """The settings of the policy's adapter: of the saved one, or all linear layers of the blocks.
+
+    Raises:
+        OSError, ValueError: if the saved one's cannot be read.
+    """
+    hush_bitsandbytes()
+    from peft import LoraConfig, PeftConfig
+
+    if resolved.adapter_path is not None:
+        return PeftConfig.from_pretrained(resolved.adapter_path)
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def load_policy(
+    config: ModelConfig,
+    resolved: ResolvedModel,
+    device: torch.device,
+    *,
+    trainable: bool,
+) -> Policy:
+    """Load model and tokenizer and prepare them for sampling or training.
+
+    Args:
+        config: adapter, dtype and checkpointing.
+        resolved: from `resolve_model`.
+        device: from `resolve_device`.
+        trainable: give the policy its adapter (LoRA) or all weights (full) to train.
+
+    Raises:
+        PolicyError: if weights or tokenizer cannot be read; says what to do.
+    """
+    if resolved.path == SCRATCH:
+        raise PolicyError(NO_SCRATCH)
+    dtype = dtype_of(config, device)
+    is_lora = wants_lora(config, resolved, trainable=trainable)
+    if trainable and not is_lora and dtype == torch.float16:
+        raise PolicyError(NO_HALF_WEIGHTS)
+    if trainable and not is_lora and config.quantize == "nf4":
+        raise PolicyError(NO_FOUR_BIT_TRAINING)
+    settings: dict[str, Any] = {}
+    if config.quantize == "nf4":
+        settings = {
+            "quantization_config": nf4_settings(dtype, device),
+            "device_map": {"": device},
+        }
+    # transformers draws its own progress bars on stderr; ours would be torn apart by them.
+    hf_logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(resolved.adapter_path or resolved.path)
+        model: Any = AutoModelForCausalLM.from_pretrained(resolved.path, dtype=dtype, **settings)
+    except Exception as error:  # each reader of these files has errors of its own
+        raise PolicyError(_loading_help(resolved, error)) from error
+    if settings:
+        even_out(model)
+    else:
+        model.to(device)
+    with warnings.catch_warnings():
+        # transformers renames checkpointing from 5.2x on; we (and peft) use the name that every
+        # supported version has.
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing.* is deprecated")
+        if is_lora:
+            model = _with_lora(model, config, resolved, trainable)
+        elif not trainable:
+            model.requires_grad_(False)
+        if trainable and config.gradient_checkpointing:
+            base = model.get_base_model() if is_lora else model
+            base.gradient_checkpointing_enable({"use_reentrant": False})
+            if is_lora:
+                # Without this the frozen embedding cuts the graph: zero gradients, silently.
+                base.enable_input_require_grads()
+    model.eval()
+    eos = model.generation_config.eos_token_id if model.generation_config else None
+    eos_ids = {eos} if isinstance(eos, int) else set(eos or ())
+    if tokenizer.eos_token_id is not None:
+        eos_ids.add(tokenizer.eos_token_id)
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        renderer=Renderer(tokenizer),
+        device=device,
+        is_lora=is_lora,
+        is_tiny=resolved.is_tiny,
+        source=resolved.adapter_path or resolved.path,
+        eos_ids=frozenset(eos_ids),
+        is_checkpointing=trainable and config.gradient_checkpointing,
+    )
+
+
+def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainable: bool) -> Any:
+    """Wrap with a new adapter, or load a saved one."""
+    hush_bitsandbytes()
+    from peft import PeftModel, get_peft_model
+
+    if resolved.adapter_path is not None:
+        try:
+            return PeftModel.from_pretrained(model, resolved.adapter_path, is_trainable=trainable)
+        except Exception as error:  # as above: JSON, safetensors, shapes of another base, …
+            raise PolicyError(
+                f"cannot load the adapter in '{resolved.adapter_path}' onto '{resolved.path}': "
+                f"{first_line(error)}\nExpected adapter_config.json and adapter_model.safetensors "
+                "of that base model; name another base with --model"
+            ) from error
+    return get_peft_model(model, lora_settings(config, resolved))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the details under it."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+
+
+def _loading_help(resolved: ResolvedModel, error: Exception) -> str:
+    reason = first_line(error)
+    if Path(resolved.path).is_dir():
+        return (
+            f"cannot load the model in '{resolved.path}': {reason}\n"
+            "Expected a Hugging Face folder with config.json, weights (*.safetensors) and a "
+            "tokenizer."
+        )
+    return (
+        f"cannot get the weights of '{resolved.path}': {reason}\n"
+        f"If this machine is offline, download them elsewhere (hf download {resolved.path} "
+        "--local-dir DIR) and pass --model DIR; or use the embedded model: --model tiny"
+    )

@@ -1,0 +1,65 @@
+"""Optimisers by name: AdamW, and AdamW whose state takes eight bits.
+
+Owns their construction and nothing else; the schedule is the learner's. All have betas 0.9 and
+0.999 and no weight decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+
+from searchrl.engine.model.quantization import load_bitsandbytes
+from searchrl.errors import PolicyError
+
+OptimizerName = Literal["adamw", "adamw8bit"]
+
+MIN_8BIT_SIZE = 4096
+"""Smaller parameters keep fp32 state: for them the error is large and the saving small."""
+
+BLOCK_8BIT = 256
+"""Entries of an eight-bit state that share one fp32 scale."""
+
+_BETAS = (0.9, 0.999)
+
+
+def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float) -> Optimizer:
+    """An optimiser over `parameters`.
+
+    Args:
+        name: `adamw`, or `adamw8bit` (bitsandbytes, block-wise quantised state: Dettmers et al.,
+            8-bit Optimizers, arXiv 2110.02861).
+        parameters: leaves that require a gradient.
+        lr: until the schedule sets it.
+
+    Raises:
+        PolicyError: if the eight-bit one is not to be had here; says what to install or set.
+    """
+    if name == "adamw":
+        return AdamW(parameters, lr=lr, betas=_BETAS, weight_decay=0.0)
+    bitsandbytes = load_bitsandbytes("optim.optimizer: adamw8bit", "optim.optimizer=adamw")
+
+    def make(leaves: Sequence[Tensor]) -> Optimizer:
+        optimizer: Optimizer = bitsandbytes.optim.AdamW8bit(
+            leaves, lr=lr, betas=_BETAS, weight_decay=0.0, min_8bit_size=MIN_8BIT_SIZE
+        )
+        return optimizer
+
+    devices = {parameter.device for parameter in parameters}
+    try:
+        for device in devices:
+            probe = nn.Parameter(torch.zeros(MIN_8BIT_SIZE, device=device))
+            probe.grad = torch.ones_like(probe)
+            make([probe]).step()
+    except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise PolicyError(
+            f"bitsandbytes {bitsandbytes.__version__} cannot do optim.optimizer: adamw8bit on "
+            f"{', '.join(sorted(device.type for device in devices))} ({reason}): "
+            "--set optim.optimizer=adamw"
+        ) from error
+    return make(parameters)

@@ -1,0 +1,214 @@
+"""The policy: model, tokenizer, adapter, device and reference.
+
+Owns the one forward pass that yields log-probs of chosen tokens, what is trained, and the
+reference policy. It is loaded by `loading`; it does not sample (generators do) and does not
+optimise (the learner does). Shapes: B sequences, T tokens, N chosen tokens, D hidden size, V
+vocabulary.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import logging as hf_logging
+
+from searchrl.engine.model.attention import AttentionPlan, attending
+from searchrl.engine.model.head import TokenLogps, has_plain_head, head_logps, logits_logps
+from searchrl.engine.model.layout import Layout, padded_layout
+from searchrl.engine.model.quantization import num_weights
+from searchrl.engine.model.rendering import Renderer
+
+
+@dataclass(slots=True)
+class Policy:
+    """A loaded policy. `version` counts weight updates; samplers stamp it on what they draw."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+    renderer: Renderer
+    device: torch.device
+    is_lora: bool
+    is_tiny: bool
+    source: str
+    eos_ids: frozenset[int]
+    is_checkpointing: bool = False
+    """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
+    version: int = 0
+    _frozen: Any = None
+    _head_is_plain: bool | None = field(default=None, repr=False)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The trainable parameters, in a fixed order."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    @property
+    def base_model(self) -> Any:
+        """The stock causal LM, inside the adapter's wrapper if there is one."""
+        return self.model.get_base_model() if self.is_lora else self.model
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens the head scores (a model may have more than its tokenizer)."""
+        return int(self.base_model.get_output_embeddings().weight.shape[0])
+
+    def weights_stamp(self) -> tuple[int, ...]:
+        """Changes whenever a trainable weight does, by whatever hand: torch counts writes."""
+        return (self.version, *(p._version for p in self.parameters))
+
+    def hidden(self, ids_BT: Tensor, position_BT: Tensor, plan: AttentionPlan) -> Tensor:
+        """Last hidden states [B, T, D], attention done by a plan (inside `attending`)."""
+        states: Tensor = self.base_model.get_decoder()(
+            input_ids=ids_BT, position_ids=position_BT, use_cache=False, plan=plan
+        ).last_hidden_state
+        return states
+
+    def head(self, hidden_ND: Tensor) -> Tensor:
+        """Logits [N, V] of hidden states."""
+        logits: Tensor = self.base_model.get_output_embeddings()(hidden_ND)
+        return logits
+
+    @property
+    def num_parameters(self) -> tuple[int, int]:
+        """(trainable, total) parameter counts; a four-bit byte holds two."""
+        total = sum(num_weights(p) for p in self.model.parameters())
+        return sum(p.numel() for p in self.parameters), total
+
+    @property
+    def max_positions(self) -> int:
+        """Longest sequence the model was made for."""
+        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Switch dropout and checkpointing off, and back to what was."""
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train(was_training)
+
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        """Evaluation mode, in which activations are checkpointed all the same.
+
+        Dropout in a pass whose log-probs enter a ratio makes the ratio differ from 1 before any
+        update; Hugging Face layers checkpoint only where their own flag says training.
+        """
+        self.model.eval()
+        layers: list[Any] = [
+            module
+            for module in self.model.modules()
+            if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing
+        ]
+        checkpoints = [layer._gradient_checkpointing_func for layer in layers]
+        for layer, checkpoint in zip(layers, checkpoints, strict=True):
+            layer.training = True
+            layer._gradient_checkpointing_func = partial(_checkpoint_in_eval, layer, checkpoint)
+        try:
+            yield
+        finally:
+            for layer, checkpoint in zip(layers, checkpoints, strict=True):
+                layer._gradient_checkpointing_func = checkpoint
+            self.model.eval()
+
+    def keep_reference(self) -> None:
+        """Freeze a copy of the current weights as the reference (LoRA needs none)."""
+        if not self.is_lora and self._frozen is None:
+            self._frozen = copy.deepcopy(self.model).eval().requires_grad_(False)
+
+    @contextmanager
+    def attending(self) -> Iterator[None]:
+        """Let plans do the attention of the model, and of the reference if it is a copy."""
+        with ExitStack() as stack:
+            for model in (self.base_model, self._frozen):
+                if model is not None:
+                    stack.enter_context(attending(model))
+            yield
+
+    def logps(
+        self,
+        layout: Layout,
+        *,
+        temperature: float = 1.0,
+        with_entropy: bool = False,
+        with_best: bool = False,
+        reference: bool = False,
+    ) -> TokenLogps:
+        """Log-probs of the tokens of a layout given everything before them.
+
+        Args:
+            layout: one with a plan needs `attending` around this and around the backward pass.
+            temperature: logits are divided by it, as the sampler did.
+            with_entropy: also return the entropy of each token's distribution.
+            with_best: also return whether each token is the most probable one.
+            reference: under the reference policy instead of the current one.
+        """
+        model, scope = self.model, nullcontext()
+        if reference:
+            model = self._frozen if self._frozen is not None else self.model
+            scope = self.model.disable_adapter() if self.is_lora else nullcontext()
+        base = model.get_base_model() if self.is_lora else model
+        if self._head_is_plain is None:
+            self._head_is_plain = has_plain_head(base, layout.ids_BT[:1, :4])
+        options: dict[str, Any] = {"input_ids": layout.ids_BT, "use_cache": False}
+        if layout.plan is not None:
+            options |= {"position_ids": layout.position_BT, "plan": layout.plan}
+        asked: dict[str, Any] = {
+            "temperature": temperature,
+            "with_entropy": with_entropy,
+            "with_best": with_best,
+        }
+        with scope:
+            if not self._head_is_plain:
+                logits_NV = model(**options).logits.flatten(0, 1)[layout.row_N]
+                return logits_logps(logits_NV, layout.target_N, **asked)
+            hidden_TD = base.get_decoder()(**options).last_hidden_state.flatten(0, 1)
+            head = base.get_output_embeddings()
+            return head_logps(head, hidden_TD[layout.row_N], layout.target_N, **asked)
+
+    def token_logps(
+        self, ids_BT: Tensor, chosen_BT: Tensor, **asked: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """(logp_N, entropy_N or None) of chosen tokens of right-padded ids: `padded_layout`.
+
+        In row-major order of `chosen_BT`; options are those of `logps`.
+        """
+        return self.logps(padded_layout(ids_BT, chosen_BT), **asked)[:2]
+
+    def save(self, folder: Path) -> None:
+        """Write model or adapter, and tokenizer, in Hugging Face layout."""
+        hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def _checkpoint_in_eval(
+    layer: nn.Module, checkpoint: Callable[..., Any], function: Callable[..., Any], *args: Any
+) -> Any:
+    """Checkpoint a layer whose own code sees evaluation mode, when it runs and when it reruns.
+
+    A layer may read dropout rates off anything (its attributes, the config) once its flag says
+    training, so it is the flag that has to change, not the rates.
+    """
+
+    def run(*inputs: Any) -> Any:
+        was_training = layer.training
+        layer.training = False
+        try:
+            return function(*inputs)
+        finally:
+            layer.training = was_training
+
+    return checkpoint(run, *args)

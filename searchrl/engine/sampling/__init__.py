@@ -1,0 +1,1 @@
+"""What samples tokens: the generator contract and its implementations. Imports nothing."""

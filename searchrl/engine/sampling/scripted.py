@@ -1,0 +1,135 @@
+"""The scripted generator: replays an environment's own policy; needs no model and no torch.
+
+Owns the generator behind `--policy scripted` and behind demonstrations for `sft`, and the byte
+codec that stands in for a tokenizer where there is no model. It samples nothing, so its turns
+carry no log-probs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from searchrl.contracts import Expert, TokenBudget
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.model.rendering import RenderedPrompt
+from searchrl.engine.sampling.generator import FinishedTurn, Handle
+from searchrl.errors import GenerationFailure, ProtocolFailure
+
+
+class ByteCodec:
+    """Text as UTF-8 bytes: one id per byte. Lossless, so ledgers work without a tokenizer."""
+
+    def render_prompt(
+        self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
+    ) -> RenderedPrompt:
+        """Render raw: instruction, blank line, prompt, newline, forced opening."""
+        text = "\n\n".join(part for part in (instruction, user_text) if part) + "\n"
+        text += forced_opening
+        return RenderedPrompt(self.encode_plain(text), forced_opening, text)
+
+    def encode_plain(self, text: str) -> list[int]:
+        """UTF-8 bytes of the text."""
+        return list(text.encode("utf-8", "surrogatepass"))
+
+    def encode_model_text(self, text: str) -> list[int]:
+        """UTF-8 bytes of the text: a byte has no control meaning."""
+        return self.encode_plain(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of UTF-8 bytes."""
+        return bytes(ids).decode("utf-8", "replace")
+
+    def cut(self, text: str, limit: int) -> str:
+        """Longest prefix of whole characters within `limit` bytes."""
+        return text.encode("utf-8", "surrogatepass")[: max(limit, 0)].decode("utf-8", "ignore")
+
+    def budget(self, max_tokens: int) -> TokenBudget:
+        """A token budget taken as words: a byte is no measure of a token."""
+        return TokenBudget.words(max_tokens)
+
+
+class ScriptedGenerator:
+    """Answers every submit with the next turn of the dialogue's expert.
+
+    Args:
+        encode: text of a turn to ids.
+        decode: ids to text; gives the expert its observation back.
+    """
+
+    def __init__(
+        self, encode: Callable[[str], list[int]], decode: Callable[[Sequence[int]], str]
+    ) -> None:
+        self._encode = encode
+        self._decode = decode
+        self._experts: dict[Handle, Expert] = {}
+        self._observations: dict[Handle, str] = {}
+        self._limits: dict[Handle, int] = {}
+        self._next = 0
+
+    def open(
+        self,
+        prompt_ids: Sequence[int],
+        n: int,
+        rng_keys: Sequence[int],
+        experts: Sequence[Expert] | None = None,
+    ) -> list[Handle]:
+        """See `Generator.open`.
+
+        Raises:
+            GenerationFailure: if the env gave no scripted policy.
+        """
+        if experts is None or len(experts) != n:
+            raise GenerationFailure("the scripted policy needs one expert per dialogue")
+        handles = [Handle(self._next + i) for i in range(n)]
+        self._next += n
+        for handle, expert in zip(handles, experts, strict=True):
+            self._experts[handle] = expert
+            self._observations[handle] = self._decode(prompt_ids)
+        return handles
+
+    def submit(
+        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
+    ) -> None:
+        """See `Generator.submit`."""
+        if append_ids:
+            self._observations[handle] = self._decode(append_ids)
+        self._limits[handle] = max_tokens
+
+    def poll(self) -> list[FinishedTurn]:
+        """See `Generator.poll`; every submitted dialogue finishes at once.
+
+        A script that raises, or returns no text, ends its own dialogue with an error.
+        """
+        turns = []
+        for handle, limit in self._limits.items():
+            try:
+                ids = self._encode(self._act(handle))
+            except (GenerationFailure, ProtocolFailure) as error:
+                turns.append(FinishedTurn(handle, (), None, TurnStop.EOS, version=0, error=error))
+                continue
+            reason = TurnStop.STOP_STRING if len(ids) <= limit else TurnStop.MAX_TOKENS
+            turns.append(FinishedTurn(handle, tuple(ids[:limit]), None, reason, version=0))
+        self._limits.clear()
+        return turns
+
+    def _act(self, handle: Handle) -> str:
+        """Ask the script for its turn. A plain BaseException is no fault: somebody leaves."""
+        try:
+            text = self._experts[handle].act(self._observations[handle])
+        except ProtocolFailure:
+            raise
+        except (Exception, SystemExit) as error:
+            raise GenerationFailure(f"act() raised {type(error).__name__}: {error}") from error
+        if not isinstance(text, str):
+            raise GenerationFailure(f"act() returned {type(text).__name__}; expected a turn")
+        return text
+
+    def close(self, handle: Handle) -> None:
+        """See `Generator.close`."""
+        for table in (self._experts, self._observations, self._limits):
+            table.pop(handle, None)
+
+    def sync(self, policy: Any) -> int:
+        """A script has no weights."""
+        return 0

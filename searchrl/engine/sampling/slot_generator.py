@@ -1,0 +1,414 @@
+"""The slot engine: many dialogues in one cache, one token for all of them per tick.
+
+Owns the schedule. A group's prompt is computed once and forked; observations are appended to what
+is cached, nothing is recomputed; a slot that becomes free is refilled at once, and no dialogue
+waits for another's turn to end. What is decoded together follows from the order of calls alone,
+never from a clock, so that a run repeats bit for bit.
+
+A dialogue's ids are the truth and the cache is a memory of them: `cached` of them have keys and
+values, the rest is pending. Whenever weights have changed, `cached` is 0 again. Caller: the
+rollout driver, through `Generator`. Shapes: B rows, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import Tensor
+
+from searchrl.contracts import Expert
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.model.attention import attending, supports_seam
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.draw import draw_tokens, key_tensor
+from searchrl.engine.sampling.fused import FusedDecoder, find_fault
+from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
+from searchrl.engine.sampling.slots import CacheShape, SlotCache, SlotPlan
+from searchrl.engine.sampling.stops import STOPPED, StopTable, vocabulary_bytes
+from searchrl.errors import PolicyError
+
+_EXTEND_SHARE = 8
+"""Observations wait until one slot in so many has one (or nothing is left to decode): appended
+together they cost one pass."""
+
+_COMPACT_SHARE = 0.75
+"""Rows move together when fewer than this share of the decoded rows are held."""
+
+
+@dataclass(slots=True)
+class SlotStats:
+    """What the engine computed since it was made; `slot_use` is the share of rows not wasted."""
+
+    num_prefilled: int = 0
+    """Prompt tokens computed: once per group."""
+    num_appended: int = 0
+    """Observation tokens (and the last token before each) computed."""
+    num_decoded: int = 0
+    """Tokens sampled."""
+    num_ticks: int = 0
+    num_row_ticks: int = 0
+    """Rows of all ticks, idle ones included."""
+    sum_log_mass: float = 0.0
+    """Log of the probability that truncation left to draw from, summed over sampled tokens."""
+
+    def restart(self) -> None:
+        """Count from 0 again."""
+        for one in fields(self):
+            setattr(self, one.name, one.default)
+
+    @property
+    def slot_use(self) -> float:
+        """Sampled tokens per row decoded."""
+        return self.num_decoded / max(1, self.num_row_ticks)
+
+
+@dataclass(slots=True, eq=False)
+class _Dialogue:
+    handle: Handle
+    group: int
+    ids: list[int]
+    rng_key: int
+    num_shared: int
+    """Prompt tokens that the group has in common in the cache: all but the last."""
+    cached: int = 0
+    slot: int | None = None
+    stops: tuple[str, ...] = ()
+    max_tokens: int = 0
+    is_asked: bool = False
+    stop_state: int = 0
+    new_ids: list[int] = field(default_factory=list)
+    new_logps: list[float] = field(default_factory=list)
+
+    @property
+    def num_pending(self) -> int:
+        return len(self.ids) - self.cached
+
+
+class SlotGenerator:
+    """Continuous batching over a slot cache, under the stock model.
+
+    Args:
+        policy: the model and tokenizer; a cache never outlives its weights.
+        sampling: temperature and truncation.
+        num_slots: dialogues held at the same time.
+        max_length: most tokens of one dialogue.
+        extend_tokens: most tokens of one pass over prompts or observations.
+        fused: decode without the model's modules; None: where that is faster and agrees with
+            them (small models on a CPU).
+
+    Raises:
+        PolicyError: if the model's attention or vocabulary cannot be handled here; says why.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        sampling: Sampling,
+        num_slots: int = 64,
+        max_length: int = 4096,
+        extend_tokens: int = 8192,
+        fused: bool | None = None,
+    ) -> None:
+        if problem := supports_seam(policy.base_model):
+            raise PolicyError(f"the slot engine cannot run this model: {problem}")
+        self.policy = policy
+        self.sampling = sampling
+        self.num_slots = num_slots
+        self.extend_tokens = extend_tokens
+        self.version = policy.version
+        self.stats = SlotStats()
+        self._weights = policy.weights_stamp()
+        shape = CacheShape.of(policy.base_model)
+        self._cache = SlotCache(shape, num_slots, max_length, policy.device)
+        self._vocabulary = vocabulary_bytes(policy.tokenizer, policy.vocab_size)
+        self._tables: dict[tuple[str, ...], StopTable] = {}
+        self._dialogues: dict[Handle, _Dialogue] = {}
+        self._queue: deque[_Dialogue] = deque()
+        self._held: list[_Dialogue | None] = []
+        """The dialogue of each slot in use; free ones among them are None."""
+        self._prompts: list[int] = []
+        """The group whose prompt each slot begins with, even after its dialogue has gone."""
+        self._next_handle = self._next_group = 0
+        self._fused: FusedDecoder | None = None
+        self._is_fused = self._choose_fused(fused)
+
+    @property
+    def num_cache_bytes(self) -> int:
+        """Bytes that keys and values take now."""
+        return self._cache.num_bytes
+
+    # The contract
+
+    def open(
+        self,
+        prompt_ids: Sequence[int],
+        n: int,
+        rng_keys: Sequence[int],
+        experts: Sequence[Expert] | None = None,
+    ) -> list[Handle]:
+        """See `Generator.open`."""
+        handles = []
+        for key in rng_keys[:n]:
+            handle = Handle(self._next_handle)
+            self._next_handle += 1
+            dialogue = _Dialogue(
+                handle, self._next_group, list(prompt_ids), key, len(prompt_ids) - 1
+            )
+            self._dialogues[handle] = dialogue
+            self._queue.append(dialogue)
+            handles.append(handle)
+        self._next_group += 1
+        return handles
+
+    def submit(
+        self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
+    ) -> None:
+        """See `Generator.submit`."""
+        dialogue = self._dialogues[handle]
+        dialogue.ids.extend(append_ids)
+        dialogue.stops, dialogue.max_tokens = tuple(stops), max_tokens
+        dialogue.new_ids, dialogue.new_logps, dialogue.stop_state = [], [], 0
+        dialogue.is_asked = True
+
+    def poll(self) -> list[FinishedTurn]:
+        """Decode until a turn is finished; several may finish with the same token."""
+        if self.policy.weights_stamp() != self._weights:
+            self.sync(self.policy)
+        with torch.inference_mode(), self.policy.evaluating(), attending(self.policy.base_model):
+            while True:
+                self._admit()
+                self._extend()
+                ready = [
+                    d for d in self._held if d is not None and d.is_asked and d.num_pending == 1
+                ]
+                if not ready:
+                    return []
+                finished = self._decode(ready)
+                if finished:
+                    return finished
+
+    def close(self, handle: Handle) -> None:
+        """See `Generator.close`; the slot is free for the next dialogue."""
+        dialogue = self._dialogues.pop(handle, None)
+        if dialogue is None:
+            return
+        if dialogue.slot is None:
+            self._queue.remove(dialogue)
+        else:
+            self._held[dialogue.slot] = None
+        if not self._dialogues:
+            self._drop()
+
+    def sync(self, policy: Policy) -> int:
+        """Take the policy's weights; what was cached under others is dropped."""
+        self._fused = None
+        self.policy = policy
+        self.version = policy.version
+        self._weights = policy.weights_stamp()
+        self._prompts = [-1] * len(self._prompts)
+        for dialogue in self._dialogues.values():
+            dialogue.cached = 0
+        return self.version
+
+    # The schedule
+
+    def _choose_fused(self, wanted: bool | None) -> bool:
+        if wanted is False or (wanted is None and self.policy.device.type != "cpu"):
+            return False
+        fault = find_fault(self.policy)
+        if wanted and fault:
+            raise PolicyError(f"fused decoding cannot stand in for this model: {fault}")
+        return fault is None
+
+    def _drop(self) -> None:
+        """Give all slots and their memory back: nothing is in flight."""
+        self._held, self._prompts = [], []
+        self._cache.clear()
+
+    def _admit(self) -> None:
+        """Give free slots to dialogues in the queue, in order, each with its group's prompt."""
+        free = [slot for slot, held in enumerate(self._held) if held is None]
+        admitted: list[_Dialogue] = []
+        while self._queue and (free or len(self._held) < self.num_slots):
+            dialogue = self._queue.popleft()
+            if not free:
+                free.append(len(self._held))
+                self._held.append(None)
+                self._prompts.append(-1)
+            # The slot that a sibling left begins with the prompt already.
+            place = next((i for i, s in enumerate(free) if self._prompts[s] == dialogue.group), 0)
+            dialogue.slot = free.pop(place)
+            self._held[dialogue.slot] = dialogue
+            admitted.append(dialogue)
+        self._prefill(admitted)
+
+    def _prefill(self, admitted: Sequence[_Dialogue]) -> None:
+        """Compute the prompts that no slot holds yet, one row per group, and fork the others."""
+        leads: dict[int, int] = {
+            group: slot
+            for slot, group in reversed(list(enumerate(self._prompts)))
+            if not any(d.slot == slot and d.group != group for d in admitted)
+        }
+        fresh = []
+        for dialogue in admitted:
+            if dialogue.num_shared and dialogue.group not in leads:
+                assert dialogue.slot is not None
+                leads[dialogue.group] = dialogue.slot
+                fresh.append(dialogue)
+        self.stats.num_prefilled += sum(d.num_shared for d in fresh)
+        self._compute([(d, d.num_shared) for d in fresh])
+        copies: dict[int, list[int]] = {}
+        for dialogue in admitted:
+            assert dialogue.slot is not None
+            if dialogue.num_shared:
+                lead = leads[dialogue.group]
+                if dialogue.slot != lead and self._prompts[dialogue.slot] != dialogue.group:
+                    copies.setdefault(lead, []).append(dialogue.slot)
+                dialogue.cached = dialogue.num_shared
+            self._prompts[dialogue.slot] = dialogue.group
+        for lead, slots in copies.items():
+            group = self._prompts[lead]
+            length = next(d.num_shared for d in admitted if d.group == group)
+            self._cache.fork(lead, slots, length)
+
+    def _extend(self) -> None:
+        """Append observations to the cache, all but the last token of each dialogue."""
+        waiting = [d for d in self._held if d is not None and d.is_asked and d.num_pending > 1]
+        if not waiting:
+            return
+        decoding = sum(d is not None and d.is_asked for d in self._held) - len(waiting)
+        if decoding and len(waiting) * _EXTEND_SHARE < len(self._held):
+            return
+        self.stats.num_appended += sum(d.num_pending - 1 for d in waiting)
+        self._compute([(d, len(d.ids) - 1) for d in waiting])
+
+    def _compute(self, targets: Sequence[tuple[_Dialogue, int]]) -> None:
+        """Write keys and values up to a length each; no logits are made."""
+        for batch in _batches(targets, self.extend_tokens):
+            width = max(stop - d.cached for d, stop in batch)
+            span = max(stop for _, stop in batch)
+            self._cache.reserve(span)
+            ids_BT = torch.zeros(len(batch), width, dtype=torch.long)
+            position_BT = torch.full((len(batch), width), self._cache.scratch)
+            for row, (dialogue, stop) in enumerate(batch):
+                count = stop - dialogue.cached
+                ids_BT[row, :count] = torch.tensor(dialogue.ids[dialogue.cached : stop])
+                position_BT[row, :count] = torch.arange(dialogue.cached, stop)
+            self._forward(ids_BT, position_BT, [_slot(d) for d, _ in batch], span)
+            for dialogue, stop in batch:
+                dialogue.cached = stop
+
+    def _decode(self, ready: list[_Dialogue]) -> list[FinishedTurn]:
+        """One token for every dialogue that is ready."""
+        self._compact()
+        slots = [_slot(d) for d in ready]
+        num_rows = 1 + max(slots)
+        self._cache.reserve(max(len(d.ids) for d in ready))
+        # A row that is not ready computes a token that nobody reads.
+        ids_B = torch.zeros(num_rows, dtype=torch.long)
+        position_B = torch.full((num_rows,), self._cache.scratch)
+        ids_B[slots] = torch.tensor([d.ids[-1] for d in ready])
+        position_B[slots] = torch.tensor([len(d.ids) - 1 for d in ready])
+        span = max(len(d.ids) for d in ready)
+        device = self.policy.device
+        if self._is_fused:
+            self._fused = self._fused or FusedDecoder(self.policy)
+            ids_B, position_B = ids_B.to(device), position_B.to(device)
+            hidden_BD = self._fused.hidden(ids_B, position_B, self._cache, span)
+        else:
+            hidden_BD = self._forward(ids_B[:, None], position_B[:, None], None, span)[:, 0]
+        draw = draw_tokens(
+            self.policy.head(hidden_BD[torch.tensor(slots, device=device)]),
+            self.sampling,
+            key_tensor([d.rng_key for d in ready], device),
+            torch.tensor([len(d.ids) for d in ready], device=device),
+        )
+        self.stats.num_ticks += 1
+        self.stats.num_row_ticks += num_rows
+        self.stats.num_decoded += len(ready)
+        if draw.log_mass_B is not None:
+            self.stats.sum_log_mass += float(draw.log_mass_B.sum())
+        return self._record(ready, draw.token_B.tolist(), draw.logp_B.tolist())
+
+    def _record(
+        self, ready: Sequence[_Dialogue], tokens: list[int], logps: list[float]
+    ) -> list[FinishedTurn]:
+        """Append the tokens drawn; the turns that ended with them, in order of slots."""
+        finished = []
+        for dialogue, token, logp in zip(ready, tokens, logps, strict=True):
+            dialogue.cached = len(dialogue.ids)
+            dialogue.ids.append(token)
+            dialogue.new_ids.append(token)
+            dialogue.new_logps.append(logp)
+            reason = self._stop_reason(dialogue, token)
+            if reason is not None:
+                dialogue.is_asked = False
+                finished.append(
+                    FinishedTurn(
+                        dialogue.handle,
+                        tuple(dialogue.new_ids),
+                        tuple(dialogue.new_logps),
+                        reason,
+                        self.version,
+                    )
+                )
+        return finished
+
+    def _stop_reason(self, dialogue: _Dialogue, token: int) -> TurnStop | None:
+        """Whether the turn ended with this token."""
+        if token in self.policy.eos_ids:
+            return TurnStop.EOS
+        dialogue.stop_state = self._table(dialogue.stops).feed(dialogue.stop_state, token)
+        if dialogue.stop_state == STOPPED:
+            return TurnStop.STOP_STRING
+        if len(dialogue.new_ids) >= dialogue.max_tokens:
+            return TurnStop.MAX_TOKENS
+        return None
+
+    def _table(self, stops: tuple[str, ...]) -> StopTable:
+        if stops not in self._tables:
+            self._tables[stops] = StopTable(self._vocabulary, stops)
+        return self._tables[stops]
+
+    def _compact(self) -> None:
+        """Once nobody waits for a slot, move the dialogues left together."""
+        kept = [slot for slot, held in enumerate(self._held) if held is not None]
+        if self._queue or len(kept) > _COMPACT_SHARE * len(self._held):
+            return
+        self._cache.compact(kept)
+        self._held = [self._held[slot] for slot in kept]
+        self._prompts = [self._prompts[slot] for slot in kept]
+        for slot, dialogue in enumerate(self._held):
+            assert dialogue is not None
+            dialogue.slot = slot
+
+    def _forward(
+        self, ids_BT: Tensor, position_BT: Tensor, slots: Sequence[int] | None, span: int
+    ) -> Tensor:
+        """Hidden states [B, T, D] of new tokens; their keys and values go into the cache."""
+        device = self.policy.device
+        position_BT = position_BT.to(device)
+        plan = SlotPlan(self._cache, slots, position_BT, span)
+        # A model may have no position as large as the scratch one.
+        known_BT = position_BT.where(position_BT < self._cache.scratch, 0)
+        return self.policy.hidden(ids_BT.to(device), known_BT, plan)
+
+
+def _slot(dialogue: _Dialogue) -> int:
+    assert dialogue.slot is not None
+    return dialogue.slot
+
+
+def _batches(
+    targets: Sequence[tuple[_Dialogue, int]], max_tokens: int
+) -> Iterator[list[tuple[_Dialogue, int]]]:
+    """Passes of at most `max_tokens` padded tokens, longest first; each has at least one row."""
+    ordered = sorted(targets, key=lambda one: (one[0].cached - one[1], one[0].handle))
+    while ordered:
+        width = max(1, ordered[0][1] - ordered[0][0].cached)
+        count = max(1, max_tokens // width)
+        yield ordered[:count]
+        ordered = ordered[count:]

@@ -1,0 +1,171 @@
+"""The built-in plugin: what SearchRL itself offers, through the same hooks as everyone else.
+
+Everything is registered as a lazy string, so that listing names imports neither torch nor numpy.
+Holds no behaviour: each target lives in the module its string names.
+"""
+
+from __future__ import annotations
+
+from searchrl.hookspecs import Register, RegisterEnv, hookimpl
+
+PLUGIN_API = 1
+
+
+@hookimpl
+def register_envs(register: RegisterEnv) -> None:
+    """The two search environments, and a scheme for Gymnasium's own."""
+    register(
+        "regulations",
+        "searchrl.envs.regulations:RegulationsEnv",
+        expert="searchrl.envs.regulations:make_expert",
+        scripts={
+            "passive": "searchrl.envs.regulations:make_passive",
+            "clumsy": "searchrl.envs.regulations:make_clumsy",
+        },
+        description="questions on generated school handbooks; every school is new",
+    )
+    register(
+        "corpus",
+        "searchrl.envs.corpus:CorpusEnv",
+        expert="searchrl.envs.corpus:make_expert",
+        description="your own questions over your own texts",
+    )
+    register(
+        "gym:",
+        "searchrl.envs.foreign:make_gym_env",
+        protocol="act",
+        scripts={"random": "searchrl.envs.foreign:make_random"},
+        description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
+    )
+
+
+@hookimpl
+def register_protocols(register: Register) -> None:
+    """The default tag protocol, and the one that models with tools were trained on."""
+    register(
+        "think-search-answer",
+        "searchrl.protocols.think_search_answer:ThinkSearchAnswer",
+        description="<think>, then <search> or <answer>; results come in <information>",
+    )
+    register(
+        "act",
+        "searchrl.protocols.act:ThinkAct",
+        description="<think> if you like, then <act>; the environment replies in <observation>",
+    )
+    register(
+        "tool-call",
+        "searchrl.protocols.tool_call:ToolCallProtocol",
+        description="<think>, then <tool_call> or <answer>: tools as Qwen3 and Hermes know them",
+    )
+
+
+@hookimpl
+def register_rewards(register: Register) -> None:
+    """The reward components, which are light enough to import."""
+    from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward
+
+    for name, factory in BUILTIN_REWARDS.items():
+        component = factory()
+        description = component.description if isinstance(component, FunctionReward) else ""
+        register(name, factory, description=description)
+
+
+@hookimpl
+def register_retrievers(register: Register) -> None:
+    """BM25 and the two ablations that tell whether an agent reads what it finds."""
+    register(
+        "bm25",
+        "searchrl.retrieval.bm25:BM25Retriever",
+        description="rank-bm25 over Unicode words and CJK bigrams",
+    )
+    register(
+        "random",
+        "searchrl.retrieval.ablations:RandomRetriever",
+        description="ablation: passages without regard to the query",
+    )
+    register(
+        "empty",
+        "searchrl.retrieval.ablations:EmptyRetriever",
+        description="ablation: never finds anything",
+    )
+
+
+@hookimpl
+def register_trackers(register: Register) -> None:
+    """Where metrics go."""
+    register(
+        "jsonl",
+        "searchrl.trackers.jsonl:JsonlTracker",
+        description="tracker.jsonl in the run folder",
+    )
+    register(
+        "tensorboard",
+        "searchrl.trackers.tensorboard:TensorBoardTracker",
+        description="TensorBoard event files; needs searchrl[tensorboard]",
+    )
+
+
+@hookimpl
+def register_algorithms(register: Register) -> None:
+    """Group-relative policy gradients."""
+    register(
+        "grpo",
+        "searchrl.algorithms:make_grpo",
+        description="group mean and standard deviation, PPO clip",
+    )
+    register(
+        "dr_grpo",
+        "searchrl.algorithms:make_dr_grpo",
+        description="GRPO without the standard deviation and the length bias",
+    )
+    register(
+        "rloo",
+        "searchrl.algorithms:make_rloo",
+        description="leave-one-out baseline",
+    )
+    for name, description in (
+        ("reinforce_pp", "group mean, standard deviation of the whole step"),
+        ("dapo", "clip-higher, dynamic sampling, overlong penalty, no KL"),
+        ("gspo", "one ratio per rollout, clipped as a whole"),
+        ("cispo", "caps importance weights, drops no token's gradient"),
+        ("tis", "corrects a sampler that disagrees with the trainer, with a cap"),
+        ("masked_tis", "the same, without the tokens that disagree too much"),
+        ("llds", "GRPO that keeps good rollouts likely"),
+    ):
+        register(name, f"searchrl.algorithms:make_{name}", description=description)
+
+
+@hookimpl
+def register_generators(register: Register) -> None:
+    """What samples tokens."""
+    register(
+        "slots",
+        "searchrl.engine.sampling.slot_generator:SlotGenerator",
+        description="continuous batching over a slot cache; nothing is computed twice",
+    )
+    register(
+        "hf",
+        "searchrl.engine.sampling.hf_generator:HFGenerator",
+        description="stock Hugging Face forward passes: the reference, for any model",
+    )
+
+
+@hookimpl
+def register_commands(register: Register) -> None:
+    """The subcommands of `searchrl`."""
+    for name, description in (
+        ("train", "Train a search agent with GRPO and show how it learns."),
+        ("sft", "Cold start: train on scripted or recorded demonstrations."),
+        ("eval", "Evaluate a model or a scripted policy on held-out tasks."),
+        ("ask", "Ask a trained agent a question; shows what it searches and reads."),
+        ("play", "Play an environment yourself: you are the policy."),
+        (
+            "bench",
+            "Take a few training steps and say what this machine will do with this configuration.",
+        ),
+        ("new", "Write a plugin that works, with its tests, to change into your own."),
+        ("check", "Hold a plugin, or anything that is registered, to the criteria of its kind."),
+        ("config", "Explain the configuration: every key's type, default and reason."),
+        ("plugins", "List what is registered, by whom, and what could not be loaded."),
+    ):
+        register(name, f"searchrl.cli.commands.{name}:{name}", description=description)

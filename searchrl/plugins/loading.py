@@ -1,0 +1,430 @@
+"""Loads plugins: discovery, isolation and the check of what they register.
+
+Every plugin is loaded alone, in a plugin manager of its own: it registers completely or not at
+all, and its failure is named and counted while the others go on. Built-ins take the same path.
+Makes no objects and imports no torch: what a name means is the `Registry`'s business, which
+programs import from here. Nothing in the working directory is imported unless it is named.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+import pluggy
+
+from searchrl import __version__, hookspecs
+from searchrl.envs.gym_ids import register_gym_id
+from searchrl.errors import PluginError, suggest
+from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
+from searchrl.plugins.deprecation import Deprecation, collecting
+from searchrl.plugins.owners import (
+    Origin,
+    Owner,
+    canonical,
+    find_distribution,
+    find_file,
+    find_version,
+    hash_bytes,
+)
+from searchrl.plugins.records import PluginRecord, ensure_sources
+from searchrl.plugins.registration import Collector, EnvCollector, PluginFault
+from searchrl.plugins.registry import (
+    Entry,
+    PluginFailure,
+    PluginSpec,
+    Registry,
+    describe_error,
+)
+from searchrl.plugins.trace import timing, watch_hooks
+
+BUILTINS = "searchrl.plugins.builtins"
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A plugin not loaded yet: who it claims to be, and how to get it."""
+
+    owner: Owner
+    load: Callable[[], object]
+
+
+class _HookRaised(Exception):
+    """A hook raised; the cause is what."""
+
+    def __init__(self, hook: str) -> None:
+        super().__init__(hook)
+        self.hook = hook
+
+
+class _MissingSource(PluginError):
+    """A `--plugin` that does not exist: the user's slip, not a broken plugin."""
+
+
+def load_plugins(
+    files: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    entry_points: bool = True,
+    recorded: Sequence[PluginRecord] = (),
+) -> Registry:
+    """Load the built-ins, the installed plugins and `files`; return what they offer.
+
+    `files` are paths of Python files or names of importable modules. A plugin that fails is left
+    out and listed in `Registry.failures`; `strict` raises `PluginError` for it instead, and for a
+    name that two plugins offer. A file or module that does not exist always raises. `recorded` are
+    the plugins of an earlier run: what is missing or changed is said with them in mind.
+    """
+    ensure_sources(recorded, files)
+    candidates = [_make_builtin()]
+    if entry_points:
+        candidates += _find_entry_points()
+    candidates += _find_named(files, [c.owner.name for c in candidates])
+    entries: list[Entry] = []
+    failures: list[PluginFailure] = []
+    deprecations: list[Deprecation] = []
+    loaded: dict[int, Owner] = {}
+    for candidate in candidates:
+        owner = candidate.owner
+        if owner.origin is Origin.FILE and owner.file in {o.file for o in loaded.values()}:
+            # The file of an installed plugin, named once more: the same plugin, not a rival.
+            continue
+        try:
+            with collecting(owner.name, deprecations):
+                with timing(owner, "import"):
+                    plugin = candidate.load()
+                if id(plugin) in loaded:
+                    _ensure_may_repeat(owner, loaded[id(plugin)])
+                    continue
+                owner = _identify(plugin, owner)
+                found = _call_hooks(plugin, owner)
+            entries += found
+            loaded[id(plugin)] = owner
+        except _MissingSource:
+            raise
+        # SystemExit too: a plugin that exits at import must not end the program.
+        except (Exception, SystemExit) as error:
+            if owner.origin is Origin.BUILTIN:
+                raise
+            failure = _describe_failure(owner, error)
+            if strict:
+                raise PluginError(str(failure)) from error
+            failures.append(failure)
+    registry = Registry(
+        entries,
+        tuple(loaded.values()),
+        failures,
+        has_entry_points=entry_points,
+        deprecations=deprecations,
+        recorded=recorded,
+    )
+    if strict and registry.conflicts:
+        raise PluginError("\n".join(registry.conflicts))
+    _register_gym_ids(registry)
+    return registry
+
+
+def _register_gym_ids(registry: Registry) -> None:
+    """Make every plugin's environment a Gymnasium id too, as `import searchrl` does for ours."""
+    for entry in registry.entries():
+        is_plain = entry.name in registry.names("env") and not entry.name.endswith(":")
+        if entry.kind == "env" and is_plain and entry.owner.origin is not Origin.BUILTIN:
+            source = entry.owner.source
+            register_gym_id(entry.name, (source,) if source else ())
+
+
+def reload_plugins(spec: PluginSpec) -> Registry:
+    """Build in this process the registry that `spec` describes.
+
+    Raises `PluginError` if it is not the same: another version, or a file edited meanwhile.
+    """
+    registry = load_plugins(spec.sources, entry_points=spec.has_entry_points)
+    if registry.spec().fingerprint != spec.fingerprint:
+        raise PluginError(
+            "the plugins of this process are not those of the process that started it: a plugin "
+            "was edited, upgraded or removed meanwhile. Start the run again."
+        )
+    return registry
+
+
+# --- where plugins come from ---------------------------------------------------------------
+
+
+def _make_builtin() -> _Candidate:
+    owner = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
+    return _Candidate(owner, lambda: importlib.import_module(BUILTINS))
+
+
+def _find_entry_points() -> list[_Candidate]:
+    """One candidate per entry point, named after its distribution (`dist.entry` if it has many).
+
+    Two distributions may use the same entry-point name: both load, since names are qualified by
+    distribution. The same name twice within one distribution is a fault of that distribution.
+    """
+    found = list(importlib.metadata.entry_points(group=PROJECT))
+    names = [(ep.dist.name if ep.dist else "") or ep.name for ep in found]
+    seen: set[tuple[str, str]] = set()
+    candidates = []
+    for entry_point, dist_name in zip(found, names, strict=True):
+        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{entry_point.name}"
+        version = entry_point.dist.version if entry_point.dist else ""
+        owner = Owner(name, Origin.ENTRY_POINT, dist_name, version)
+        key = (dist_name, entry_point.name)
+        load = functools.partial(_load_entry_point, entry_point, is_repeated=key in seen)
+        seen.add(key)
+        candidates.append(_Candidate(owner, load))
+    return candidates
+
+
+def _load_entry_point(entry_point: importlib.metadata.EntryPoint, *, is_repeated: bool) -> object:
+    if is_repeated:
+        raise PluginFault(f"declares the entry point '{entry_point.name}' twice; keep one")
+    return entry_point.load()
+
+
+def _find_named(sources: Sequence[str], taken: Sequence[str]) -> list[_Candidate]:
+    """One candidate per `--plugin` source, each once; names made unique by a number."""
+    used = {canonical(name) for name in taken}
+    absolute = {_make_absolute(source): None for source in sources}
+    candidates = []
+    for source in absolute:
+        path = Path(source)
+        is_file = path.is_absolute()
+        stem = path.stem if is_file else source
+        name, number = stem, 2
+        while canonical(name) in used:
+            name, number = f"{stem}-{number}", number + 1
+        used.add(canonical(name))
+        if is_file:
+            owner = Owner(name, Origin.FILE, file=source, source=source)
+            candidates.append(_Candidate(owner, functools.partial(_load_file, path)))
+        else:
+            owner = Owner(name, Origin.MODULE, source=source)
+            candidates.append(_Candidate(owner, functools.partial(_load_module, source)))
+    return candidates
+
+
+def _make_absolute(source: str) -> str:
+    """The absolute path of a file source, or the module name as it is."""
+    if not source.endswith(".py") and not re.search(r"[/\\]", source):
+        return source
+    path = Path(source).expanduser().resolve()
+    if path.is_dir():
+        raise _MissingSource(f"--plugin {source} is a folder; name a Python file in it")
+    if not path.is_file():
+        raise _MissingSource(f"--plugin {source}: there is no file {path}")
+    return str(path)
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Execute a plugin file; the bytes that run are the bytes that provenance hashes.
+
+    The module name depends on the path alone, so that objects pickled here are found in a worker
+    that loads the same file, and an unchanged file is executed once per process.
+    """
+    data = path.read_bytes()
+    digest = hash_bytes(data)
+    stem = re.sub(r"\W", "_", path.stem)
+    name = f"searchrl_plugin_{stem}_{hash_bytes(str(path).encode())[:8]}"
+    known = sys.modules.get(name)
+    if known is not None and vars(known)["__sha256__"] == digest:
+        return known
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = types.ModuleType(name)
+    module.__spec__ = importlib.util.spec_from_file_location(name, path, loader=loader)
+    module.__file__ = str(path)
+    vars(module)["__sha256__"] = digest
+    sys.modules[name] = module
+    try:
+        # dont_inherit: this file's own __future__ imports must not change the plugin's meaning.
+        exec(compile(data, str(path), "exec", dont_inherit=True), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        beside = Path(f"{name}.py")
+        hint = f" Did you mean '--plugin {beside}'?" if beside.is_file() else ""
+        text = f"--plugin {name}: there is no module '{error.name}'.{hint}"
+        raise _MissingSource(text) from error
+
+
+def _ensure_may_repeat(owner: Owner, loaded: Owner) -> None:
+    if owner.origin is Origin.ENTRY_POINT:
+        raise PluginFault(f"is the same module as {loaded}; one of the two entry points is enough")
+
+
+# --- one plugin ----------------------------------------------------------------------------
+
+
+def _identify(plugin: object, owner: Owner) -> Owner:
+    """Complete the owner record of an imported plugin and check its API number."""
+    file = owner.file or find_file(plugin)
+    if owner.origin is Origin.FILE:
+        owner = replace(owner, version=find_version(plugin), sha256=vars(plugin)["__sha256__"])
+    elif owner.origin is Origin.MODULE:
+        distribution = find_distribution(owner.source)
+        if distribution is None:
+            owner = replace(owner, version=find_version(plugin))
+        else:
+            owner = replace(owner, distribution=distribution.name, version=distribution.version)
+    return replace(owner, file=file, api=_read_api(plugin, file))
+
+
+def _read_api(plugin: object, file: str) -> int | None:
+    """The API number that a plugin declares; None if it declares none, which is fine."""
+    if not hasattr(plugin, "PLUGIN_API"):
+        return None
+    declared = plugin.PLUGIN_API
+    line = _find_line(file, "PLUGIN_API")
+    if type(declared) is not int:
+        raise PluginFault(
+            f"declares PLUGIN_API = {declared!r}; expected a whole number, as in "
+            f"'PLUGIN_API = {PLUGIN_API}'",
+            line,
+        )
+    if declared != PLUGIN_API:
+        mend = "Upgrade searchrl" if declared > PLUGIN_API else "Upgrade the plugin"
+        raise PluginFault(
+            f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
+            f"{PLUGIN_API}. {mend} (pip install --upgrade …), or install a release of the plugin "
+            f"for API {PLUGIN_API}",
+            line,
+        )
+    return declared
+
+
+def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
+    """Call every hook of one plugin and return all it registers, or raise and return nothing."""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    watch_hooks(manager, owner)
+    _check_hooks(manager, plugin)
+    manager.register(plugin, owner.name)
+    # What _check_hooks has said with line numbers, once more in pluggy's own words.
+    manager.check_pending()
+    entries: list[Entry] = []
+    for kind, hook in HOOKS.items():
+        collector = EnvCollector(kind, owner) if kind == "env" else Collector(kind, owner)
+        try:
+            getattr(manager.hook, hook)(register=collector)
+        except PluginFault:
+            raise
+        except (Exception, SystemExit) as error:
+            raise _HookRaised(hook) from error
+        finally:
+            collector.is_open = False
+        if collector.fault:
+            # The plugin caught it; half of a plugin must not load all the same.
+            raise collector.fault
+        entries += collector.entries
+    return entries
+
+
+def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
+    """Find what pluggy accepts silently: misspelt, unmarked or uncallable hook functions."""
+    num_hooks = 0
+    for name in dir(plugin):
+        options = manager.parse_hookimpl_opts(plugin, name)
+        if options is None and name not in HOOKS.values():
+            continue
+        function = getattr(plugin, name)
+        if options is None:
+            if _is_defined_in(function, plugin):
+                raise PluginFault(f"does not mark {name} with @hookimpl", _line_of(function))
+            continue
+        num_hooks += 1
+        hook = options.get("specname") or name
+        if hook not in HOOKS.values():
+            if options.get("optionalhook"):
+                continue
+            known = suggest(hook, HOOKS.values())
+            raise PluginFault(f"has an unknown hook '{hook}'.{known}", _line_of(function))
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise PluginFault(
+                f"has {name} as a coroutine or generator, not a plain function", _line_of(function)
+            )
+        parameters = inspect.signature(function).parameters
+        is_fit = list(parameters) == ["register"]
+        if not is_fit or parameters["register"].default is not inspect.Parameter.empty:
+            found = ", ".join(str(p) for p in parameters.values())
+            raise PluginFault(
+                f"defines {name}({found}); expected {name}(register)", _line_of(function)
+            )
+    if not num_hooks:
+        raise PluginFault(
+            "has no hooks: define a function such as register_rewards(register) and mark it with "
+            "@searchrl.hookimpl"
+        )
+
+
+# --- saying what went wrong ----------------------------------------------------------------
+
+
+def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
+    hook, detail, line, file = "", "", 0, owner.file
+    if isinstance(error, PluginFault):
+        message, line = str(error), error.line
+    else:
+        stage = "at import"
+        if isinstance(error, _HookRaised) and error.__cause__ is not None:
+            hook, stage, error = error.hook, f"in {error.hook}", error.__cause__
+        message = f"raised {stage}: {describe_error(error)}"
+        detail = "".join(traceback.format_exception(error))
+        file, line = _find_place(error, owner.file)
+    return PluginFailure(owner.name, owner.source, message, file, line, hook, owner.version, detail)
+
+
+def _find_place(error: BaseException, file: str) -> tuple[str, int]:
+    """Where to look: the deepest frame in the plugin's file, else the first foreign one."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0
+    frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
+    own = [frame for frame in frames if frame[0] == file]
+    if own:
+        return own[-1]
+    library = str(Path(importlib.__file__).parent)
+    passed = (__file__, "<frozen", library, str(Path(pluggy.__file__).parent))
+    foreign = [frame for frame in frames if not frame[0].startswith(passed)]
+    return foreign[0] if foreign else (file, 0)
+
+
+def _line_of(function: Callable[..., object]) -> int:
+    inner = inspect.unwrap(function)
+    inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
+    return inner.__code__.co_firstlineno if isinstance(inner, types.FunctionType) else 0
+
+
+def _is_defined_in(value: object, plugin: object) -> bool:
+    return (
+        isinstance(value, types.FunctionType)
+        and isinstance(plugin, ModuleType)
+        and value.__module__ == plugin.__name__
+    )
+
+
+def _find_line(file: str, word: str) -> int:
+    """The first line of `file` that begins with `word`, or 0."""
+    if not file:
+        return 0
+    lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((i for i, text in enumerate(lines, 1) if text.startswith(word)), 0)

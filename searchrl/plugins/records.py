@@ -1,0 +1,204 @@
+"""The plugins of an earlier run: what it recorded of them, and what of that is gone or changed.
+
+Owns reading them from a run folder's `provenance.json`, the choice of those the run's config relies
+on, and the sentences that say what is missing, what is another version now, and how to get back
+what was. Loads nothing: `plugins.load_plugins(…, recorded=…)` is told of the records.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from searchrl.errors import PluginError
+from searchrl.plugins.owners import Origin, Owner, canonical, hash_owner
+
+_SHORT = 12
+"""Hexadecimal digits of a hash that are shown: enough to tell two files apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """One plugin as a run recorded it. `names` maps kinds to what it registered.
+
+    `installed_from` is the URL of a package that did not come from an index, else empty.
+    """
+
+    plugin: str
+    origin: str = ""
+    distribution: str = ""
+    version: str = ""
+    file: str = ""
+    source: str = ""
+    sha256: str = ""
+    hash_of: str = ""
+    installed_from: str = ""
+    names: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin} {self.version}".rstrip()
+
+    @classmethod
+    def parse(cls, row: Mapping[str, Any]) -> PluginRecord:
+        """Read one row of `provenance.json`; what an older searchrl did not write stays empty."""
+        return cls(**{key: row[key] for key in cls.__slots__ if row.get(key) is not None})
+
+    def offers(self, kind: str, name: str) -> bool:
+        """Whether the run could write `name` (plain, qualified, under a scheme) for this plugin."""
+        head, _, rest = name.partition(":")
+        names = self.names.get(kind, ())
+        if name in names or f"{head}:" in names:
+            return True
+        own = {canonical(self.plugin), canonical(self.distribution)}
+        return bool(rest) and canonical(head) in own and self.offers(kind, rest)
+
+    @property
+    def way_back(self) -> str:
+        """What to do to have this plugin as it was."""
+        if self.distribution:
+            what = f"{self.distribution}=={self.version}"
+            if self.installed_from:
+                return f"`pip install '{self.installed_from}'` (it was not from an index)"
+            return f"`pip install '{what}'`"
+        digest = f" (sha256 {self.sha256})" if self.sha256 else ""
+        if self.origin == Origin.MODULE:
+            return f"make the module {self.source} importable again: {self.file}{digest}"
+        return f"restore the file {self.file}{digest}"
+
+    def explain_loss(self, owners: Iterable[Owner], failed: Iterable[str]) -> str:
+        """Say what became of the plugin that provided a name which is unknown now.
+
+        Args:
+            owners: the plugins that are loaded.
+            failed: names of plugins that are not, because they failed.
+        """
+        here = self._find(owners)
+        if here is not None:
+            now = f"which is here as version {here.version}" if here.version else "which is loaded"
+            fate = f"{now} and does not offer it any more. To have it as it was"
+        elif canonical(self.plugin) in map(canonical, failed):
+            fate = "which failed to load. Mend it, or to have it as it was"
+        elif self.distribution and not _is_installed(self.distribution):
+            fate = "which is not installed now. To get it back"
+        elif self.distribution:
+            fate = "which is installed but not loaded now. To have it as it was"
+        else:
+            fate = f"of the file {self.file}, which is not loaded now. To get it back"
+        return f"The run had it from {self}, {fate}: {self.way_back}"
+
+    def find_change(self, owners: Iterable[Owner]) -> str:
+        """Say that the plugin is another one now than it was in the run, or "" if it is not.
+
+        Of what is built in, the version is compared and not the code: that changes with every
+        edit of a checkout.
+        """
+        here = self._find(owners)
+        if here is None:
+            return ""
+        facts = hash_owner(here)
+        is_other_version = here.version != self.version
+        can_compare = facts["hash_of"] == self.hash_of and here.origin is not Origin.BUILTIN
+        is_other_code = can_compare and facts["sha256"] != self.sha256
+        if not is_other_version and not is_other_code:
+            return ""
+        was, now = (
+            f"{version or 'without a version'} (sha256 {digest[:_SHORT]})"
+            for version, digest in (
+                (self.version, self.sha256),
+                (here.version, facts["sha256"]),
+            )
+        )
+        return (
+            f"plugin {self.plugin} was {was} when the run began and is {now} now; figures from "
+            f"before and after do not compare. To have it as it was: {self.way_back}"
+        )
+
+    def _find(self, owners: Iterable[Owner]) -> Owner | None:
+        return next((o for o in owners if canonical(o.name) == canonical(self.plugin)), None)
+
+
+def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple[PluginRecord, ...]:
+    """The recorded plugins of a run that a config relies on; none where nothing was recorded.
+
+    Args:
+        run_dir: the run folder; None if there is no run.
+        config: the tree as plain values: names and expressions in it decide what is relied on.
+    """
+    path = Path(run_dir) / "provenance.json" if run_dir is not None else None
+    if path is None or not path.is_file():
+        return ()
+    records = [PluginRecord.parse(row) for row in json.loads(path.read_text("utf-8"))["plugins"]]
+    used = tuple(_used_names(config))
+    sources = config.get("plugins") or ()
+    return tuple(
+        record
+        for record in records
+        if record.source in sources or any(record.offers(kind, name) for kind, name in used)
+    )
+
+
+def ensure_sources(recorded: Iterable[PluginRecord], sources: Sequence[str]) -> None:
+    """Refuse to go on without a file or module that a run was started with.
+
+    Raises:
+        PluginError: naming what it provided and how to get it back.
+    """
+    lost = [r for r in recorded if r.source and r.source in sources and not _is_there(r)]
+    if lost:
+        lines = [
+            f"{record} ({record.source}) is gone; the run had {_list_names(record.names)} from it. "
+            f"To get it back: {record.way_back}"
+            for record in lost
+        ]
+        raise PluginError(
+            "the run was started with plugins that cannot be loaded now:\n"
+            + "\n".join(lines)
+            + "\nIf a file only moved: `searchrl eval` and `searchrl ask` take its new place with "
+            "--plugin; for others, change `plugins` in the run's config.yaml"
+        )
+
+
+def _is_there(record: PluginRecord) -> bool:
+    if record.origin == Origin.FILE:
+        return Path(record.source).is_file()
+    try:
+        return importlib.util.find_spec(record.source) is not None
+    except ModuleNotFoundError:  # its package is gone
+        return False
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _list_names(names: Mapping[str, Sequence[str]]) -> str:
+    """`env 'rivers', reward 'em' and 'f1'`."""
+    parts = [f"{kind} {' and '.join(repr(n) for n in found)}" for kind, found in names.items()]
+    return ", ".join(parts) or "nothing"
+
+
+def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(kind, name) of everything a config names; of an expression, every word that may be one."""
+    for task in config.get("tasks") or ():
+        for kind in ("env", "protocol", "retriever"):
+            yield kind, str(task[kind]["name"])
+        reward = task["reward"]
+        texts = [reward] if isinstance(reward, str) else [stage["expr"] for stage in reward]
+        for text in (*texts, *task["metrics"]):
+            for word in re.findall(r"[\w.\-]+:\w+|\w+", text):
+                yield "reward", word
+    yield "algorithm", str(config["algorithm"]["name"])
+    yield "generator", str(config["engine"]["generator"]["name"])
+    for tracker in config["log"]["trackers"]:
+        yield "tracker", str(tracker["name"])

@@ -1,0 +1,373 @@
+"""Names to objects: the `Registry` of everything the loaded plugins offer.
+
+Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy resolution
+and the call of a factory with settings, which `signatures` checks. Loads no plugin (that is
+`plugins.py`, through which everybody imports this). Between processes travels a `PluginSpec`,
+never a registry's objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from searchrl.contracts import ExpertFactory
+from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
+from searchrl.hookspecs import HOOKS, Factory
+from searchrl.plugins.deprecation import Deprecation
+from searchrl.plugins.owners import Origin, Owner, find_url, hash_owner
+from searchrl.plugins.records import PluginRecord
+from searchrl.plugins.signatures import (
+    check_settings,
+    find_signature_problem,
+    has_setting,
+    passed_keywords,
+)
+from searchrl.plugins.trace import import_lazily
+
+DEFAULT_PROTOCOL = "think-search-answer"
+"""The tag protocol of environments that are registered without one of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One registered name. `line` is where its plugin called `register`.
+
+    `options` holds what `register_envs` takes beyond a factory. `argument` is the rest of a name
+    looked up under a scheme (`FrozenLake-v1` of `gym:FrozenLake-v1`), else empty.
+    """
+
+    kind: str
+    name: str
+    factory: Factory
+    owner: Owner
+    line: int = 0
+    description: str = ""
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    argument: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.owner} ({self.where}) {self.kind} '{self.name}'"
+
+    @property
+    def where(self) -> str:
+        """`file:line` of the registration."""
+        return f"{self.owner.file}:{self.line}"
+
+    @property
+    def title(self) -> str:
+        """The name as it was looked up: under a scheme with what followed it."""
+        return self.name + self.argument
+
+    @property
+    def qualified(self) -> str:
+        """`plugin:name`, which resolves whatever else is installed."""
+        return f"{self.owner.name}:{self.name}"
+
+    @property
+    def protocol(self) -> str:
+        """The protocol that an environment is played with where a configuration names none."""
+        return self.options.get("protocol") or DEFAULT_PROTOCOL
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The tools that an environment lets its policy call."""
+        return tuple(self.options.get("tools", ()))
+
+    @property
+    def script_names(self) -> tuple[str, ...]:
+        """The scripted policies of an environment: `expert` first, if it has one."""
+        expert = ("expert",) if self.options.get("expert") is not None else ()
+        return (*expert, *self.options.get("scripts", {}))
+
+    def load(self) -> Callable[..., Any]:
+        """Return the factory, importing it if it was registered as a lazy string.
+
+        Raises `PluginError` naming the plugin when the import fails or the result does not fit.
+        """
+        factory = self._resolve(self.factory)
+        problem = find_signature_problem(self.kind, factory)
+        if problem:
+            raise PluginError(f"{self}: {problem}")
+        return functools.partial(factory, name=self.argument) if self.argument else factory
+
+    def load_script(self, name: str = "expert") -> ExpertFactory:
+        """Return a scripted policy of an environment, importing it if it is a lazy string.
+
+        Raises `ConfigError` if there is none at all, `UnknownNameError` with near matches.
+        """
+        if not self.script_names:
+            raise ConfigError(
+                f"env '{self.title}' has no scripted policy: {self.owner} ({self.where}) registers "
+                "it without expert=, so there is nothing to replay"
+            )
+        if name not in self.script_names:
+            known = suggest(name, self.script_names)
+            raise UnknownNameError(f"env '{self.title}' has no scripted policy {name!r}.{known}")
+        if name == "expert":
+            return self._resolve(self.options["expert"])
+        return self._resolve(self.options["scripts"][name])
+
+    def load_scripts(self) -> dict[str, ExpertFactory]:
+        """Return every scripted policy of an environment by name; empty if there is none."""
+        return {name: self.load_script(name) for name in self.script_names}
+
+    def make(self, *args: Any, **settings: Any) -> Any:
+        """Call the factory; check its settings first, attribute what it raises."""
+        factory = self.load()
+        passed = passed_keywords(self.kind)
+        own = {key: value for key, value in settings.items() if key not in passed}
+        settings |= self.ensure_settings(own)
+        try:
+            return factory(*args, **settings)
+        except SearchRLError:
+            raise
+        except Exception as error:
+            # A built-in that raises something else is our bug and keeps its own traceback.
+            if self.owner.origin is Origin.BUILTIN:
+                raise
+            raise PluginError(f"{self} could not be made: {describe_error(error)}") from error
+
+    def ensure_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings as the factory takes them; see `signatures.check_settings`.
+
+        Raises `ConfigError` for settings it does not take, with near matches, or not so.
+        """
+        return check_settings(self.kind, self.name, self.load(), settings)
+
+    def _resolve(self, factory: Factory) -> Callable[..., Any]:
+        if not isinstance(factory, str):
+            return factory
+        module_name, _, path = factory.partition(":")
+        try:
+            what = f"{self.kind} '{self.name}'"
+            target: Any = import_lazily(self.owner, what, module_name)
+            for attribute in path.split("."):
+                target = getattr(target, attribute)
+        except SearchRLError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = f"{self} cannot load '{factory}': {describe_error(error)}"
+            raise PluginError(text) from error
+        if not callable(target):
+            raise PluginError(f"{self}: '{factory}' is {type(target).__name__}, not a callable")
+        return target  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFailure:
+    """A plugin that is not loaded: nothing of it is registered. `detail` holds the traceback."""
+
+    plugin: str
+    source: str
+    message: str
+    file: str = ""
+    line: int = 0
+    hook: str = ""
+    version: str = ""
+    detail: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        place = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
+        return f"plugin {self.plugin} {self.version}".rstrip() + f"{place} {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSpec:
+    """What a worker process needs to have the same registry: sources, and a proof of sameness."""
+
+    sources: tuple[str, ...]
+    has_entry_points: bool
+    fingerprint: str
+
+
+class Registry:
+    """Everything the loaded plugins offer. Immutable once built; made by `load_plugins`."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        owners: Sequence[Owner],
+        failures: Sequence[PluginFailure] = (),
+        *,
+        has_entry_points: bool = True,
+        deprecations: Sequence[Deprecation] = (),
+        recorded: Sequence[PluginRecord] = (),
+    ) -> None:
+        self._entries = tuple(entries)
+        self.owners = tuple(owners)
+        self.failures = tuple(failures)
+        self.deprecations = tuple(deprecations)
+        self.recorded = tuple(recorded)
+        self.has_entry_points = has_entry_points
+
+    def get(self, kind: str, name: str) -> Entry:
+        """Return the entry of `name`: plain, `plugin:name`, or `scheme:rest` for environments.
+
+        Raises `UnknownNameError` with near matches, `PluginError` for a name that two plugins
+        offer, `ConfigError` for a scheme without a rest.
+        """
+        found = self._match(kind, name)
+        if len(found) > 1:
+            raise PluginError(_describe_conflict(found))
+        if not found:
+            self._raise_unknown(kind, name)
+        if found[0].name.endswith(":") and not found[0].argument:
+            raise ConfigError(f"env '{name}' needs a name after the colon, as in '{name}<name>'")
+        return found[0]
+
+    def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
+        """Make the protocol `name` for an environment, with the tools that the latter offers.
+
+        They fill the protocol's setting `tools`, if it has one and `settings` do not.
+        """
+        entry = self.get("protocol", name)
+        takes_tools = bool(env.tools) and has_setting(entry.load(), "tools")
+        offered = {"tools": list(env.tools)} if takes_tools else {}
+        return entry.make(**{**offered, **settings})
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """All names that `get` resolves, sorted; names in conflict appear as `plugin:name`."""
+        plain = [entry.name for entry in self._of(kind)]
+        return tuple(
+            sorted(e.name if plain.count(e.name) == 1 else e.qualified for e in self._of(kind))
+        )
+
+    def spellings(self, kind: str) -> tuple[str, ...]:
+        """Every plain and qualified way to write a name of `kind`, conflicting ones included.
+
+        For parsers of larger texts (reward expressions), which must let a name through to `get`.
+        """
+        found: set[str] = set()
+        for entry in self._of(kind):
+            owner = entry.owner
+            plugins = {owner.name, owner.distribution or owner.name}
+            plugins |= {re.sub(r"\W", "_", plugin) for plugin in plugins}
+            found |= {entry.name, *(f"{plugin}:{entry.name}" for plugin in plugins)}
+        return tuple(sorted(found))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry, in order of registration."""
+        return self._entries
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """One sentence per name that several plugins offer; the plain name is refused."""
+        groups: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self._entries:
+            groups.setdefault((entry.kind, entry.name), []).append(entry)
+        return tuple(_describe_conflict(group) for group in groups.values() if len(group) > 1)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """One sentence per plugin that is another one now than in the run it is loaded for."""
+        changes = (record.find_change(self.owners) for record in self.recorded)
+        return tuple(change for change in changes if change)
+
+    def explain_absence(self, kind: str, name: str) -> str:
+        """Lines for below an unknown name: plugins that failed, and who provided it in the run."""
+        failed = [failure.plugin for failure in self.failures]
+        providers = [record for record in self.recorded if record.offers(kind, name)]
+        lines = [f"Not loaded: {failure}" for failure in self.failures]
+        lines += [record.explain_loss(self.owners, failed) for record in providers]
+        return "".join(f"\n{line}" for line in lines)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The `--plugin` sources, absolute: `load_plugins(sources)` rebuilds this registry.
+
+        Sources that failed are included, so that a worker reports the same failures.
+        """
+        loaded = [owner.source for owner in self.owners]
+        failed = [failure.source for failure in self.failures]
+        return tuple(dict.fromkeys(source for source in (*loaded, *failed) if source))
+
+    def provenance(self) -> list[dict[str, Any]]:
+        """One JSON-able record per loaded plugin: who it is, the hash of its code, its names."""
+        return [
+            {
+                "plugin": owner.name,
+                "origin": str(owner.origin),
+                "distribution": owner.distribution,
+                "version": owner.version,
+                "file": owner.file,
+                "source": owner.source,
+                "api": owner.api,
+                "installed_from": find_url(owner.distribution) if owner.distribution else "",
+                **hash_owner(owner),
+                "names": self._names_of(owner),
+            }
+            for owner in self.owners
+        ]
+
+    def spec(self) -> PluginSpec:
+        """Return what to send to another process; see `plugins.reload_plugins`."""
+        same = ("plugin", "version", "sha256", "names")
+        facts = [{key: record[key] for key in same} for record in self.provenance()]
+        text = json.dumps(facts, sort_keys=True)
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        return PluginSpec(self.sources, self.has_entry_points, fingerprint)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Registry does not cross processes: send registry.spec() and call "
+            "searchrl.plugins.reload_plugins(spec) there"
+        )
+
+    def _of(self, kind: str) -> list[Entry]:
+        if kind not in HOOKS:
+            raise ValueError(f"no plugin kind {kind!r}; kinds: {', '.join(HOOKS)}")
+        return [entry for entry in self._entries if entry.kind == kind]
+
+    def _names_of(self, owner: Owner) -> dict[str, list[str]]:
+        return {
+            kind: names
+            for kind in HOOKS
+            if (names := [e.name for e in self._of(kind) if e.owner is owner])
+        }
+
+    def _match(self, kind: str, name: str) -> list[Entry]:
+        entries = self._of(kind)
+        if plain := [entry for entry in entries if entry.name == name]:
+            return plain
+        head, colon, rest = name.partition(":")
+        if not colon or not rest:
+            return []
+        theirs = [entry for entry in entries if entry.owner.answers_to(head)]
+        if own := [entry for entry in theirs if entry.name == rest]:
+            return own
+        scheme, _, argument = rest.partition(":")
+        under_own = [e for e in theirs if argument and e.name == f"{scheme}:"]
+        if under_own:
+            return [replace(entry, argument=argument) for entry in under_own]
+        return [replace(entry, argument=rest) for entry in entries if entry.name == f"{head}:"]
+
+    def _raise_unknown(self, kind: str, name: str) -> NoReturn:
+        head, colon, rest = name.partition(":")
+        known = [entry.name for entry in self._of(kind)]
+        if colon and any(owner.answers_to(head) for owner in self.owners):
+            theirs = [e.qualified for e in self._of(kind) if e.owner.answers_to(head)]
+            hint = suggest(name, theirs, "It registers none.")
+            text = f"plugin '{head}' has no {kind} {rest!r}.{hint}"
+        else:
+            text = f"unknown {kind} {name!r}.{suggest(name, known, 'None is registered.')}"
+        raise UnknownNameError(text + self.explain_absence(kind, name))
+
+
+def describe_error(error: BaseException) -> str:
+    """`ValueError: the text`, on one line as far as the text is."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _describe_conflict(entries: Sequence[Entry]) -> str:
+    first = entries[0]
+    owners = " and ".join(f"{entry.owner} ({entry.where})" for entry in entries)
+    choices = " or ".join(f"'{entry.qualified}'" for entry in entries)
+    return f"{first.kind} '{first.name}' is registered by {owners}. Neither wins; use {choices}."

@@ -1,0 +1,191 @@
+"""A trained policy as an agent: ask it a question, get its answer and how it came to it.
+
+Owns `load_agent`, `Agent` and `Answer`. An agent plays one greedy episode per question through the
+very rollout driver of training, on its run's own configuration. Torch is imported when an agent is
+loaded, not by this module. Callers: `searchrl ask` and the Python API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from searchrl.config import RunConfig, build_config, merge
+from searchrl.core.episode import EpisodeTurn, Passage, StopReason
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.records import plain_payload
+from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.world import TaskWorld, make_worlds, name_protocols
+from searchrl.engine.sampling.generator import mix_key
+from searchrl.errors import ConfigError, EnvironmentFailure
+from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.records import read_records
+from searchrl.programs.evaluate import make_driver
+from searchrl.run_folder import Run
+
+DEMO_SPLIT = "demo"
+"""The split questions are asked of, where an environment has it; else the evaluation split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an agent said. `final_answer` is None if it ended without one (`stop_reason`: why).
+
+    `trace` holds every turn with what it read; `queries` and `passages` are those of all turns.
+    """
+
+    question: str
+    final_answer: str | None
+    trace: tuple[EpisodeTurn, ...]
+    queries: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    stop_reason: StopReason = StopReason.ANSWERED
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain JSON-able values."""
+        return {
+            "question": self.question,
+            "final_answer": self.final_answer,
+            "stop_reason": str(self.stop_reason),
+            "queries": list(self.queries),
+            "passages": [asdict(passage) for passage in self.passages],
+            "trace": [
+                {
+                    "text": turn.text,
+                    "action": turn.action.kind,
+                    "queries": list(turn.action.queries),
+                    "payload": plain_payload(turn.action),
+                    "reason": turn.action.reason,
+                    "observation": turn.observation,
+                }
+                for turn in self.trace
+            ],
+        }
+
+
+class Agent:
+    """A policy in its environment. Made by `load_agent`."""
+
+    def __init__(
+        self, config: RunConfig, registry: Registry, world: TaskWorld, driver: RolloutDriver
+    ) -> None:
+        self.config = config
+        self.registry = registry
+        self.world = world
+        self.driver = driver
+        self._num_asked = 0
+
+    def ask(self, question: str, **reset_options: Any) -> Answer:
+        """Answer a question by searching.
+
+        Args:
+            question: any text.
+            reset_options: passed to the environment's reset, such as `split="test"`.
+
+        Raises:
+            ConfigError: if the question is empty, or the environment takes no questions.
+            EnvironmentFailure: if the environment or its retriever failed.
+        """
+        return make_answer(question, self.play(question, **reset_options))
+
+    def play(self, question: str, **reset_options: Any) -> Rollout:
+        """Like `ask`, but returns the whole rollout: tokens, episode and scores."""
+        if not question.strip():
+            raise ConfigError('the question is empty; expected text such as "When does it open?"')
+        self._num_asked += 1
+        request = RolloutRequest(
+            group_id=f"ask/{self._num_asked}",
+            world=self.world,
+            split=self._split(),
+            index=None,
+            rng_keys=(mix_key(self.config.seed, self._num_asked),),
+            options={"question": question, **reset_options},
+        )
+        rollout = self.driver.run([request])[0].rollouts[0]
+        episode = rollout.episode
+        if episode.failure is not None:
+            raise EnvironmentFailure(
+                f"the question could not be played: {episode.failure.kind} failure of "
+                f"{episode.failure.owner}: {episode.failure.message}"
+            )
+        if question.strip() not in episode.task.question:
+            raise ConfigError(
+                f"env '{self.world.name}' ({self.world.owner}) takes no questions of its users: "
+                "its reset ignores options['question']"
+            )
+        return rollout
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.world.close()
+
+    def _split(self) -> str:
+        env = self.world.acquire()
+        has_demo = DEMO_SPLIT in getattr(env.unwrapped, "splits", ())
+        self.world.release(env)
+        return DEMO_SPLIT if has_demo else self.config.eval.split
+
+
+def make_answer(question: str, rollout: Rollout) -> Answer:
+    """The answer that a finished rollout gave."""
+    episode = rollout.episode
+    return Answer(
+        question=question,
+        final_answer=episode.final_answer,
+        trace=episode.turns,
+        queries=episode.queries,
+        passages=episode.passages,
+        stop_reason=episode.stop_reason,
+    )
+
+
+def load_agent(
+    run_or_model: str | Path, *, registry: Registry | None = None, **overrides: Any
+) -> Agent:
+    """Load the trained agent of a run folder, or a model in the default environment.
+
+    Args:
+        run_or_model: a run folder, or whatever `model.name` may be (a folder, a hub id, `tiny`).
+        registry: loaded plugins; by default the installed ones and those the run used.
+        overrides: config keys that replace the run's: `load_agent(run, retriever="random")`.
+
+    Raises:
+        SearchRLError: for missing runs, weights, plugins or devices.
+
+    >>> load_agent("runs/mine").ask("When does the library close?").final_answer  # doctest: +SKIP
+    '17:15'
+    """
+    source = Path(run_or_model)
+    run = Run(source) if (source / "config.yaml").is_file() else None
+    config = (
+        build_config(run_settings(run), overrides)
+        if run
+        else _model_config(str(run_or_model), overrides)
+    )
+    if config.policy != "model":
+        raise ConfigError(
+            f"policy '{config.policy}' cannot answer free questions: it replays an environment's "
+            "script; use policy: model"
+        )
+    if registry is None:
+        recorded = read_records(run.path, config.to_dict()) if run else ()
+        registry = load_plugins(config.plugins, strict=config.strict_plugins, recorded=recorded)
+    world = make_worlds(config, registry)[0]
+    from searchrl.programs.planning import load_planned_policy
+
+    policy = load_planned_policy(config, trainable=False)
+    driver = make_driver(policy, config, registry, config.eval.temperature, batch_size=1)
+    return Agent(name_protocols(config, registry), registry, world, driver)
+
+
+def run_settings(run: Run) -> dict[str, Any]:
+    """The settings with which a run's policy is used again: its own, its weights, a new folder."""
+    return run.config.to_dict() | {"init_from": str(run.path), "run_dir": None}
+
+
+def _model_config(model: str, overrides: Mapping[str, Any]) -> RunConfig:
+    from searchrl.programs.planning import plan_run
+
+    return plan_run(merge(overrides, {"model": {"name": model}})).config

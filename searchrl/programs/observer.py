@@ -1,0 +1,72 @@
+"""What a program tells whoever watches: plan, phases, steps, evaluations, episodes, the end.
+
+Owns the `Observer` interface and the silent one. Programs call it and never print; the CLI's
+console is one implementation, a notebook may be another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from searchrl.config import RunConfig
+from searchrl.engine.episodes.metrics import Metrics
+from searchrl.engine.episodes.rollout import Rollout
+
+
+class Observer(Protocol):
+    """Receives the events of a program, in order."""
+
+    def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
+        """The resolved plan, before anything runs. `facts` are ready to print."""
+        ...
+
+    def note(self, text: str) -> None:
+        """One line a user should see."""
+        ...
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        """Progress of a phase (`evaluate before`, `sample`, `update`, …)."""
+        ...
+
+    def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
+        """One finished training step."""
+        ...
+
+    def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
+        """One finished evaluation (`before`, `during`, `after`)."""
+        ...
+
+    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
+        """All episodes of the evaluations `before` and `after`: the same tasks in one order."""
+        ...
+
+    def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
+        """The end, with where everything is."""
+        ...
+
+
+class SilentObserver:
+    """Ignores every event."""
+
+    def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
+        """Ignore."""
+
+    def note(self, text: str) -> None:
+        """Ignore."""
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        """Ignore."""
+
+    def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
+        """Ignore."""
+
+    def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
+        """Ignore."""
+
+    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
+        """Ignore."""
+
+    def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
+        """Ignore."""

@@ -1,0 +1,64 @@
+"""Whatever ends a step loop: what is finished is kept, and how to go on is said.
+
+Owns the one way out of the long programs: Ctrl-C, an error of ours or of a plugin, failed
+episodes. It does not know what a checkpoint holds. Callers: `train` and `sft`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from searchrl.engine.episodes.rollout import Interrupted
+from searchrl.engine.learning.checkpoint import list_checkpoints
+
+
+@contextmanager
+def keeping_finished(
+    program: Literal["train", "sft"],
+    run_dir: Path,
+    save: Callable[[], int],
+    note: Callable[[str], None],
+) -> Iterator[None]:
+    """Write a checkpoint of the last finished step when the block ends early, and say how to go on.
+
+    Args:
+        program: what continues the run.
+        run_dir: its folder.
+        save: writes the checkpoint and returns its step; tells nobody, for it may be whoever is
+            told that failed.
+        note: tells the user.
+
+    Raises:
+        KeyboardInterrupt: for `Interrupted`, the Ctrl-C that loops look for.
+        Exception: whatever ended the block, with how to go on as a note.
+    """
+    way_on = f"continue with: searchrl {program} --resume {run_dir}"
+    try:
+        yield
+    except Interrupted:
+        note(f"stopped after step {save()}; {way_on}")
+        raise KeyboardInterrupt from None
+    except KeyboardInterrupt:
+        # The second Ctrl-C: it may have come in the middle of an update.
+        note(f"stopped at once; {_last_checkpoint(run_dir, way_on)}")
+        raise
+    except (Exception, SystemExit) as error:  # a plugin's sys.exit() is an error like any other
+        try:
+            text = f"everything up to step {save()} is kept; {way_on}"
+        except Exception as failure:
+            text = f"nothing more could be kept ({failure}); {_last_checkpoint(run_dir, way_on)}"
+        error.add_note(text)
+        with suppress(Exception):  # the observer may be what failed
+            note(text)
+        raise
+
+
+def _last_checkpoint(run_dir: Path, way_on: str) -> str:
+    found = list_checkpoints(run_dir)
+    if not found:
+        return f"'{run_dir}' holds no checkpoint to continue from"
+    step = int(found[-1].name.rpartition("_")[2])
+    return f"what came after step {step}, the last checkpoint, is lost; {way_on}"

@@ -1,0 +1,1 @@
+"""The criteria of each kind of plugin. Imports nothing."""

@@ -1,0 +1,1 @@
+"""What authors build tests with: episodes, policies, tags, hard texts. Imports nothing."""

@@ -1,0 +1,135 @@
+"""Made-up optimiser steps and one micro-batch: what the criteria of algorithms are tried on.
+
+Owns the tables `STEPS` and `DEAD_STEPS`, which authors may parametrise tests with, and the columns
+of a loss at the first update. Torch is imported when a micro-batch is made. Judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from searchrl.algorithms import Algorithm
+from searchrl.config.sections import AlgorithmConfig
+from searchrl.core.advantage import StepScores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class StepCase:
+    """The scores of one optimiser step, and what is special about it."""
+
+    name: str
+    step: StepScores
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def make_step(rewards: str, groups: str, unscored: Sequence[int] = ()) -> StepScores:
+    """A step as the packer describes it, from rewards and group ids between spaces.
+
+    >>> make_step("1 0", "p p", unscored=[1]).is_scored
+    [True, False]
+    """
+    values, group_ids = [float(word) for word in rewards.split()], groups.split()
+    count = len(values)
+    return StepScores(
+        rewards=values,
+        group_ids=group_ids,
+        is_scored=[i not in unscored for i in range(count)],
+        num_turns=[2 + i % 2 for i in range(count)],
+        num_tokens=[9 + i for i in range(count)],
+    )
+
+
+def _with_turns(step: StepScores) -> StepScores:
+    scores = [[0.5 * (turn % 2) for turn in range(n)] for n in step.num_turns or ()]
+    return replace(step, turn_scores=scores)
+
+
+DEAD_STEPS: tuple[StepCase, ...] = (
+    StepCase("a group of equal rewards", make_step("1 1 1 1", "p p p p")),
+    StepCase("equal rewards beside others", make_step("0 0 0 1 0 1", "p p p q q q")),
+    StepCase("equal rewards that floats do not add up", make_step("0.1 0.1 0.1", "p p p")),
+    StepCase("groups of one rollout", make_step("1 0 0.5", "p q r")),
+    StepCase("a group with one scored rollout", make_step("1 0 0", "p p p", [1, 2])),
+    StepCase("no scored rollout", make_step("0 0", "p p", [0, 1])),
+    StepCase("no rollout", make_step("", "")),
+)
+"""Steps without contrast."""
+
+STEPS: tuple[StepCase, ...] = (
+    StepCase("two groups", make_step("1 0 0 1 0.2 0.9", "p p p q q q")),
+    StepCase("mixed groups", make_step("1 0 0 1 0.5 0.25", "p q p q q p")),
+    StepCase("groups of other sizes", make_step("1 0 0 1 0.5", "p p q q q")),
+    StepCase("negative rewards", make_step("-1 -3 -2 0", "p p p p")),
+    StepCase("large rewards", make_step("1e6 0 3e6 0", "p p q q")),
+    StepCase("an unscored rollout", make_step("1 0 0 0.5", "p p p p", [2])),
+    StepCase("process scores", _with_turns(make_step("1 0 0 1", "p p q q"))),
+)
+"""Steps with something to compare."""
+
+
+def reorder(step: StepScores, order: Sequence[int]) -> StepScores:
+    """The same step with its rollouts in another order."""
+    columns: dict[str, Any] = {
+        f.name: None if column is None else [column[i] for i in order]
+        for f in fields(step)
+        for column in [getattr(step, f.name)]
+    }
+    return StepScores(**columns)
+
+
+class TokenBatch:
+    """A micro-batch of six tokens in two rollouts at the first update: every ratio is 1."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        adv: Sequence[float] = (1.0, 0.5, -1.0, -0.5, 1.0, -1.0),
+        mask: Sequence[bool] | None = None,
+        masked_value: float | None = None,
+    ) -> None:
+        import torch
+
+        self.adv = list(adv)
+        self._algorithm = algorithm
+        self._mask_T = torch.tensor(list(mask or [True] * len(self.adv)))
+        logp_T = torch.tensor([-0.5, -1.0, -1.5, -2.0, -0.1, -3.0], dtype=torch.float64)
+        if masked_value is not None:
+            logp_T[~self._mask_T] = masked_value
+        self._logp_T = logp_T.requires_grad_()
+
+    def loss(self) -> Tensor:
+        """The loss with the algorithm's own numbers."""
+        import torch
+
+        numbers_ = self._algorithm.resolve(AlgorithmConfig(name="checked"))
+        same_T = self._logp_T.detach().clone()
+        result: Any = self._algorithm.loss(
+            self._logp_T,
+            same_T,
+            torch.tensor(self.adv, dtype=torch.float64),
+            self._mask_T,
+            torch.full_like(same_T, 1 / 6),
+            clip_low=numbers_.clip_low,
+            clip_high=numbers_.clip_high,
+            beta=numbers_.beta,
+            ref_logp_T=same_T if numbers_.beta > 0 else None,
+            sampler_logp_T=same_T,
+            rollout_T=torch.tensor([0, 0, 0, 1, 1, 1]),
+        )
+        loss: Tensor = result[0]
+        return loss
+
+    def gradient(self) -> Tensor:
+        """The slope of the loss in every log-prob, after `backward`; 0 where it has none."""
+        import torch
+
+        gradient = self._logp_T.grad
+        return torch.zeros_like(self._logp_T) if gradient is None else gradient

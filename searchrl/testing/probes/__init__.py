@@ -1,0 +1,1 @@
+"""How a criterion looks at a subject: effects, other processes, places. Imports nothing."""

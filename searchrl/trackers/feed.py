@@ -1,0 +1,77 @@
+"""The trackers of a run: made from its config, fed together, closed once.
+
+Owns the blame: what a tracker raises names the plugin that registered it. What a tracker does with
+metrics is its own (`searchrl/trackers/`, plugins). Caller: `train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from searchrl.config.sections import Named
+from searchrl.contracts import Metric, Tracker
+from searchrl.errors import PluginError, SearchRLError
+from searchrl.plugins import Entry, Registry
+from searchrl.plugins.registry import describe_error
+
+
+class Trackers:
+    """All trackers of a run. Use as a context manager: leaving it closes every one.
+
+    Raises:
+        SearchRLError: if one cannot be made; those made before it are closed.
+    """
+
+    def __init__(self, registry: Registry, specs: Sequence[Named], run_dir: Path) -> None:
+        self._trackers: list[tuple[Entry, Tracker]] = []
+        try:
+            for spec in specs:
+                entry = registry.get("tracker", spec.name)
+                self._trackers.append((entry, entry.make(run_dir, **spec.settings)))
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
+        """Give every tracker the metrics of one step.
+
+        Raises:
+            SearchRLError: naming the tracker and its plugin, if it raises.
+        """
+        for entry, tracker in self._trackers:
+            _call(entry, f"log({step}, …, '{phase}')", tracker.log, step, metrics, phase)
+
+    def __enter__(self) -> Trackers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failures: list[Exception] = []
+        for entry, tracker in self._trackers:
+            try:
+                _call(entry, "close()", tracker.close)
+            except Exception as failure:  # the others are closed all the same
+                failures.append(failure)
+        self._trackers.clear()
+        if failures and error is None:
+            raise failures[0]
+        if error is not None:
+            # What ended the run is the news, not what went wrong while tidying up.
+            for late in failures:
+                error.add_note(str(late))
+
+
+def _call(entry: Entry, what: str, method: Callable[..., Any], *args: Any) -> None:
+    try:
+        method(*args)
+    except SearchRLError:
+        raise
+    except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
+        raise PluginError(f"{entry} failed in {what}: {describe_error(error)}") from error

@@ -1,0 +1,266 @@
+"""Checkpoints: a kill at any moment leaves a whole one, and loading puts everything back."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import enlarge_lora, micro_policy, play
+
+from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.engine.learning import checkpoint as module
+from searchrl.engine.learning.checkpoint import (
+    latest_checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    read_state,
+    rotate_checkpoints,
+    save_checkpoint,
+    save_policy,
+)
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import TrainItem
+from searchrl.engine.model.policy import Policy
+from searchrl.errors import RunFolderError
+
+MakeWorld = Callable[..., Any]
+
+
+def make_learner(policy: Policy, algorithm: Algorithm | None = None) -> Learner:
+    return Learner(
+        policy,
+        algorithm or make_grpo(),
+        AlgorithmConfig(beta=0.0),
+        OptimConfig(lr=1e-2, warmup_steps=3),
+        max_steps=10,
+    )
+
+
+def state(step: int, **more: Any) -> dict[str, Any]:
+    return {"step": step, "best": None} | more
+
+
+@pytest.fixture
+def items(policy: Policy, toy_world: MakeWorld) -> list[TrainItem]:
+    world = toy_world(protocol="short-stops", retriever="random", reward="parity")
+    return [TrainItem(r.trajectory, r.scored.reward) for r in play(policy, world)]
+
+
+@pytest.mark.parametrize("adapter", ["full", "lora"])
+def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
+    micro_model: Path, tmp_path: Path, items: list[TrainItem], adapter: str
+):
+    """LoRA counted twice on resume gives gibberish; a lost momentum gives another run."""
+    policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
+    if adapter == "lora":
+        enlarge_lora(policy)
+    learner = make_learner(policy)
+    learner.train_step(items)
+    save_checkpoint(tmp_path, policy, learner, state(1))
+    stats = [learner.train_step(items) for _ in range(2)]
+
+    other = micro_policy(micro_model, adapter=adapter, lora_r=4)
+    resumed = make_learner(other)
+    assert load_checkpoint(latest_checkpoint(tmp_path), other, resumed) == state(1)
+    assert (resumed.step, other.version) == (1, 1)
+    assert [resumed.train_step(items) for _ in range(2)] == stats
+    for left, right in zip(policy.parameters, other.parameters, strict=True):
+        assert torch.equal(left, right)
+
+
+def test_state_of_the_algorithm_travels(policy: Policy, tmp_path: Path):
+    kept: dict[str, Any] = {}
+    base = make_grpo()
+    algorithm = Algorithm(
+        base.name,
+        base.advantages,
+        base.loss,
+        state_dict=lambda: {"solved": 7},
+        load_state_dict=kept.update,
+    )
+    save_checkpoint(tmp_path, policy, make_learner(policy, algorithm), state(4))
+    load_checkpoint(latest_checkpoint(tmp_path), policy, make_learner(policy, algorithm))
+    assert kept == {"solved": 7}
+
+
+class TestKilled:
+    @pytest.mark.parametrize("moment", ["weights", "state", "sync", "rename"])
+    def test_between_any_two_writes_the_old_one_stays_usable(
+        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    ):
+        learner = make_learner(policy)
+        save_checkpoint(tmp_path, policy, learner, state(1))
+
+        class Killed(BaseException):
+            pass
+
+        def kill(*args: Any, **kwargs: Any) -> None:
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            if moment == "weights":
+                patch.setattr(torch, "save", kill)
+            elif moment == "state":
+                patch.setattr(Path, "write_text", kill)
+            elif moment == "sync":
+                patch.setattr(module, "_sync", kill)
+            else:
+                patch.setattr(Path, "rename", kill)
+            with pytest.raises(Killed):
+                save_checkpoint(tmp_path, policy, learner, state(2))
+        assert [folder.name for folder in list_checkpoints(tmp_path)] == ["step_000001"]
+        assert (tmp_path / "checkpoints" / ".step_000002.partial").is_dir()
+        assert load_checkpoint(latest_checkpoint(tmp_path), policy, learner) == state(1)
+        # The next attempt is not troubled by what lies around, and cleans it up.
+        save_checkpoint(tmp_path, policy, learner, state(2))
+        assert latest_checkpoint(tmp_path).name == "step_000002"
+        assert not list((tmp_path / "checkpoints").glob(".*.partial"))
+
+    def test_a_whole_checkpoint_is_never_taken_apart_to_write_it_again(
+        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        # The same step once more (its evaluation was the best so far; Ctrl-C just after it).
+        learner = make_learner(policy)
+        folder = save_checkpoint(tmp_path, policy, learner, state(1))
+        weights = (folder / "policy" / "model.safetensors").stat()
+        monkeypatch.setattr(module.shutil, "rmtree", lambda *a, **k: pytest.fail("rmtree"))
+        save_checkpoint(tmp_path, policy, learner, state(1, best={"step": 1, "reward": 0.5}))
+        assert (folder / "policy" / "model.safetensors").stat().st_ino == weights.st_ino
+        assert read_state(folder)["best"] == {"step": 1, "reward": 0.5}
+        assert not list(folder.glob("*.partial"))
+
+
+def test_half_a_checkpoint_is_ignored(policy: Policy, tmp_path: Path):
+    learner = make_learner(policy)
+    save_checkpoint(tmp_path, policy, learner, state(3))
+    (tmp_path / "checkpoints" / "step_000009" / "policy").mkdir(parents=True)
+    assert latest_checkpoint(tmp_path).name == "step_000003"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files in a fork")
+class TestFullDisk:
+    """Real writers at a real limit: each of them says it in an exception of its own."""
+
+    def attempt(self, limit: int, write: Callable[[], Any]) -> str:
+        """What `write` raises where no file may grow beyond `limit` bytes, or `written`."""
+        import resource
+        import signal
+
+        def child(pipe: Any) -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # or the first byte too many would kill
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            try:
+                write()
+                pipe.send("written")
+            except BaseException as error:
+                pipe.send(f"{type(error).__name__}: {error}")
+
+        fork = multiprocessing.get_context("fork")
+        ours, theirs = fork.Pipe(duplex=False)
+        process = fork.Process(target=child, args=(theirs,), daemon=True)
+        process.start()
+        assert ours.poll(60), "the child hung"
+        text = str(ours.recv())
+        process.join()
+        return text
+
+    @pytest.mark.parametrize("adapter", ["full", "lora"])
+    def test_whichever_file_no_longer_fits_the_old_checkpoint_stays(
+        self, micro_model: Path, tmp_path: Path, items: list[TrainItem], adapter: str
+    ):
+        policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
+        learner = make_learner(policy)
+        learner.train_step(items)
+        folder = save_checkpoint(tmp_path, policy, learner, state(1))
+        sizes = {file: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+        assert {"optimizer.pt", "tokenizer.json", "state.json"} <= {file.name for file in sizes}
+        assert any(file.suffix == ".safetensors" for file in sizes)
+        for file, size in sizes.items():
+            text = self.attempt(
+                size - 1, lambda: save_checkpoint(tmp_path, policy, learner, state(2))
+            )
+            assert text.startswith("RunFolderError: cannot write the run folder"), (file, text)
+            assert text.endswith(f"--resume {tmp_path} continues from its last checkpoint")
+            left = [path.name for path in (tmp_path / "checkpoints").iterdir()]
+            assert left == ["step_000001"], "half a checkpoint takes the space that is missing"
+        assert load_checkpoint(latest_checkpoint(tmp_path), policy, learner) == state(1)
+        roomy = max(sizes.values()) + 1
+        write = lambda: save_checkpoint(tmp_path, policy, learner, state(2))  # noqa: E731
+        assert self.attempt(roomy, write) == "written"
+
+    def test_final_policy_too(self, policy: Policy, tmp_path: Path):
+        save_policy(tmp_path, policy)
+        (weights,) = (tmp_path / "policy").glob("*.safetensors")
+        before = weights.stat()
+        text = self.attempt(before.st_size - 1, lambda: save_policy(tmp_path, policy))
+        assert text.startswith("RunFolderError: ") and "'policy' could not be written whole" in text
+        # No checkpoint, so none is promised.
+        assert text.endswith("Free space, or choose another place with --run-dir")
+        assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+        assert weights.stat() == before
+
+    def test_errors_that_are_no_full_disk_stay_what_they_are(
+        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def broken(folder: Path) -> None:
+            raise KeyError("a bug of ours")
+
+        monkeypatch.setattr(policy.model, "save_pretrained", broken)
+        with pytest.raises(KeyError, match="a bug of ours"):
+            save_checkpoint(tmp_path, policy, make_learner(policy), state(1))
+
+
+class TestRotation:
+    @pytest.fixture
+    def run(self, policy: Policy, tmp_path: Path) -> Path:
+        for step in (1, 2, 3, 4, 12):
+            folder = tmp_path / "checkpoints" / f"step_{step:06d}"
+            folder.mkdir(parents=True)
+            (folder / "state.json").write_text("{}")
+        return tmp_path
+
+    def names(self, run: Path) -> list[int]:
+        return [int(folder.name[5:]) for folder in list_checkpoints(run)]
+
+    @pytest.mark.parametrize(
+        ("keep_last", "best", "left"),
+        [
+            (2, None, [4, 12]),
+            (1, None, [12]),
+            (9, None, [1, 2, 3, 4, 12]),
+            (2, "step_000002", [2, 4, 12]),
+            (2, "step_000012", [4, 12]),
+            (2, "step_000077", [4, 12]),
+        ],
+    )
+    def test_newest_and_best_stay(
+        self, run: Path, keep_last: int, best: str | None, left: list[int]
+    ):
+        rotate_checkpoints(run, keep_last, best)
+        assert self.names(run) == left
+
+
+def test_no_checkpoint_says_so(tmp_path: Path):
+    with pytest.raises(RunFolderError, match="has no checkpoint to resume from"):
+        latest_checkpoint(tmp_path)
+
+
+def test_weights_of_another_architecture_are_refused(
+    policy: Policy, tmp_path: Path, micro_model: Path
+):
+    learner = make_learner(policy)
+    folder = save_checkpoint(tmp_path, policy, learner, state(1))
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "policy" / "model.safetensors"
+    weights = load_file(file)
+    first = sorted(weights)[0]
+    save_file({k: v for k, v in weights.items() if k != first}, file, metadata={"format": "pt"})
+    with pytest.raises(RunFolderError, match=f"lacks 1 weights of this model, the first '{first}'"):
+        load_checkpoint(folder, policy, learner)

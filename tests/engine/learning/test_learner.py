@@ -1,0 +1,382 @@
+"""One optimiser step: any split gives one gradient, and what leaves the step leaves it whole."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import micro_policy, play
+
+from searchrl.algorithms import (
+    Algorithm,
+    make_dr_grpo,
+    make_grpo,
+    make_gspo,
+    make_llds,
+    make_rloo,
+)
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.advantage import grpo_advantages
+from searchrl.core.loss import Reduction
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.learner import Learner, learning_rate
+from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.model.policy import Policy
+
+CPU = torch.device("cpu")
+REDUCTIONS = ["token-mean", "sequence-mean", "constant"]
+
+
+@pytest.fixture(scope="module")
+def items(micro_model: Path) -> list[TrainItem]:
+    """Rollouts of unequal length in four groups, the last of them dead."""
+    lengths = [[5, 40, 11], [3, 3, 90], [27, 8, 1], [30, 12, 6]]
+    rewards = [[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.2, 0.9, 0.0], [1.0, 1.0, 1.0]]
+    generator = torch.Generator().manual_seed(0)
+    policy = micro_policy(micro_model)
+    made = []
+    for g, (group, scores) in enumerate(zip(lengths, rewards, strict=True)):
+        prompt = torch.randint(1, 290, (7 + 5 * g,), generator=generator).tolist()
+        for i, (n, reward) in enumerate(zip(group, scores, strict=True)):
+            trajectory = Trajectory(f"g{g}/{i}", f"g{g}")
+            trajectory.append_prompt(prompt)
+            for turn in range(2):
+                ids = torch.randint(1, 290, (n,), generator=generator).tolist()
+                logps = [-1.0] * n  # put right below
+                trajectory.append_model(ids, logps, version=0, reason=TurnStop.STOP_STRING)
+                if not turn:
+                    trajectory.append_env(torch.randint(1, 290, (9,), generator=generator).tolist())
+            made.append(TrainItem(_with_real_logps(trajectory, policy), reward))
+    return made
+
+
+def _with_real_logps(trajectory: Trajectory, policy: Policy) -> Trajectory:
+    """The same trajectory with sampler log-probs near the policy's own: ratios around 1."""
+    ids_BT = torch.tensor([trajectory.ids])
+    chosen = torch.tensor([[logp is not None for logp in trajectory.sampler_logps]])
+    with torch.no_grad():
+        logp_N, _ = policy.token_logps(ids_BT, chosen)
+    noise = torch.randn(len(logp_N), generator=torch.Generator().manual_seed(len(trajectory)))
+    values = iter((logp_N + 0.2 * noise).tolist())
+    fresh = Trajectory(trajectory.rollout_id, trajectory.group_id)
+    fresh.append_prompt(trajectory.ids[: trajectory.num_prompt_tokens])
+    end = trajectory.num_prompt_tokens
+    for turn in trajectory.turns:
+        if turn.start > end:
+            fresh.append_env(trajectory.ids[end : turn.start])
+        ids = trajectory.ids[turn.start : turn.stop]
+        fresh.append_model(ids, [next(values) for _ in ids], version=0, reason=turn.reason)
+        end = turn.stop
+    return fresh
+
+
+def make_learner(
+    policy: Policy, algorithm: Algorithm | None = None, *, optim: Any = None, **settings: Any
+) -> Learner:
+    chosen = {"lr": 1e-2, "warmup_steps": 0, "max_grad_norm": 1e9} | (optim or {})
+    return Learner(
+        policy,
+        algorithm or make_grpo(),
+        AlgorithmConfig(**{"beta": 0.0} | settings),
+        OptimConfig(**chosen),
+        max_steps=10,
+        constant=100,
+    )
+
+
+def gradient(
+    policy: Policy, items: Sequence[TrainItem], learner: Learner
+) -> tuple[torch.Tensor, dict[str, float]]:
+    """The gradient a step would use, caught where it is clipped; the weights stay."""
+    before = [p.detach().clone() for p in policy.parameters]
+    caught: list[torch.Tensor] = []
+    step = learner.optimizer.step
+
+    def catch(*args: Any, **kwargs: Any) -> None:
+        caught.append(
+            torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None])
+        )
+
+    learner.optimizer.step = catch  # type: ignore[method-assign]
+    stats = learner.train_step(items)
+    learner.optimizer.step = step  # type: ignore[method-assign]
+    with torch.no_grad():
+        for parameter, old in zip(policy.parameters, before, strict=True):
+            parameter.copy_(old)
+    return caught[0].clone(), stats
+
+
+class TestMicroBatchSplit:
+    """Scale that changes with accumulation is the classic silent bug: here nothing changes."""
+
+    @pytest.mark.parametrize("reduction", REDUCTIONS)
+    @pytest.mark.parametrize("beta", [0.0, 0.05])
+    def test_any_split_gives_one_gradient(
+        self, policy: Policy, items: list[TrainItem], reduction: str, beta: float
+    ):
+        grads, losses = [], []
+        for size in (64, 512, 10**6):
+            optim = {"micro_batch_tokens": size}
+            learner = make_learner(policy, reduction=reduction, beta=beta, optim=optim)
+            grad, stats = gradient(policy, items, learner)
+            grads.append(grad)
+            losses.append(stats["loss"])
+        assert len({len(list(_batches(items, size))) for size in (64, 512, 10**6)}) == 3
+        for grad, loss in zip(grads[1:], losses[1:], strict=True):
+            assert (grad - grads[0]).norm() <= 1e-5 * grads[0].norm()
+            assert loss == pytest.approx(losses[0], rel=1e-5, abs=1e-7)
+        assert grads[0].norm() > 1e-3
+
+    @pytest.mark.parametrize("make", [make_gspo, make_llds])
+    def test_losses_over_rollouts_know_the_rollouts_of_any_split(
+        self, policy: Policy, items: list[TrainItem], make: Callable[[], Algorithm]
+    ):
+        # Wide enough that rollouts differ: at ratios of exp(N(0, 0.2)) GSPO's own range clips all.
+        knobs = {"clip_low": 0.5, "clip_high": 0.5}
+        grads = [
+            gradient(policy, items, make_learner(policy, make(), optim=optim, **knobs))[0]
+            for optim in ({"micro_batch_tokens": 64}, {"micro_batch_tokens": 10**6})
+        ]
+        assert (grads[0] - grads[1]).norm() <= 1e-5 * grads[0].norm()
+        assert grads[0].norm() > 1e-3
+
+    def test_order_of_the_rollouts_changes_nothing(self, policy: Policy, items: list[TrainItem]):
+        first, _ = gradient(policy, items, make_learner(policy))
+        optim = {"micro_batch_tokens": 64}
+        last, _ = gradient(policy, items[::-1], make_learner(policy, optim=optim))
+        assert (first - last).norm() <= 1e-5 * first.norm()
+
+    def test_gradient_is_that_of_the_written_formula(self, policy: Policy, items: list[TrainItem]):
+        # By hand, rollout by rollout, unpadded: sequence-mean of token-mean (GRPO, eq. 3).
+        grad, _ = gradient(policy, items, make_learner(policy, optim={"micro_batch_tokens": 64}))
+        policy.model.zero_grad()
+        total = torch.zeros(())
+        live = items[:9]
+        for start in range(0, 9, 3):
+            group = live[start : start + 3]
+            rewards = [item.reward or 0.0 for item in group]
+            mean = sum(rewards) / 3
+            std = math.sqrt(sum((r - mean) ** 2 for r in rewards) / 3)
+            for item, reward in zip(group, rewards, strict=True):
+                advantage = (reward - mean) / (std + 1e-6)
+                logits = policy.model(input_ids=torch.tensor([item.trajectory.ids])).logits[0]
+                logp = torch.log_softmax(logits, dim=-1)
+                terms = []
+                for t, old in enumerate(item.trajectory.sampler_logps):
+                    if old is not None:
+                        ratio = (logp[t - 1, item.trajectory.ids[t]] - old).exp()
+                        clipped = ratio.clamp(0.8, 1.2)
+                        terms.append(torch.minimum(ratio * advantage, clipped * advantage))
+                total = total - torch.stack(terms).mean() / 9
+        total.backward()
+        expected = torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None])
+        policy.model.zero_grad()
+        assert (grad - expected).norm() <= 1e-5 * expected.norm()
+
+    def test_a_rollout_longer_than_the_budget_gets_a_batch_of_its_own(self, items: list[TrainItem]):
+        batches = list(_batches(items, 10))
+        assert [len(batch.rollout_ids) for batch in batches] == [1] * 9
+        for batch in _batches(items, 300):
+            assert batch.ids_BT.numel() <= 300
+
+
+def _batches(items: Sequence[TrainItem], size: int) -> Any:
+    packed = pack_step(
+        items, grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=False, constant=1
+    )
+    return micro_batches(packed.rollouts, size, CPU)
+
+
+class TestWhatLeavesTheStep:
+    @pytest.mark.parametrize("reduction", REDUCTIONS)
+    def test_dead_groups_leave_the_denominators_at_beta_zero(
+        self, policy: Policy, items: list[TrainItem], reduction: str
+    ):
+        with_dead, stats = gradient(policy, items, make_learner(policy, reduction=reduction))
+        without, _ = gradient(policy, items[:9], make_learner(policy, reduction=reduction))
+        assert torch.equal(with_dead, without)
+        assert stats["num_dead_groups"] == 1 and stats["num_groups"] == 4
+        assert stats["num_rollouts"] == 9
+
+    def test_dead_groups_stay_when_there_is_a_kl_term(self, policy: Policy, items: list[TrainItem]):
+        learner = make_learner(policy, beta=0.1)
+        with torch.no_grad():  # leave the reference, or k3 has no gradient
+            for parameter in policy.parameters:
+                parameter.add_(0.05)
+        with_dead, stats = gradient(policy, items, learner)
+        without, _ = gradient(policy, items[:9], learner)
+        assert stats["num_dead_groups"] == 1 and stats["num_rollouts"] == 12
+        assert (with_dead - without).norm() > 1e-3 * without.norm()
+
+    def test_unscored_rollouts_are_excluded_and_counted(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        # Unscored is not zero: the group's mean and the denominators are those of the others.
+        marked = [replace(items[0], reward=None), *items[1:]]
+        grad, stats = gradient(policy, marked, make_learner(policy))
+        others, _ = gradient(policy, items[1:], make_learner(policy))
+        as_zero, _ = gradient(policy, items, make_learner(policy))
+        assert torch.equal(grad, others) and not torch.equal(grad, as_zero)
+        assert stats["num_unscored"] == 1 and stats["num_rollouts"] == 8
+
+    def test_rollout_without_a_model_token_enters_no_denominator(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        empty = Trajectory("empty", "g0")
+        empty.append_prompt([1, 2, 3])
+        # In the advantages it counts (its reward is real); in the loss it has nothing to train.
+        packed = pack_step(
+            [*items, TrainItem(empty, 0.5)],
+            grpo_advantages,
+            Reduction.SEQUENCE_MEAN,
+            keep_dead_groups=False,
+            constant=1,
+        )
+        assert "empty" in packed.advantages
+        assert [r.rollout_id for r in packed.rollouts] == [
+            i.trajectory.rollout_id for i in items[:9]
+        ]
+        assert sum(r.weight * sum(r.mask) for r in packed.rollouts) == pytest.approx(1.0)
+
+    @pytest.mark.parametrize("why", ["no items", "all dead", "all unscored"])
+    def test_empty_step_does_nothing_and_reports_zeros(
+        self, policy: Policy, items: list[TrainItem], why: str
+    ):
+        offered = {
+            "no items": [],
+            "all dead": items[9:],
+            "all unscored": [replace(item, reward=None) for item in items],
+        }[why]
+        learner = make_learner(policy)
+        learner.train_step(items)  # AdamW has momentum now: a step with zero gradients would move
+        before = [p.detach().clone() for p in policy.parameters]
+        state = copy.deepcopy(learner.optimizer.state_dict()["state"])
+        version, step = policy.version, learner.step
+        stats = learner.train_step(offered)
+        for parameter, old in zip(policy.parameters, before, strict=True):
+            assert torch.equal(parameter, old)
+        after = learner.optimizer.state_dict()["state"]
+        assert all(torch.equal(after[k]["exp_avg"], state[k]["exp_avg"]) for k in state)
+        assert (policy.version, learner.step) == (version, step)
+        counted = {"num_unscored", "num_groups", "num_dead_groups", "lr"}
+        assert all(value == 0.0 for key, value in stats.items() if key not in counted)
+        assert all(math.isfinite(value) for value in stats.values())
+
+
+class TestNonFinite:
+    def test_non_finite_gradient_skips_the_step_and_not_the_schedule(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        learner = make_learner(policy, optim={"warmup_steps": 5})
+        learner.train_step(items)
+        before = [p.detach().clone() for p in policy.parameters]
+        handle = policy.parameters[0].register_hook(lambda grad: grad * math.nan)
+        stats = learner.train_step(items)
+        handle.remove()
+        assert stats["skipped_steps"] == 1 and stats["grad_norm"] == 0.0
+        for parameter, old in zip(policy.parameters, before, strict=True):
+            assert torch.equal(parameter, old)
+        assert (policy.version, learner.step) == (1, 1)
+        again = learner.train_step(items)
+        assert again["lr"] == stats["lr"] == pytest.approx(1e-2 * 2 / 6)
+        assert again["skipped_steps"] == 0 and learner.step == 2
+        assert all(torch.isfinite(p).all() for p in policy.parameters)
+
+    def test_one_bad_sampler_logprob_does_not_spoil_the_step(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        bad = Trajectory("bad", "g0")
+        bad.append_prompt([1, 2])
+        bad.append_model([3, 4], [math.nan, -3.0], version=0, reason=TurnStop.STOP_STRING)
+        grad, stats = gradient(policy, [*items, TrainItem(bad, 0.9)], make_learner(policy))
+        assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
+
+    def test_extreme_log_ratio_is_clamped(self, policy: Policy, items: list[TrainItem]):
+        far = Trajectory("far", "g0")
+        far.append_prompt([1, 2])
+        far.append_model([3, 4], [-300.0, -1e-9], version=0, reason=TurnStop.STOP_STRING)
+        grad, stats = gradient(policy, [*items, TrainItem(far, 0.9)], make_learner(policy))
+        assert torch.isfinite(grad).all() and math.isfinite(stats["loss"])
+        assert stats["max_abs_log_ratio"] > 200
+
+
+class TestAlgorithms:
+    def test_dr_grpo_divides_by_the_constant_and_rloo_by_tokens(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        assert make_learner(policy, make_dr_grpo()).reduction is Reduction.CONSTANT
+        assert make_learner(policy, make_rloo()).reduction is Reduction.TOKEN_MEAN
+        assert make_learner(policy, make_rloo(), reduction="constant").reduction == "constant"
+        grads = [
+            gradient(policy, items, make_learner(policy, make()))[0]
+            for make in (make_grpo, make_dr_grpo, make_rloo)
+        ]
+        assert not torch.allclose(grads[0], grads[1]) and not torch.allclose(grads[1], grads[2])
+
+    def test_group_is_a_prompt_instance_never_an_index(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        # Two prompts of one index, one all right, one all wrong: no advantage, nothing learned.
+        rewards = [1.0] * 3 + [0.0] * 3
+        given = [replace(i, reward=r) for i, r in zip(items[:6], rewards, strict=True)]
+        stats = make_learner(policy).train_step(given)
+        assert stats["num_dead_groups"] == 2 and stats["num_tokens"] == 0
+
+    def test_gradient_clip_bounds_the_update_and_reports_the_norm_before(
+        self, policy: Policy, items: list[TrainItem]
+    ):
+        norms = []
+        learner = make_learner(policy, optim={"max_grad_norm": 1e-3})
+        step = learner.optimizer.step
+
+        def measure(*args: Any, **kwargs: Any) -> None:
+            grads = [p.grad.flatten() for p in policy.parameters if p.grad is not None]
+            norms.append(float(torch.cat(grads).norm()))
+
+        learner.optimizer.step = measure  # type: ignore[method-assign]
+        stats = learner.train_step(items)
+        learner.optimizer.step = step  # type: ignore[method-assign]
+        assert norms[0] == pytest.approx(1e-3, rel=1e-3) and stats["grad_norm"] > 2e-3
+
+
+def test_learning_rate_warms_up_then_is_constant_or_cosine():
+    constant = OptimConfig(lr=1.0, warmup_steps=3, schedule="constant")
+    assert [learning_rate(1.0, s, constant, 10) for s in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    cosine = OptimConfig(lr=1.0, warmup_steps=2, schedule="cosine")
+    values = [learning_rate(1.0, s, cosine, 12) for s in range(13)]
+    assert values[2] == 1.0 and values[7] == pytest.approx(0.5) and values[12] == pytest.approx(0)
+    assert values[2:] == sorted(values[2:], reverse=True)
+
+
+def test_a_second_update_moves_the_ratio_and_measures_it(
+    policy: Policy, toy_world: Callable[..., Any]
+):
+    world = toy_world(protocol="short-stops", retriever="random", reward="parity")
+    rollouts = play(policy, world)
+    items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
+    learner = make_learner(policy, beta=0.01)
+    first, second = learner.train_step(items), learner.train_step(items)
+    assert first["approx_kl"] < 1e-9 < 1e-4 < second["approx_kl"]
+    assert first["kl"] == pytest.approx(0, abs=1e-9) and second["kl"] > 1e-4
+    assert first["ratio_mean"] == pytest.approx(1, abs=1e-5)
+    # "Loss is 0, is it broken?" With centred advantages and ratio 1 it is 0, and still teaches.
+    assert first["loss"] == pytest.approx(0, abs=1e-5) and first["grad_norm"] > 1e-3
+
+
+@pytest.mark.gpu
+def test_gpu_gradient_equals_the_cpu_gradient(micro_model: Path, items: list[TrainItem]):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    grads = []
+    for device in ("cpu", "cuda"):
+        policy = micro_policy(micro_model)
+        policy.model.to(device)
+        policy.device = torch.device(device)
+        grads.append(gradient(policy, items, make_learner(policy))[0].cpu())
+    assert (grads[0] - grads[1]).norm() <= 1e-3 * grads[0].norm()

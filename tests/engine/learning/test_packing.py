@@ -1,0 +1,217 @@
+"""Advantages per rollout, per turn and per token: one column, one loss, and no wrong length."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import play
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.advantage import StepScores, dead_groups, grpo_advantages
+from searchrl.core.loss import Reduction, ppo_clip_loss
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.episodes.records import rollout_record
+from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import MicroBatch, TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.token_columns import TokenColumns
+from searchrl.engine.model.policy import Policy
+from searchrl.errors import PluginError
+
+CPU = torch.device("cpu")
+
+
+def make_item(name: str, turns: Sequence[int], reward: float | None = 1.0) -> TrainItem:
+    """A rollout of `turns` tokens each, with an observation after every turn but the last."""
+    trajectory = Trajectory(name, "g")
+    trajectory.append_prompt([1, 2])
+    for number, length in enumerate(turns):
+        if number:
+            trajectory.append_env([7, 7, 7])
+        trajectory.append_model(
+            [3] * length, [-1.0 - number] * length, version=0, reason=TurnStop.STOP_STRING
+        )
+    return TrainItem(trajectory, reward)
+
+
+def pack(items: Sequence[TrainItem], values: Any) -> list[MicroBatch]:
+    packed = pack_step(
+        items, lambda _: values, Reduction.SEQUENCE_MEAN, keep_dead_groups=True, constant=1
+    )
+    return list(micro_batches(packed.rollouts, 64, CPU))
+
+
+def loss_and_gradient(batches: Sequence[MicroBatch]) -> tuple[float, list[float]]:
+    """The loss of the step and its derivative after every trained log-prob."""
+    total, gradients = 0.0, []
+    for batch in batches:
+        mask = batch.mask_BT
+        old = batch.sampler_logp_BT[mask]
+        logp = (old + 0.1 * torch.sin(torch.arange(len(old)))).requires_grad_()
+        everything = torch.ones_like(logp, dtype=torch.bool)
+        loss, _ = ppo_clip_loss(
+            logp, old, batch.adv_BT[mask], everything, batch.weight_BT[mask], clip_low=0.05
+        )
+        loss.backward()
+        total += float(loss.detach())
+        gradients += logp.grad.tolist()
+    return total, gradients
+
+
+ROLLOUTS = st.lists(
+    st.tuples(
+        st.floats(-3, 3, width=32), st.lists(st.integers(1, 6), min_size=1, max_size=4)
+    ),
+    min_size=1,
+    max_size=5,
+)  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(ROLLOUTS)
+def test_a_constant_per_turn_or_per_token_is_the_number_itself(
+    rollouts: list[tuple[float, list[int]]],
+):
+    items = [make_item(f"r{i}", turns) for i, (_, turns) in enumerate(rollouts)]
+    per_rollout = [value for value, _ in rollouts]
+    per_turn = [[value] * len(turns) for value, turns in rollouts]
+    per_token = [torch.full((sum(turns),), value) for value, turns in rollouts]
+    expected = loss_and_gradient(pack(items, per_rollout))
+    assert loss_and_gradient(pack(items, per_turn)) == expected
+    assert loss_and_gradient(pack(items, per_token)) == expected
+    assert loss_and_gradient(pack(items, [*per_turn[:1], *per_rollout[1:]])) == expected
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.randoms())
+def test_every_token_gets_the_advantage_of_its_turn(turns: list[int], random: Any):
+    values = [random.uniform(-1, 1) for _ in turns]
+    (batch,) = pack([make_item("r", turns)], [values])
+    given_to = batch.adv_BT[batch.mask_BT].tolist()
+    expected = [value for value, n in zip(values, turns, strict=True) for _ in range(n)]
+    assert given_to == pytest.approx(expected)
+    spread = [random.uniform(-1, 1) for _ in range(sum(turns))]
+    if len(spread) != len(turns):
+        (batch,) = pack([make_item("r", turns)], [spread])
+        assert batch.adv_BT[batch.mask_BT].tolist() == pytest.approx(spread)
+
+
+def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage():
+    item = make_item("r", [1])
+    item.trajectory.append_env([7])
+    logps = [float("nan"), -1.0, -1.0]
+    item.trajectory.append_model([3, 3, 3], logps, version=0, reason=TurnStop.EOS)
+    for values in ([0.5, 2.0], [0.5, 9.0, 2.0, 2.0]):
+        (batch,) = pack([item], [values])
+        assert batch.adv_BT[batch.mask_BT].tolist() == [0.5, 2.0, 2.0]
+
+
+def test_group_is_alive_if_any_turn_of_it_has_an_advantage():
+    groups = ["a", "a", "b", "b", "c"]
+    advantages = [[0.0, 0.0], 0.0, [0.0, 1e-9], 0.0, [1.0]]
+    assert dead_groups(advantages, groups, [True] * 4 + [False]) == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[1.0, 2.0, 3.0], 0.0], r"3 advantages for r0; expected one number, 2 .*turn.* or 5 "),
+        ([[], 0.0], r"0 advantages for r0"),
+        ([0.0], r"expected 2 advantages, one per rollout, got 1"),
+        (0.0, r"expected 2 advantages, one per rollout, got float"),
+        ([0.0, None], r"the advantage of r1 is None"),
+        ([0.0, [1.0, "x"]], r"the advantage of r1 is 'x'"),
+        ([0.0, [1.0, float("nan")]], r"the advantage of r1 is nan"),
+        ([float("inf"), 0.0], r"the advantage of r0 is inf"),
+    ],
+)  # fmt: skip
+def test_advantages_that_fit_no_rollout_name_the_algorithm(
+    policy: Policy, values: Any, message: str
+):
+    items = [make_item("r0", [2, 3]), make_item("r1", [1, 4])]
+    learner = make_learner(policy, lambda _: values)
+    with pytest.raises(PluginError, match=f"algorithm 'mine': {message}"):
+        learner.train_step(items)
+
+
+def test_what_stands_for_an_unscored_rollout_is_never_read():
+    items = [make_item("r0", [2, 3]), make_item("r1", [1, 4], None)]
+    (batch,) = pack(items, [1.0, [float("nan")] * 9])
+    assert batch.rollout_ids == ("r0",)
+
+
+def test_an_algorithm_knows_how_many_turns_and_tokens_to_answer_for():
+    seen: list[StepScores] = []
+
+    def advantages(step: StepScores) -> list[list[float]]:
+        seen.append(step)
+        assert step.num_turns is not None
+        return [[reward] * n for reward, n in zip(step.rewards, step.num_turns, strict=True)]
+
+    items = [make_item("r0", [2, 3]), make_item("r1", [6], 0.0)]
+    pack_step(items, advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1)
+    assert (seen[0].num_turns, seen[0].num_tokens) == ([2, 1], [5, 6])
+
+
+def make_learner(policy: Policy, advantages: Callable[[StepScores], Any]) -> Learner:
+    algorithm = Algorithm("mine", advantages, make_grpo().loss, "token-mean")
+    optim = OptimConfig(lr=1e-2, warmup_steps=0, micro_batch_tokens=400)
+    return Learner(policy, algorithm, AlgorithmConfig(beta=0.0), optim, max_steps=9)
+
+
+@pytest.fixture
+def rollouts(policy: Policy, toy_world: Any) -> list[Rollout]:
+    world = toy_world(reward="parity", protocol="short-stops", retriever="random", max_turns=3)
+    return play(policy, world)
+
+
+def test_a_step_on_constant_turns_moves_the_weights_as_the_numbers_do(
+    policy: Policy, rollouts: list[Rollout]
+):
+    items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
+    assert max(len(item.trajectory.turns) for item in items) > 1
+
+    def per_turn(step: StepScores) -> list[list[float]]:
+        counts = step.num_turns or ()
+        return [[a] * n for a, n in zip(grpo_advantages(step), counts, strict=True)]
+
+    before = [p.detach().clone() for p in policy.parameters]
+    moved, stats = [], []
+    for advantages in (grpo_advantages, per_turn):
+        with torch.no_grad():
+            for parameter, old in zip(policy.parameters, before, strict=True):
+                parameter.copy_(old)
+        stats.append(make_learner(policy, advantages).train_step(items))
+        moved.append([p.detach().clone() for p in policy.parameters])
+    assert stats[0] == stats[1] and stats[0]["grad_norm"] > 0
+    assert all(torch.equal(a, b) for a, b in zip(*moved, strict=True))
+
+
+def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
+    policy: Policy, rollouts: list[Rollout]
+):
+    def mixed(step: StepScores) -> list[Any]:
+        counts = step.num_turns or ()
+        return [0.5 if i % 2 else [float(t + 1) for t in range(n)] for i, n in enumerate(counts)]
+
+    items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
+    columns: dict[str, TokenColumns] = {}
+    make_learner(policy, mixed).train_step(items, on_tokens=columns.__setitem__)
+    for number, rollout in enumerate(rollouts):
+        seen = columns[rollout.trajectory.rollout_id]
+        row = json.loads(json.dumps(rollout_record(rollout, "train", seen), allow_nan=False))
+        if number % 2:
+            assert row["advantage"] == 0.5
+            continue
+        expected = [
+            turn + 1.0 if author == "M" else None
+            for turn, author in zip(row["turn"], row["authors"], strict=True)
+        ]
+        assert row["advantage"] == expected
+        assert len(seen.advantage) == len(seen.ratio)  # type: ignore[arg-type]

@@ -1,0 +1,318 @@
+"""The supervised learner, the file of traces and the model from nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import enlarge_lora, micro_policy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.config import build_config
+from searchrl.config.sections import ScratchConfig, SftStage
+from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.engine.learning.supervised import SupervisedLearner
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.scratch import ASSISTANT, END, USER, make_policy, make_tokenizer
+from searchrl.errors import DataError
+from searchrl.programs.traces import load_traces, trace_trajectory
+from searchrl.protocols import ThinkSearchAnswer
+
+MODEL = SftStage(lr=1e-2, warmup_steps=0, schedule="constant")
+ALL = MODEL.model_copy(update={"loss_on": "all"})
+
+
+def demonstration(seed: int, answer: int = 50) -> Trajectory:
+    generator = torch.Generator().manual_seed(seed)
+
+    def some(n: int) -> list[int]:
+        return torch.randint(1, 290, (n,), generator=generator).tolist()
+
+    trajectory = Trajectory(f"d{seed}", f"d{seed}", origin=Origin.DEMONSTRATION)
+    trajectory.append_prompt(some(5 + seed % 3))
+    trajectory.append_model(some(4), None, version=-1, reason=TurnStop.STOP_STRING)
+    trajectory.append_env(some(6 + seed % 5))
+    trajectory.append_model([answer, 60], None, version=-1, reason=TurnStop.STOP_STRING)
+    return trajectory
+
+
+def hidden_gradient(policy: Policy, trajectory: Trajectory, stage: SftStage) -> torch.Tensor:
+    """The gradient that comes back to each hidden row, in one step on one demonstration."""
+    hiddens: list[torch.Tensor] = []
+
+    def keep(module: Any, args: Any, output: Any) -> None:
+        if output.last_hidden_state.requires_grad:
+            output.last_hidden_state.retain_grad()
+            hiddens.append(output.last_hidden_state)
+
+    policy.model.get_decoder().register_forward_hook(keep)
+    SupervisedLearner(policy, 1.0, 10**6).train_step([trajectory], stage, 0)
+    (hidden_BTD,) = hiddens
+    assert hidden_BTD.grad is not None
+    return hidden_BTD.grad[0].abs().amax(dim=-1)
+
+
+class TestLoss:
+    def test_only_model_tokens_are_targets(self, policy: Policy):
+        trajectory = demonstration(0)
+        grad_T = hidden_gradient(policy, trajectory, MODEL)
+        predicts = [a is Author.MODEL for a in trajectory.authors[1:]] + [False]
+        assert [bool(g) for g in grad_T] == predicts
+
+    def test_loss_on_all_reads_prompt_and_observations_too(self, policy: Policy):
+        trajectory = demonstration(0)
+        grad_T = hidden_gradient(policy, trajectory, ALL)
+        assert [bool(g) for g in grad_T] == [True] * (len(trajectory) - 1) + [False]
+
+    @pytest.mark.parametrize("stage", [MODEL, ALL], ids=["model", "all"])
+    def test_any_split_gives_one_gradient(self, micro_model: Path, stage: SftStage):
+        batch = [demonstration(seed) for seed in range(6)]
+        results = []
+        for size in (1, 40, 10**6):
+            policy = micro_policy(micro_model)
+            learner = SupervisedLearner(policy, 1e9, size)
+            caught: list[torch.Tensor] = []
+            learner.optimizer.step = lambda caught=caught, policy=policy: caught.append(  # type: ignore
+                torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None])
+            )
+            stats = learner.train_step(batch, stage, 0)
+            results.append((caught[0], stats["loss"]))
+        for grad, loss in results[1:]:
+            assert (grad - results[0][0]).norm() <= 1e-5 * results[0][0].norm()
+            assert loss == pytest.approx(results[0][1], rel=1e-5)
+
+    def test_loss_is_the_mean_negative_logprob(self, policy: Policy):
+        trajectory = demonstration(3)
+        with torch.no_grad():
+            logits = policy.model(input_ids=torch.tensor([trajectory.ids])).logits[0]
+        logp = torch.log_softmax(logits, dim=-1)
+        targets = [t for t, a in enumerate(trajectory.authors) if a is Author.MODEL]
+        expected = -sum(float(logp[t - 1, trajectory.ids[t]]) for t in targets) / len(targets)
+        stats = SupervisedLearner(policy, 1.0, 99).train_step([trajectory], MODEL, 0)
+        assert stats["loss"] == pytest.approx(expected, rel=1e-5)
+        assert stats["num_tokens"] == len(targets) == 6
+
+    def test_it_learns_a_mapping(self, policy: Policy):
+        batch = [demonstration(seed, answer=100 + seed) for seed in range(4)]
+        learner = SupervisedLearner(policy, 1.0, 10**6)
+        stats = [learner.train_step(batch, MODEL, step) for step in range(60)]
+        assert stats[0]["loss"] > 5 and stats[-1]["loss"] < 0.1
+        assert stats[-1]["token_accuracy"] == 1.0
+
+
+class TestSteps:
+    def test_non_finite_step_updates_nothing_and_is_counted(self, policy: Policy):
+        learner = SupervisedLearner(policy, 1.0, 10**6)
+        learner.train_step([demonstration(0)], MODEL, 0)
+        before = [p.detach().clone() for p in policy.parameters]
+        hook = policy.parameters[0].register_hook(lambda grad: grad * math.inf)
+        stats = learner.train_step([demonstration(1)], MODEL, 1)
+        hook.remove()
+        assert stats["skipped_steps"] == 1 and all(math.isfinite(v) for v in stats.values())
+        for parameter, old in zip(policy.parameters, before, strict=True):
+            assert torch.equal(parameter, old)
+        assert learner.train_step([demonstration(1)], MODEL, 2)["skipped_steps"] == 0
+
+    def test_nothing_to_learn_from_changes_nothing(self, policy: Policy):
+        learner = SupervisedLearner(policy, 1.0, 10**6)
+        learner.train_step([demonstration(0)], MODEL, 0)
+        before = [p.detach().clone() for p in policy.parameters]
+        empty = Trajectory("e", "e", origin=Origin.DEMONSTRATION)
+        empty.append_prompt([1, 2, 3])
+        stats = learner.train_step([empty], MODEL, 1)
+        assert stats["num_tokens"] == 0 and stats["loss"] == 0.0
+        for parameter, old in zip(policy.parameters, before, strict=True):
+            assert torch.equal(parameter, old)
+
+    def test_lora_dropout_acts_here_and_is_drawn_from_the_seed(self, micro_model: Path):
+        losses = {}
+        for dropout, seed in ((0.0, 1), (0.5, 1), (0.5, 2)):
+            for repeat in range(2):
+                policy = enlarge_lora(
+                    micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=dropout)
+                )
+                torch.manual_seed(repeat)  # whatever was drawn before does not matter
+                learner = SupervisedLearner(policy, 1.0, 10**6)
+                stats = learner.train_step([demonstration(0)], MODEL, 0, seed=seed)
+                losses[dropout, seed, repeat] = stats["loss"]
+        assert losses[0.5, 1, 0] == losses[0.5, 1, 1]
+        assert len({losses[0.0, 1, 0], losses[0.5, 1, 0], losses[0.5, 2, 0]}) == 3
+
+
+TURNS = {
+    "prompt": "code of mira?",
+    "turns": [
+        {"text": "<think>look</think>\n<search>mira</search>", "observation": "\nmira has 7\n"},
+        {"text": "<think>found</think>\n<answer>7</answer>"},
+    ],
+}
+MESSAGES = {
+    "messages": [
+        {"role": "system", "content": "ignored: the protocol's instruction is used"},
+        {"role": "user", "content": TURNS["prompt"]},
+        {"role": "assistant", "content": TURNS["turns"][0]["text"]},
+        {"role": "tool", "content": TURNS["turns"][0]["observation"]},
+        {"role": "assistant", "content": TURNS["turns"][1]["text"]},
+    ]
+}
+
+
+def write(path: Path, *rows: Any) -> Path:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    data = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+class TestTraces:
+    @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+    def test_both_shapes_say_the_same(self, tmp_path: Path, name: str):
+        turns, messages = load_traces(write(tmp_path / name, TURNS, "", MESSAGES))
+        assert (turns.prompt, turns.turns) == (messages.prompt, messages.turns)
+        assert [turn[1] for turn in turns.turns] == ["\nmira has 7\n", ""]
+        assert (turns.id, messages.id) == (f"{name}:1", f"{name}:3")
+
+    def test_every_bad_row_is_reported_with_its_line_before_anything_starts(self, tmp_path: Path):
+        path = write(
+            tmp_path / "t.jsonl",
+            TURNS,
+            "{not json",
+            [1, 2],
+            {"prompt": "p"},
+            {"prompt": "p", "turns": []},
+            {"prompt": "p", "turns": [{"observation": "o"}]},
+            {"prompt": "p", "turns": ["text"]},
+            {"prompt": "p", "turns": [{"text": "t", "observation": 3}]},
+            {"messages": {"role": "user"}},
+            {"messages": [{"role": "user"}]},
+            {"messages": [{"role": "user", "content": "q"}]},
+            {"messages": [{"role": "assistant", "content": "a"}]},
+            {"messages": [{"role": "user", "content": None}]},
+            MESSAGES,
+        )
+        with pytest.raises(DataError) as caught:
+            load_traces(path)
+        text = str(caught.value)
+        assert text.startswith("12 rows cannot be used:")
+        for number in range(2, 14):
+            assert f"{path}:{number}: " in text
+        for said in (
+            "expected an object, got list",
+            'expected "messages", or "prompt" (text) and "turns" (list)',
+            "no turns",
+            'turn 0: expected an object with the text "text"',
+            'turn 0: expected an object with the text "observation"',
+            'message 0: expected an object with the text "content"',
+            'expected "messages" to be a list, got dict',
+            "needs a user message and, after it, an assistant message",
+        ):
+            assert said in text
+
+    def test_files_that_cannot_be_read_say_so(self, tmp_path: Path):
+        with pytest.raises(DataError, match="no such file of traces"):
+            load_traces(tmp_path / "none.jsonl")
+        with pytest.raises(DataError, match="holds no traces"):
+            load_traces(write(tmp_path / "empty.jsonl", "", ""))
+        (tmp_path / "torn.jsonl.gz").write_bytes(b"no gzip at all")
+        with pytest.raises(DataError, match="cannot read the traces"):
+            load_traces(tmp_path / "torn.jsonl.gz")
+        (tmp_path / "latin.jsonl").write_bytes(json.dumps(TURNS).encode() + b'\n{"id": "\xe9"}')
+        with pytest.raises(DataError, match=r"latin.jsonl:2: .*utf-8"):
+            load_traces(tmp_path / "latin.jsonl")
+
+    def test_a_trace_becomes_the_ledger_of_an_episode(self, tmp_path: Path, policy: Policy):
+        (trace,) = load_traces(write(tmp_path / "t.jsonl", TURNS))
+        config = build_config({})
+        trajectory = trace_trajectory(
+            trace, policy.renderer, ThinkSearchAnswer(instruction=""), config
+        )
+        assert trajectory.origin is Origin.DEMONSTRATION
+        assert set(trajectory.sampler_logps) == {None}
+        by_author = {
+            author: policy.renderer.decode([t.id for t in trajectory if t.author is author])
+            for author in Author
+        }
+        assert by_author[Author.MODEL] == TURNS["turns"][0]["text"] + TURNS["turns"][1]["text"]
+        assert by_author[Author.ENV] == "\nmira has 7\n"
+        assert TURNS["prompt"] in by_author[Author.PROMPT]
+
+    def test_a_long_trace_is_cut_between_turns_never_inside_one(
+        self, tmp_path: Path, policy: Policy
+    ):
+        (trace,) = load_traces(write(tmp_path / "t.jsonl", TURNS))
+        protocol = ThinkSearchAnswer(instruction="")
+        whole = trace_trajectory(trace, policy.renderer, protocol, build_config({}))
+        limit = {"rollout": {"max_total_tokens": len(whole) - 1}}
+        cut = trace_trajectory(trace, policy.renderer, protocol, build_config(limit))
+        assert len(cut.turns) == 1 and cut.ids == whole.ids[: len(cut)]
+
+
+TEXTS = ["<think>I should look this up.</think>\n<search>library hours</search>"] * 4 + [
+    "\n\n<information>Doc 1(Title: Library) Open until 16:45 on 3 days.</information>\n\n",
+    "<think>found</think>\n<answer>16:45</answer>",
+]
+SHAPE = ScratchConfig(
+    vocab_size=400, hidden_size=32, intermediate_size=48, num_layers=1, num_heads=2,
+    num_kv_heads=1, head_dim=16,
+)  # fmt: skip
+
+
+@cache
+def scratch() -> Policy:
+    """One model for all: making it is what takes the time."""
+    return make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
+
+
+class TestScratch:
+    @given(st.text(max_size=60))
+    def test_any_text_encodes_and_decodes(self, text: str):
+        renderer = scratch().renderer
+        assert renderer.decode(renderer.encode_plain(text)) == text
+
+    def test_tags_are_single_tokens(self):
+        for tag in ("<think>", "</think>\n", "<search>", "</search>", "<answer>", "</answer>"):
+            assert len(scratch().renderer.encode_model_text(tag)) == 1, tag
+        # A stop string is one token of its own, so that nothing overhangs it.
+        ids = scratch().renderer.encode_model_text("<answer>16:45</answer>")
+        assert scratch().renderer.decode(ids[-1:]) == "</answer>"
+
+    def test_numbers_never_join_with_more_than_two_digits(self):
+        tokenizer = make_tokenizer(["in 164532 and 164532"] * 50, 400)
+        long = [token for token in tokenizer.get_vocab() if sum(map(str.isdigit, token)) > 2]
+        assert long == []
+        pieces = [tokenizer.decode([i]) for i in tokenizer(" 164532").input_ids]
+        assert [piece.strip() for piece in pieces] == ["16", "45", "32"]
+
+    def test_tokenizer_and_weights_are_a_function_of_texts_shape_and_seed(self):
+        again = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=0)
+        other = make_policy(SHAPE, TEXTS, torch.device("cpu"), 128, seed=1)
+        assert again.tokenizer.get_vocab() == scratch().tokenizer.get_vocab()
+        pairs = list(zip(again.parameters, scratch().parameters, strict=True))
+        assert all(torch.equal(left, right) for left, right in pairs)
+        assert not torch.equal(other.parameters[0], again.parameters[0])
+        assert len(make_tokenizer(TEXTS, 300)) <= 300 < len(again.tokenizer) <= 400
+
+    def test_saved_and_loaded_it_is_the_same(self, tmp_path: Path):
+        scratch().save(tmp_path / "m")
+        loaded = micro_policy(tmp_path / "m")
+        text = "<think>né 16:45</think>\n<answer>你好</answer>"
+        assert loaded.renderer.encode_model_text(text) == scratch().renderer.encode_model_text(text)
+        assert loaded.eos_ids == scratch().eos_ids
+        ids = torch.tensor([scratch().renderer.encode_plain(text)])
+        with torch.no_grad():
+            assert torch.equal(loaded.model(ids).logits, scratch().model(ids).logits)
+
+    def test_prompt_ends_where_the_model_begins_and_foreign_text_controls_nothing(self):
+        rendered = scratch().renderer.render_prompt("", f"hours? {END}{ASSISTANT}")
+        vocab = scratch().tokenizer.get_vocab()
+        assert rendered.ids[0] == vocab[USER] and rendered.ids[-1] == vocab[ASSISTANT]
+        control = {vocab[END], vocab[USER], vocab[ASSISTANT]}
+        assert not control & set(rendered.ids[1:-1])
+        assert rendered.assistant_prefix == ""

@@ -1,0 +1,375 @@
+"""Several updates per step, memory that runs out, float16: the gradient is the one asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import micro_policy
+from packed_toy import caught_gradients, is_close, make_items, make_learner, make_policy
+from torch import nn
+
+from searchrl.algorithms import make_grpo, make_tis
+from searchrl.core.advantage import grpo_advantages
+from searchrl.core.loss import Reduction
+from searchrl.engine.learning.learner import Learner, is_out_of_memory
+from searchrl.engine.learning.loss_scale import LossScale
+from searchrl.engine.learning.packing import TrainItem, mini_batches, pack_step
+from searchrl.engine.learning.token_columns import TokenColumns
+from searchrl.engine.model.policy import Policy
+from searchrl.errors import PolicyError
+
+REDUCTIONS = list(Reduction)
+
+
+def offered() -> list[TrainItem]:
+    """The rollouts of the groups that have an advantage."""
+    return [item for item in make_items() if item.trajectory.group_id != "c"]
+
+
+def of_groups(items: list[TrainItem], names: set[str]) -> list[TrainItem]:
+    return [item for item in items if item.trajectory.group_id in names]
+
+
+class TestMiniBatches:
+    @pytest.mark.parametrize("reduction", REDUCTIONS)
+    def test_each_is_the_step_of_its_groups_alone(self, micro_model: Path, reduction: Reduction):
+        policy, items = make_policy(micro_model), offered()
+        grpo = replace(make_grpo(), reduction=reduction.value)
+        learner = make_learner(policy, mini_batches=3, algorithm=grpo)
+        grads = caught_gradients(learner, items)
+        alone = [
+            caught_gradients(make_learner(policy, algorithm=grpo), of_groups(items, {name}))[0]
+            for name in "abd"
+        ]
+        assert len(grads) == 3
+        for grad in grads:
+            assert sum(is_close(grad, one, 1e-10) for one in alone) == 1
+
+    def test_they_share_all_groups_and_depend_on_the_key_alone(self):
+        rollouts = pack_step(
+            make_items(), grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
+        ).rollouts
+        seen = set()
+        for key in range(12):
+            first, second = (
+                mini_batches(rollouts, 2, Reduction.TOKEN_MEAN, constant=1, key=key)
+                for _ in range(2)
+            )
+            assert first == second and len(first) == 2
+            members = [sorted({r.group_id for r in batch}) for batch in first]
+            assert sorted(name for names in members for name in names) == ["a", "b", "c", "d"]
+            assert [len(names) for names in members] == [2, 2]
+            seen.add(str(members))
+            for batch in first:
+                assert sum(r.weight * sum(r.mask) for r in batch) == pytest.approx(1.0)
+        assert len(seen) > 2
+        many = mini_batches(rollouts, 9, Reduction.TOKEN_MEAN, constant=1, key=0)
+        assert [len({r.group_id for r in batch}) for batch in many] == [1] * 4
+        assert mini_batches((), 3, Reduction.TOKEN_MEAN, constant=1, key=0) == []
+
+    def test_a_step_counts_once_in_the_schedule_and_each_update_in_the_version(
+        self, micro_model: Path
+    ):
+        policy = make_policy(micro_model)
+        learner = make_learner(policy, mini_batches=3, epochs=2)
+        columns: dict[str, TokenColumns] = {}
+        calls: list[str] = []
+
+        def keep(name: str, of_rollout: TokenColumns) -> None:
+            calls.append(name)
+            columns[name] = of_rollout
+
+        stats = learner.train_step(offered(), keep)
+        assert (learner.step, policy.version) == (1, 6)
+        assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
+        assert sorted(calls) == sorted(columns)  # of the first epoch only
+        once = make_learner(make_policy(micro_model)).train_step(offered())
+        assert stats["num_tokens"] == 6 / 3 * once["num_tokens"]
+        assert stats["approx_kl"] > once["approx_kl"]
+
+    def test_order_is_a_function_of_the_seed_and_differs_by_step(self, micro_model: Path):
+        orders = []
+        for seed in (0, 0, 1, 2, 3):
+            learner = make_learner(make_policy(micro_model), mini_batches=3, lr=0.0)
+            learner.seed = seed
+            order: list[str] = []
+            for _ in range(3):
+                learner.train_step(offered(), lambda name, _, order=order: order.append(name[0]))
+            orders.append(order)
+        assert orders[0] == orders[1]
+        assert len({str(order) for order in orders}) > 1
+        half = len(orders[0]) // 3
+        assert any(order[:half] != order[half : 2 * half] for order in orders)
+
+
+class TestOldLogprobs:
+    def test_first_update_is_on_policy_and_the_second_is_not(self, micro_model: Path):
+        policy = make_policy(micro_model)
+        items = with_own_logps(policy, offered())
+        seen = spy_on_losses(make_learner(policy, epochs=2), items)
+        assert len(seen) == 2
+        assert (seen[0]["logp"] - seen[0]["old"]).abs().max() < 1e-6  # the ledger holds floats
+        assert (seen[1]["logp"] - seen[1]["old"]).abs().max() > 1e-3
+        assert torch.equal(seen[0]["old"], seen[1]["old"])
+
+    @pytest.mark.parametrize("epochs", [1, 2])
+    def test_an_algorithm_that_needs_the_trainers_gets_them_beside_the_samplers(
+        self, micro_model: Path, epochs: int
+    ):
+        policy, items = make_policy(micro_model), offered()
+        learner = make_learner(policy, algorithm=make_tis(), epochs=epochs)
+        seen = spy_on_losses(learner, items)
+        assert len(seen) == epochs
+        for update in seen:
+            # The items' sampler log-probs are 0.3 nats off, on purpose.
+            assert (update["old"] - update["sampler"]).abs().mean() > 0.1
+            assert torch.equal(update["sampler"], seen[0]["sampler"])
+            assert torch.equal(update["old"], seen[0]["old"])
+        assert torch.equal(seen[0]["logp"], seen[0]["old"])
+        if epochs == 2:
+            assert (seen[1]["logp"] - seen[1]["old"]).abs().max() > 1e-3
+
+    @pytest.mark.parametrize(("epochs", "num_forwards"), [(1, 1), (2, 3)])
+    def test_one_update_needs_no_forward_pass_for_them(
+        self, micro_model: Path, epochs: int, num_forwards: int
+    ):
+        policy = make_policy(micro_model)
+        learner = make_learner(policy, algorithm=make_tis(), epochs=epochs)
+        calls: list[None] = []
+        policy.model.get_decoder().register_forward_hook(lambda *_: calls.append(None))
+        learner.train_step(offered())
+        assert len(calls) == num_forwards
+
+
+def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
+    """The items as if this policy had sampled them."""
+    made = []
+    for item in items:
+        chosen = [logp is not None for logp in item.trajectory.sampler_logps]
+        if any(chosen):
+            with torch.no_grad():
+                logp_N, _ = policy.token_logps(
+                    torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
+                )
+            values = iter(logp_N.tolist())
+            item.trajectory._logps[:] = [next(values) if c else None for c in chosen]
+        made.append(item)
+    return made
+
+
+def spy_on_losses(learner: Learner, items: list[TrainItem]) -> list[dict[str, torch.Tensor]]:
+    """What the loss was given at each update of one step."""
+    seen: list[dict[str, torch.Tensor]] = []
+    loss = learner.algorithm.loss
+
+    def spy(logp: torch.Tensor, old: torch.Tensor, *args: Any, **options: Any) -> Any:
+        sampler = options["sampler_logp_T"]
+        seen.append({"logp": logp.detach(), "old": old, "sampler": sampler})
+        return loss(logp, old, *args, **options)
+
+    learner.algorithm = replace(learner.algorithm, loss=spy)
+    learner.train_step(items)
+    return seen
+
+
+def out_of_memory(device: str) -> RuntimeError:
+    if device == "cuda":
+        return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    return RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried …")
+
+
+class TestMemoryRunsOut:
+    @pytest.mark.parametrize("device", ["cuda", "cpu"])
+    @pytest.mark.parametrize("where", ["forward", "backward"])
+    @pytest.mark.parametrize("is_packed", [True, False])
+    def test_the_micro_batch_is_split_and_the_gradient_is_the_same(
+        self, micro_model: Path, is_packed: bool, where: str, device: str
+    ):
+        policy, items = make_policy(micro_model), offered()
+        (expected,) = caught_gradients(make_learner(policy, is_packed=is_packed), items)
+        learner = make_learner(policy, is_packed=is_packed, micro_batch_tokens=500)
+        num_batches = count_forwards(policy, learner, items)
+        restore = fail_above(policy, 350, where, lambda: out_of_memory(device))
+        caught: list[dict[str, float]] = []
+        step = learner.train_step
+        learner.train_step = lambda *a: caught.append(step(*a))  # type: ignore
+        (grad,) = caught_gradients(learner, items)
+        restore()
+        assert is_close(grad, expected, 1e-10)
+        assert caught[0]["oom_splits"] >= 1
+        assert learner.micro_batch_tokens <= 250
+        assert count_forwards(policy, learner, items) > num_batches  # smaller from now on
+
+    def test_the_first_pass_for_old_logprobs_is_split_as_well(self, micro_model: Path):
+        policy, items = make_policy(micro_model), offered()
+        options: dict[str, Any] = {"algorithm": make_tis(), "epochs": 2}
+        expected = caught_gradients(make_learner(policy, **options), items)
+        learner = make_learner(policy, **options)
+        restore = fail_above(policy, 350, "forward", lambda: out_of_memory("cpu"))
+        grads = caught_gradients(learner, items)
+        restore()
+        for grad, one in zip(grads, expected, strict=True):
+            assert is_close(grad, one, 1e-10)
+
+    def test_a_single_rollout_that_does_not_fit_says_what_to_do(self, micro_model: Path):
+        policy = make_policy(micro_model)
+        learner = make_learner(policy)
+        restore = fail_above(policy, 30, "forward", lambda: out_of_memory("cpu"))
+        with pytest.raises(
+            PolicyError, match="single rollout of .*model.gradient_checkpointing: true"
+        ):
+            learner.train_step(offered())
+        restore()
+
+    def test_other_errors_are_not_taken_for_it(self, micro_model: Path):
+        policy = make_policy(micro_model)
+        learner = make_learner(policy)
+        restore = fail_above(policy, 30, "forward", lambda: RuntimeError("shapes do not fit"))
+        with pytest.raises(RuntimeError, match="shapes do not fit"):
+            learner.train_step(offered())
+        restore()
+        assert not is_out_of_memory(RuntimeError("shapes do not fit"))
+
+
+def fail_above(
+    policy: Policy, num_tokens: int, where: str, make: Callable[[], RuntimeError]
+) -> Callable[[], None]:
+    """Raise in the forward or backward pass of rows with more tokens than that."""
+
+    def fail(module: nn.Module, args: Any, output: torch.Tensor) -> None:
+        if output.shape[:-1].numel() <= num_tokens:
+            return
+        if where == "forward":
+            raise make()
+        if output.requires_grad:
+
+            def fail_backward(grad: torch.Tensor) -> None:
+                raise make()
+
+            output.register_hook(fail_backward)
+
+    # The first layer's: by then the backward pass has left gradients in the last ones.
+    layer = policy.model.get_decoder().layers[0].input_layernorm
+    return layer.register_forward_hook(fail).remove  # type: ignore[no-any-return]
+
+
+def count_forwards(policy: Policy, learner: Learner, items: list[TrainItem]) -> int:
+    calls: list[None] = []
+    handle = policy.model.get_decoder().register_forward_hook(lambda *_: calls.append(None))
+    caught_gradients(learner, items)
+    handle.remove()
+    return len(calls)
+
+
+class TestHalfPrecision:
+    def test_float16_scales_the_loss_and_not_the_gradient(self, micro_model: Path):
+        full = make_learner(micro_policy(micro_model, adapter="lora", lora_r=4))
+        half = make_learner(micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16"))
+        assert half.loss_scale.value == 2.0**16 and full.loss_scale.value == 1.0
+        (exact,), (rounded,) = (caught_gradients(each, offered()) for each in (full, half))
+        assert is_close(rounded, exact, 2e-2)
+        assert all(p.dtype == torch.float32 for p in half.parameters)
+
+    def test_an_overflow_skips_the_step_halves_the_scale_and_keeps_the_schedule(
+        self, micro_model: Path
+    ):
+        policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16")
+        learner = make_learner(policy, warmup_steps=5)
+        learner.loss_scale.value = 2.0**40
+        before = [p.detach().clone() for p in policy.parameters]
+        stats = learner.train_step(offered())
+        assert stats["skipped_steps"] == 1 and stats["loss_scale"] == 2.0**39
+        assert learner.step == 0 and policy.version == 0
+        assert all(torch.equal(p, old) for p, old in zip(policy.parameters, before, strict=True))
+        learner.loss_scale.value = 2.0**10
+        again = learner.train_step(offered())
+        assert again["skipped_steps"] == 0 and again["lr"] == stats["lr"] and learner.step == 1
+
+    def test_the_scale_survives_a_checkpoint(self, micro_model: Path):
+        learner, other = (
+            make_learner(micro_policy(micro_model, adapter="lora", lora_r=4, dtype="float16"))
+            for _ in range(2)
+        )
+        learner.loss_scale.value = 2.0**9
+        learner.train_step(offered())
+        other.load_state_dict(learner.state_dict())
+        assert other.loss_scale.state_dict() == {"value": 2.0**9, "num_good": 1}
+
+    def test_it_grows_after_many_good_steps(self):
+        scale = LossScale(is_active=True)
+        for _ in range(1999):
+            scale.update(is_finite=True)
+        assert scale.value == 2.0**16
+        scale.update(is_finite=True)
+        assert scale.value == 2.0**17
+        scale.update(is_finite=False)
+        assert scale.value == 2.0**16
+        idle = LossScale(is_active=False)
+        idle.update(is_finite=False)
+        assert idle.value == 1.0
+
+    def test_full_fine_tuning_in_float16_is_refused(self, micro_model: Path):
+        with pytest.raises(PolicyError, match=r"half precision.*adapter: lora"):
+            micro_policy(micro_model, dtype="float16")
+
+    def test_bf16_packs_and_its_log_ratio_is_small(self, micro_model: Path):
+        policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="bfloat16")
+        learner = make_learner(policy)
+        columns: dict[str, TokenColumns] = {}
+        stats = learner.train_step(offered(), columns.__setitem__)
+        assert stats["skipped_steps"] == 0 and stats["grad_norm"] > 0
+        entropies = [value for column in columns.values() for value in column.entropy]
+        # As bf16 these would be multiples of 1/32.
+        assert any(value * 32 != round(value * 32) for value in entropies)
+
+
+@pytest.mark.thorough
+def test_memory_of_a_step_does_not_grow_with_the_vocabulary():
+    """LoRA, frozen head: the peak beside the parameters, at 32k and 152k tokens."""
+    small, large = (peak_beside_parameters(size) for size in (32_000, 152_000))
+    assert small > 8 << 20
+    assert large <= 1.05 * small
+
+
+def peak_beside_parameters(vocab_size: int) -> int:
+    from peft import LoraConfig, get_peft_model
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=vocab_size,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        tie_word_embeddings=True,
+    )
+    settings = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    unused: Any = None
+    policy = Policy(
+        model=get_peft_model(Qwen3ForCausalLM(config), settings).eval(),
+        tokenizer=unused,
+        renderer=unused,
+        device=torch.device("cpu"),
+        is_lora=True,
+        is_tiny=False,
+        source="",
+        eos_ids=frozenset(),
+    )
+    learner = make_learner(policy)
+    items = [item for seed in range(3) for item in make_items(seed=seed)]
+    with torch.profiler.profile(profile_memory=True) as profile:
+        learner.train_step(items)
+    now = most = 0
+    for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most

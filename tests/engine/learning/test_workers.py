@@ -1,0 +1,338 @@
+"""Two processes: the gradient, the samples, the run and the errors of one.
+
+What starts processes is marked slow; CI runs this file's slow tests all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from train_toy import TIMINGS, metrics_of, settings, weights_of
+from workers_play import LEARNING, learn, sample
+
+from searchrl.cli import main
+from searchrl.engine.learning.torchrun import ONLY, Place, read_place
+from searchrl.engine.learning.workers import ALONE, Workers, _buckets
+from searchrl.errors import ConfigError, WorkerError
+from searchrl.programs.sft import sft
+from searchrl.programs.train import train
+from searchrl.run_folder import Run
+
+HERE = Path(__file__).resolve().parents[1]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+UNDER_TORCHRUN = {
+    "RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "1",
+}
+
+
+def two_steps(model: Path, run_dir: Path) -> dict[str, Any]:
+    optim = {"lr": 1e-3, "warmup_steps": 1}
+    keep = {"keep_last": 9}
+    return settings(model, run_dir, max_steps=2, optim=optim, eval={"every": 1}, checkpoint=keep)
+
+
+def environment() -> dict[str, str]:
+    folders = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def both(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two processes got; see `workers_play.main`."""
+    folder = tmp_path_factory.mktemp("both")
+    run = json.dumps(two_steps(micro_model, folder / "runs" / "two"))
+    command = [*TORCHRUN, str(HERE / "workers_play.py"), str(micro_model), str(folder), run]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
+    assert (ours - theirs).norm() <= tolerance * ours.norm()
+
+
+@pytest.mark.thorough
+class TestLearning:
+    @pytest.mark.parametrize("name", LEARNING)
+    def test_two_processes_have_the_gradient_of_one(
+        self, both: list[dict[str, Any]], micro_model: Path, name: str
+    ):
+        alone = learn(micro_model, ALONE, **LEARNING[name])
+        tolerance = 1e-10 if LEARNING[name].get("dtype") == "float64" else 1e-5
+        for two in (both[0][name], both[1][name]):
+            assert torch.equal(two["weights"], both[0][name]["weights"])  # bit for bit
+            if alone["gradient"] is None:
+                assert two["gradient"] is None
+            else:
+                assert alone["gradient"].norm() > 1e-3
+                assert_close(alone["gradient"], two["gradient"], tolerance)
+            # Adam divides by the root of a square: where a gradient is tiny, rounding is not.
+            assert (alone["weights"] - two["weights"]).abs().max() <= max(1e-8, tolerance)
+            assert two["metrics"] == pytest.approx(alone["metrics"], rel=1e-5, abs=1e-6)
+            assert two["columns"].keys() == alone["columns"].keys()
+            for rollout_id, (advantage, ratio, entropy) in alone["columns"].items():
+                theirs = two["columns"][rollout_id]
+                assert theirs[0] == advantage
+                assert theirs[1] == pytest.approx(ratio, rel=1e-5)
+                assert theirs[2] == pytest.approx(entropy, rel=1e-5)
+
+    def test_what_was_compared_is_a_whole_step(self, both: list[dict[str, Any]]):
+        metrics = both[1]["packed"]["metrics"]
+        assert (metrics["num_groups"], metrics["num_dead_groups"]) == (5, 2)
+        assert metrics["num_unscored"] == 4 and metrics["num_rollouts"] == 11
+        assert len(both[1]["packed"]["columns"]) == 11
+        assert both[0]["several updates"]["metrics"]["num_updates"] == 4
+
+    def test_a_gradient_that_nobody_has_stays_missing(self, both: list[dict[str, Any]]):
+        """AdamW leaves out a parameter without a gradient; zeros would move it."""
+        summed = "returned [[3.0, 3.0, 3.0], [[1.0, 1.0], [1.0, 1.0]], None]"
+        assert [two["sums"] for two in both] == [summed, summed]
+
+    def test_buckets_keep_order_and_size(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("searchrl.engine.learning.workers._BUCKET_BYTES", 40)
+        tensors = [torch.zeros(n) for n in (4, 6, 1, 30, 2)] + [torch.zeros(1).half()]
+        buckets = [[len(tensor) for tensor in bucket] for bucket in _buckets(tensors)]
+        assert buckets == [[4, 6], [1], [30], [2], [1]]
+
+
+@pytest.mark.thorough
+class TestSampling:
+    def test_two_processes_sample_what_one_does(
+        self, both: list[dict[str, Any]], micro_model: Path
+    ):
+        alone = sample(micro_model, ALONE)
+        assert len(alone) == 9 and len({row["ids"] for row in alone}) > 3
+        for two in both:
+            for ours, theirs in zip(alone, two["sample"], strict=True):
+                logps = ours.pop("logps"), theirs.pop("logps")
+                assert ours == theirs
+                assert [x is None for x in logps[0]] == [x is None for x in logps[1]]
+                pairs = [p for p in zip(*logps, strict=True) if p[0] is not None]
+                assert [p[0] for p in pairs] == pytest.approx([p[1] for p in pairs], abs=1e-5)
+                ours["logps"], theirs["logps"] = logps
+
+    def test_one_process_that_stops_stops_both(self, both: list[dict[str, Any]]):
+        assert [two["interrupted"] for two in both] == ["Interrupted: ", "Interrupted: "]
+
+    def test_an_env_whose_words_cannot_travel_is_named(self, both: list[dict[str, Any]]):
+        first, second = (two["cannot be sent"] for two in both)
+        assert second.startswith("PluginError: env 'toy' (plugin toy_world")
+        assert "put plain values into its tasks, actions and signals" in second
+        assert first.startswith("WorkerError: process 1 of 2 failed, so all of them end: PluginEr")
+
+
+@pytest.mark.thorough
+class TestEndings:
+    def test_a_failure_is_heard_wherever_the_others_wait(self, both: list[dict[str, Any]]):
+        first, second = (two["fails before gradients"] for two in both)
+        assert second == "ZeroDivisionError: the plugin is broken"
+        assert first == (
+            "WorkerError: process 1 of 2 failed, so all of them end: "
+            "ZeroDivisionError: the plugin is broken"
+        )
+
+    def test_a_failure_after_the_last_exchange_is_heard(self, both: list[dict[str, Any]]):
+        first, second = (two["fails last"] for two in both)
+        assert first == "ZeroDivisionError: the disk is full"
+        assert second.endswith("process 0 of 2 failed, so all of them end: " + first)
+
+    def test_stopping_is_agreed_upon(self, both: list[dict[str, Any]]):
+        assert [two["stops"] for two in both] == ["returned True"] * 2
+
+    def test_other_weights_are_found(self, both: list[dict[str, Any]]):
+        """By two changes that cancel in a sum."""
+        text = (
+            "WorkerError: after step 3: process 1 holds other weights than process 0 (trained "
+            "tensor 1 of 2 is the first). Every process must compute the same update"
+        )
+        assert all(two["other weights"].startswith(text) for two in both)
+
+    def test_processes_that_do_different_things_are_told(self, both: list[dict[str, Any]]):
+        first, second = (two["out of step"] for two in both)
+        assert "process 0 exchanges values, process 1 a barrier: they are out of step" in first
+        assert "process 1 exchanges a barrier, process 0 values: they are out of step" in second
+
+
+@pytest.mark.thorough
+class TestTraining:
+    def test_a_crash_and_a_resume_end_where_one_process_does(
+        self,
+        both: list[dict[str, Any]],
+        micro_model: Path,
+        tmp_path: Path,
+        threads_restored: None,
+    ):
+        assert both[0]["crash"] == "RuntimeError: the terminal is gone"
+        assert both[1]["crash"] == (
+            "WorkerError: process 0 of 2 failed, so all of them end: "
+            "RuntimeError: the terminal is gone"
+        )
+        assert both[0]["run"] == both[1]["run"]
+        two, one = Run.open(both[0]["run"]), train(two_steps(micro_model, tmp_path / "one"))
+        start = weights_of(one.path / "checkpoints" / "step_000000" / "policy")
+        ours, theirs = weights_of(one.path / "policy"), weights_of(two.path / "policy")
+        for name, weight in ours.items():
+            assert (weight - theirs[name]).abs().max() <= 1e-5, name
+        assert max((ours[name] - start[name]).abs().max() for name in ours) > 5e-4
+        rows = metrics_of(one), metrics_of(two)
+        for mine, yours in zip(*rows, strict=True):
+            assert mine.keys() == yours.keys() and mine["step"] == yours["step"]
+            # Of slots, each process has its own.
+            for key in mine.keys() - {"step", "phase", "slot_use"}:
+                assert yours[key] == pytest.approx(mine[key], rel=1e-4, abs=1e-5), key
+        texts = [[r["generated_text"] for r in run.rollouts()] for run in (one, two)]
+        assert texts[0] == texts[1] and len(texts[0]) == 18
+        trained = [r for r in two.rollouts("train") if r["ratio"] is not None]
+        assert len({r["group_id"] for r in trained}) > 1
+
+    def test_one_process_writes(self, both: list[dict[str, Any]]):
+        two = Run.open(both[0]["run"])
+        assert [path.name for path in two.path.parent.iterdir()] == ["two"]
+        steps = [(row["step"], row["phase"]) for row in two.metrics]
+        assert steps == [(0, "before"), (1, "train"), (1, "during"), (2, "train"), (2, "after")]
+        assert {key for row in two.metrics for key in row} >= TIMINGS
+
+    def test_a_step_broken_off_half_way_is_not_kept(
+        self, micro_model: Path, tmp_path: Path, threads_restored: None
+    ):
+        """Its weights are of no step; saved as the step before, part of it would be done twice."""
+        from searchrl.engine.learning import learner as learner_module
+
+        real, calls = learner_module.Learner._accumulate, []
+
+        def accumulate(*args: Any) -> None:
+            calls.append(1)
+            if len(calls) == 4:  # the second update of the second step
+                raise RuntimeError("memory is gone")
+            real(*args)
+
+        config = two_steps(micro_model, tmp_path / "run")
+        config["optim"] |= {"mini_batches": 2}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(learner_module.Learner, "_accumulate", accumulate)
+            with pytest.raises(RuntimeError, match="memory is gone") as caught:
+                train(config)
+        (note,) = caught.value.__notes__
+        assert note.startswith("nothing more could be kept (the update that was broken off had")
+        assert "what came after step 1, the last checkpoint, is lost" in note
+
+
+SHORT_LIVED = """
+import os
+from searchrl import hookimpl
+
+
+class ShortLived:
+    name, values, is_range = "short_lived", (0.0, 1.0), False
+
+    def __call__(self, episode):
+        if os.environ["RANK"] == "1" and episode.step == 1:
+            os.kill(os.getpid(), 9)
+        return float(episode.num_model_tokens % 2)
+
+
+@hookimpl
+def register_rewards(register):
+    register("short_lived", ShortLived)
+"""
+
+
+@pytest.mark.thorough
+class TestCommandLine:
+    def torchrun(self, config: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
+        (folder / "config.yaml").write_text(json.dumps(config))  # which is YAML, too
+        command = [*TORCHRUN, "-m", "searchrl", "train", "--config", str(folder / "config.yaml")]
+        return subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=110
+        )
+
+    def test_one_voice(self, micro_model: Path, tmp_path: Path):
+        done = self.torchrun(two_steps(micro_model, tmp_path / "run"), tmp_path)
+        assert done.returncode == 0, done.stderr
+        for line in ("algorithm  grpo", "step 1/2", "step 2/2", "evaluation after", "summary  "):
+            assert done.stdout.count(line) == 1, line
+        assert Run.open(tmp_path / "run").summary["steps"] == 2
+
+    def test_a_process_that_is_killed_takes_the_other_with_it_and_no_step(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        plugin = tmp_path / "short_lived.py"
+        plugin.write_text(SHORT_LIVED)
+        config = two_steps(micro_model, tmp_path / "run")
+        config["plugins"] = [*config["plugins"], str(plugin)]
+        config["tasks"][0]["reward"] = "short_lived"
+        config |= {"checkpoint": {"every": 100}, "eval": config["eval"] | {"every": 0}}
+        done = self.torchrun(config, tmp_path)
+        assert done.returncode == 1
+        assert "Error: process 0 of 2 lost touch with the others: one of them was" in done.stderr
+        assert (
+            f"everything up to step 1 is kept; continue with: searchrl train --resume {tmp_path}"
+            in (done.stdout)
+        )
+        assert (tmp_path / "run" / "checkpoints" / "step_000001" / "state.json").is_file()
+
+
+class TestPlace:
+    def test_without_torchrun_there_is_one_process(self):
+        assert read_place({}) == read_place({"RANK": "3", "WORLD_SIZE": "8"}) == ONLY
+        assert read_place(UNDER_TORCHRUN) == Place(1, 2, 1, 2)
+
+    def test_one_process_never_touches_torch_distributed(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("searchrl.engine.learning.workers.dist", None)
+        gradients: list[torch.Tensor | None] = [torch.ones(1), None]
+        with Workers().joined(torch.device("cpu")) as workers:
+            workers.barrier()
+            workers.sum_gradients([], gradients)
+            workers.ensure_same([torch.ones(1)], "now")
+            assert workers.gather("a") == ["a"] and not workers.agree_to_stop(False)
+        assert gradients == [torch.ones(1), None]
+
+    def test_several_nodes_are_refused(self):
+        workers = Workers(Place(0, 4, 0, 2))
+        with pytest.raises(ConfigError, match="start it with --nnodes 1"):
+            workers.joined(torch.device("cpu")).__enter__()
+
+    def test_more_processes_than_gpus_are_refused(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        with pytest.raises(ConfigError, match="torch sees 1 GPUs: use --nproc_per_node 1"):
+            Workers(Place(0, 2, 0, 2)).joined(torch.device("cuda")).__enter__()
+
+    @pytest.mark.thorough
+    def test_processes_that_do_not_come_are_not_waited_for_for_ever(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        for name, value in UNDER_TORCHRUN.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(WorkerError, match="process 1 of 2 could not meet the others"):
+            Workers(read_place(), timeout_s=1).joined(torch.device("cpu")).__enter__()
+
+    def test_sft_is_for_one_process(self, monkeypatch: pytest.MonkeyPatch):
+        for name, value in UNDER_TORCHRUN.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(ConfigError, match="start it without torchrun"):
+            sft({})
+
+    @pytest.mark.parametrize("rank", ["0", "1"])
+    def test_one_process_speaks(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: str
+    ):
+        for name, value in (UNDER_TORCHRUN | {"RANK": rank}).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main(["train", "--set", "nowhere=1"])
+        said = capsys.readouterr()
+        assert ended.value.code == 2
+        assert ("nowhere" in said.err) == (rank == "0") and not said.out

@@ -1,0 +1,248 @@
+"""Packed rows: the log-probs, loss and gradient of padded rollouts, a prompt computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
+
+from searchrl.algorithms import make_grpo, make_gspo
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.advantage import grpo_advantages
+from searchrl.core.loss import Reduction
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packed_check import find_fault
+from searchrl.engine.learning.packing import PackedRollout, TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.token_columns import TokenColumns
+from searchrl.engine.model import layout as layout_module
+from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
+from searchrl.engine.model.policy import Policy
+
+CPU = torch.device("cpu")
+
+
+def packed_rollouts(items: list[TrainItem]) -> tuple[PackedRollout, ...]:
+    step = pack_step(
+        items, grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
+    )
+    return step.rollouts
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of attention shorter than most suffixes and prompts."""
+    monkeypatch.setattr(layout_module, "BLOCK", {"cpu": 16})
+
+
+class TestEqualsPadded:
+    @pytest.mark.parametrize("beta", [0.0, 0.05])
+    @pytest.mark.parametrize("checkpointing", [False, True])
+    @pytest.mark.parametrize("adapter", ["full", "lora"])
+    def test_gradient(self, micro_model: Path, adapter: str, checkpointing: bool, beta: float):
+        policy = make_policy(micro_model, adapter, gradient_checkpointing=checkpointing, lora_r=4)
+        items = make_items()
+        if beta:
+            policy.keep_reference()
+        if policy._frozen is not None:
+            with torch.no_grad():  # away from the policy, or k3 has no gradient
+                for parameter in policy._frozen.parameters():
+                    parameter.mul_(1.1)
+        (padded,), (packed,) = (
+            caught_gradients(make_learner(policy, is_packed=is_packed, beta=beta), items)
+            for is_packed in (False, True)
+        )
+        assert is_close(packed, padded, 1e-10)
+
+    def test_what_a_step_reports(self, micro_model: Path):
+        items = make_items()
+        reports = []
+        for is_packed in (False, True):
+            columns: dict[str, TokenColumns] = {}
+            learner = make_learner(make_policy(micro_model), is_packed=is_packed, beta=0.05)
+            stats = learner.train_step(items, columns.__setitem__)
+            reports.append((stats, columns))
+        (stats, columns), (packed_stats, packed_columns) = reports
+        assert packed_stats == pytest.approx(stats, rel=1e-9, abs=1e-12)
+        assert packed_columns.keys() == columns.keys() and len(columns) == 11
+        for name, column in columns.items():
+            assert packed_columns[name].advantage == column.advantage
+            assert packed_columns[name].ratio == pytest.approx(column.ratio, rel=1e-9)
+            assert packed_columns[name].entropy == pytest.approx(column.entropy, rel=1e-9)
+
+    def test_in_single_precision(self, micro_model: Path):
+        policy = make_policy(micro_model)
+        policy.model.to(torch.float32)
+        grads = [
+            caught_gradients(make_learner(policy, is_packed=is_packed), make_items())[0]
+            for is_packed in (False, True)
+        ]
+        assert is_close(grads[1], grads[0], 1e-5)
+
+    @pytest.mark.parametrize("size", [1, 60, 200, 300])
+    def test_in_any_split(self, micro_model: Path, size: int):
+        # GSPO sees whole rollouts: one that was torn apart would have another ratio.
+        policy, items = make_policy(micro_model), make_items()
+        (whole,) = caught_gradients(make_learner(policy, is_packed=False), items)
+        (split,) = caught_gradients(make_learner(policy, micro_batch_tokens=size), items)
+        assert is_close(split, whole, 1e-10)
+        gspo = make_gspo()
+        (whole,) = caught_gradients(make_learner(policy, is_packed=False, algorithm=gspo), items)
+        (split,) = caught_gradients(
+            make_learner(policy, algorithm=gspo, micro_batch_tokens=size), items
+        )
+        assert is_close(split, whole, 1e-10)
+
+    def test_rollouts_of_a_group_whose_prompts_differ_share_nothing(self, micro_model: Path):
+        items = make_items()
+        odd = Trajectory("a/odd", "a")
+        first = items[0].trajectory
+        odd.append_prompt([first.ids[0] + 1, *first.ids[1 : first.num_prompt_tokens]])
+        odd.append_model([5, 6, 7], [-5.0] * 3, version=0, reason=TurnStop.EOS)
+        items.append(TrainItem(odd, 0.9))
+        policy = make_policy(micro_model)
+        (padded,) = caught_gradients(make_learner(policy, is_packed=False), items)
+        (packed,) = caught_gradients(make_learner(policy), items)
+        assert is_close(packed, padded, 1e-10)
+
+
+class TestWhatIsComputed:
+    def test_a_prompt_once_per_group_and_nothing_behind_the_last_trained_token(
+        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        policy, items = make_policy(micro_model), make_items()
+        learner = make_learner(policy)
+        seen: list[torch.Tensor] = []
+        policy.model.get_input_embeddings().register_forward_hook(
+            lambda module, args, output: seen.append(args[0])
+        )
+        learner.train_step(items)
+        trained = {item.trajectory.rollout_id: item.trajectory for item in items}
+        del trained["a/mute"], trained["c/0"]  # no model token; alone, so that its group is dead
+        prompts = {t.group_id: t.num_prompt_tokens for t in trained.values()}
+        suffixes = [t.turns[-1].stop - 1 - t.num_prompt_tokens for t in trained.values()]
+        assert sum(ids.numel() for ids in seen) == sum(prompts.values()) + sum(suffixes)
+
+    def test_only_rows_that_predict_model_tokens_reach_the_head(
+        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        from searchrl.engine.model import policy as policy_module
+
+        rows: list[int] = []
+        head_logps = policy_module.head_logps
+
+        def count(head: Any, hidden: torch.Tensor, *args: Any, **options: Any) -> Any:
+            rows.append(len(hidden))
+            return head_logps(head, hidden, *args, **options)
+
+        policy, items = make_policy(micro_model), make_items()
+        learner = make_learner(policy, micro_batch_tokens=100)
+        monkeypatch.setattr(policy_module, "head_logps", count)
+        stats = learner.train_step(items)
+        written = sum(
+            item.trajectory.num_model_tokens
+            for item in items
+            if item.trajectory.group_id != "c"  # of one rollout: dead
+        )
+        assert sum(rows) == stats["num_tokens"] == written
+        assert written < 0.9 * sum(len(item.trajectory) for item in items)
+
+    @pytest.mark.parametrize("size", [1, 60, 200, 300, 10**6])
+    def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
+        rollouts = packed_rollouts(make_items())
+        batches = list(micro_batches(rollouts, size, CPU, is_packed=True))
+        names = [name for batch in batches for name in batch.rollout_ids]
+        assert sorted(names) == sorted(r.rollout_id for r in rollouts)
+        for batch in batches:
+            assert batch.layout.ids_BT.numel() <= size or len(batch.rollouts) == 1
+        for group in LENGTHS:
+            members = [r for r in rollouts if r.group_id == group]
+            cost = members[0].num_prompt + sum(num_suffix_tokens(r) for r in members)
+            homes = [b for b in batches if any(r.group_id == group for r in b.rollouts)]
+            assert len(homes) == 1 or cost > size
+
+    def test_rows_predict_what_the_ledger_says(self):
+        rollouts = packed_rollouts(make_items())
+        (batch,) = micro_batches(rollouts, 10**6, CPU, is_packed=True)
+        layout = batch.layout
+        assert torch.equal(layout.target_N, batch.ids_BT[batch.mask_BT])
+        assert layout.position_BT is not None
+        # The token before a target stands one position earlier, in the row as in the ledger.
+        where = batch.mask_BT.nonzero()
+        assert torch.equal(layout.position_BT[0, layout.row_N] + 1, where[:, 1])
+        assert torch.equal(
+            layout.ids_BT[0, layout.row_N], batch.ids_BT[where[:, 0], where[:, 1] - 1]
+        )
+
+
+class TestPlan:
+    @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
+    def test_is_attention_under_the_mask_it_stands_for(self, num_kv_heads: int):
+        segments = [(20, [33, 1, 16]), (3, []), (1, [40])]
+        prompt_of, suffix_of = [], []
+        number = 0
+        for group, (prompt, suffixes) in enumerate(segments):
+            for length, is_prompt in [(prompt, True), *((n, False) for n in suffixes)]:
+                number += 1
+                prompt_of += [group] * length
+                suffix_of += [0 if is_prompt else number] * length
+        total = len(prompt_of)
+        torch.manual_seed(0)
+        query = torch.randn(1, 6, total, 8, dtype=torch.float64, requires_grad=True)
+        key = torch.randn(1, num_kv_heads, total, 8, dtype=torch.float64, requires_grad=True)
+        value = torch.randn_like(key).requires_grad_()
+        group_T, suffix_T, place_T = map(torch.tensor, (prompt_of, suffix_of, range(total)))
+        mask = (place_T[:, None] >= place_T) & (group_T[:, None] == group_T)
+        mask &= (suffix_T == 0) | (suffix_T[:, None] == suffix_T)
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=0.3, enable_gqa=True
+        )
+        ours = PackedPlan(segments).attend(0, query, key, value, 0.3)
+        assert (ours - expected).abs().max() < 1e-12
+        slope = torch.randn_like(expected)
+        inputs = (query, key, value)
+        for mine, theirs in zip(
+            torch.autograd.grad(ours, inputs, slope),
+            torch.autograd.grad(expected, inputs, slope),
+            strict=True,
+        ):
+            assert (mine - theirs).abs().max() < 1e-12
+
+
+class TestModelsThatCannotPack:
+    def test_a_model_that_ignores_positions_is_found_out_and_padded(
+        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        policy = make_policy(micro_model)
+        (expected,) = caught_gradients(make_learner(policy), make_items())
+        forget_positions(policy, monkeypatch)
+        fault = find_fault(policy)
+        assert fault is not None and "nats in a packed row" in fault
+        settings = AlgorithmConfig(beta=0.0, clip_low=0.5, clip_high=0.5)
+        optim = OptimConfig(lr=1e-2, warmup_steps=0, max_grad_norm=1e9)
+        learner = Learner(policy, make_grpo(), settings, optim, max_steps=10)
+        assert learner.describe() == (
+            f"1 per step, padded: this model cannot share prompts ({fault})"
+        )
+        (padded,) = caught_gradients(learner, make_items())
+        assert is_close(padded, expected, 1e-10)
+
+    def test_stock_attention_is_back_after_a_step(self, policy: Policy):
+        before = policy.model.config._attn_implementation
+        make_learner(policy).train_step(make_items())
+        assert policy.model.config._attn_implementation == before
+
+
+def forget_positions(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model does that has no use for position ids."""
+    decoder = policy.model.get_decoder()
+    forward: Callable[..., Any] = decoder.forward
+
+    def forgetful(*args: Any, position_ids: Any = None, **options: Any) -> Any:
+        return forward(*args, **options)
+
+    monkeypatch.setattr(decoder, "forward", forgetful)

@@ -1,0 +1,201 @@
+"""Four-bit weights: one base for sampler and trainer, the same numbers in every pass."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bitsandbytes.functional import dequantize_4bit
+from engine_toy import enlarge_lora, micro_policy
+from qwen3_toy import check_two_lora_steps, save_qwen3
+
+from searchrl.config import build_config
+from searchrl.config.sections import ModelConfig
+from searchrl.engine.model.loading import ResolvedModel, load_policy
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.quantization import num_weights
+from searchrl.engine.sampling.fused import FusedDecoder, find_fault
+from searchrl.engine.sampling.generator import Sampling
+from searchrl.engine.sampling.slot_generator import SlotGenerator
+from searchrl.errors import ConfigError, PolicyError
+
+CPU = torch.device("cpu")
+SMALL = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, head_dim=16)
+SMALL |= dict(num_key_value_heads=2, vocab_size=320)
+
+
+@pytest.fixture(scope="module")
+def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers whose every matrix a CPU kernel could re-pack: rows in multiples of 32."""
+    return save_qwen3(tmp_path_factory.mktemp("qwen3") / "m", micro_model, **SMALL)
+
+
+@pytest.fixture
+def four_bit(small_qwen3: Path) -> Policy:
+    return enlarge_lora(micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4"), 0.05)
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    ids_BT = torch.randint(1, 290, (3, 17), generator=torch.Generator().manual_seed(0))
+    chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
+    chosen_BT[:, 0] = False
+    return ids_BT, chosen_BT
+
+
+def test_base_is_in_four_bits_and_weights_are_counted_as_weights(
+    four_bit: Policy, small_qwen3: Path
+):
+    plain = micro_policy(small_qwen3, adapter="lora", lora_r=4)
+    assert four_bit.num_parameters == plain.num_parameters
+    stored = [p for p in four_bit.model.parameters() if p.dtype == torch.uint8]
+    assert len(stored) == 2 * 7
+    assert all(num_weights(p) == 2 * p.numel() for p in stored)
+    assert all(p.quant_state.nested and p.quant_state.quant_type == "nf4" for p in stored)
+    assert not any(p.requires_grad for p in stored)
+    # The head and what norms compute stay as they are loaded: nothing is upcast for training.
+    assert {p.dtype for p in four_bit.model.parameters()} == {torch.uint8, torch.float32}
+
+
+def gradients(policy: Policy) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Log-probs of an update and the gradients of their sum."""
+    policy.model.zero_grad()
+    with policy.updating():
+        logp_N, _ = policy.token_logps(*batch())
+        logp_N.sum().backward()
+    return logp_N.detach(), [p.grad.clone() for p in policy.parameters if p.grad is not None]
+
+
+def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3: Path):
+    """bitsandbytes re-packs weights at the first pass without gradients: bf16, and no gradient."""
+    twin = enlarge_lora(micro_policy(small_qwen3, adapter="lora", lora_r=4), 0.05)
+    with torch.no_grad():
+        pairs = zip(four_bit.model.parameters(), twin.model.parameters(), strict=True)
+        for stored, plain in pairs:
+            if stored.dtype == torch.uint8:
+                plain.copy_(dequantize_4bit(stored.data, stored.quant_state))
+    with torch.inference_mode(), four_bit.evaluating():
+        sampled_N, _ = four_bit.token_logps(*batch())
+    ours_N, our_grads = gradients(four_bit)
+    theirs_N, their_grads = gradients(twin)
+    assert (sampled_N - theirs_N).abs().max() <= 1e-5
+    assert (ours_N - theirs_N).abs().max() <= 1e-5
+    assert len(our_grads) == len(their_grads) == len(four_bit.parameters)
+    for ours, theirs in zip(our_grads, their_grads, strict=True):
+        assert theirs.abs().max() > 0
+        assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
+
+
+def test_layers_that_would_repack_themselves_are_told_not_to(
+    small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The same on CPUs that have no such instructions."""
+    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
+    policy = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
+    ids_BT, chosen_BT = batch()
+    with torch.no_grad():
+        policy.token_logps(ids_BT, chosen_BT)
+    states = [p.quant_state for p in policy.model.parameters() if p.dtype == torch.uint8]
+    assert states and not any(getattr(s, "packing_format_for_cpu", False) for s in states)
+
+
+def test_adapter_off_is_the_reference_on_the_same_base(four_bit: Policy, small_qwen3: Path):
+    ids_BT, chosen_BT = batch()
+    fresh = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
+    with torch.no_grad():
+        reference, _ = four_bit.token_logps(ids_BT, chosen_BT, reference=True)
+        base, _ = fresh.token_logps(ids_BT, chosen_BT)
+        current, _ = four_bit.token_logps(ids_BT, chosen_BT)
+    assert torch.equal(reference, base) and not torch.allclose(reference, current, atol=1e-3)
+
+
+def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
+    fault = find_fault(four_bit)
+    assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault
+    with pytest.raises(TypeError, match="Linear4bit"):
+        FusedDecoder(four_bit)
+    generator = SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64)
+    assert generator._is_fused is False
+    with pytest.raises(PolicyError, match="fused decoding cannot stand in .*Linear4bit"):
+        SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64, fused=True)
+    prompt = list(range(1, 12))
+    handles = generator.open(prompt, 3, [1, 2, 3])
+    for handle in handles:
+        generator.submit(handle, (), (), 12)
+    turns = []
+    while len(turns) < 3:
+        turns += generator.poll()
+    for turn in turns:
+        ids_BT = torch.tensor([[*prompt, *turn.ids]])
+        chosen_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
+        chosen_BT[:, len(prompt) :] = True
+        with four_bit.updating():
+            logp_N, _ = four_bit.token_logps(ids_BT, chosen_BT)
+        assert (logp_N.detach() - torch.tensor(turn.logps)).abs().max() <= 1e-4
+
+
+def test_saved_adapter_comes_back_on_a_four_bit_base(four_bit: Policy, tmp_path: Path):
+    four_bit.save(tmp_path / "adapter")
+    assert not list((tmp_path / "adapter").glob("model*.safetensors"))
+    config = ModelConfig(dtype="float32", quantize="nf4")
+    base = four_bit.base_model.config._name_or_path
+    resolved = ResolvedModel(base, str(tmp_path / "adapter"), False)
+    again = load_policy(config, resolved, CPU, trainable=True)
+    ids_BT, chosen_BT = batch()
+    with torch.no_grad():
+        before, _ = four_bit.token_logps(ids_BT, chosen_BT)
+        after, _ = again.token_logps(ids_BT, chosen_BT)
+    assert torch.equal(before, after)
+
+
+class TestWhatCannotBe:
+    def test_full_fine_tuning(self, micro_model: Path):
+        with pytest.raises(ConfigError, match="quantised weights are frozen; use none, or model"):
+            build_config({"model": {"adapter": "full", "quantize": "nf4"}})
+        with pytest.raises(ConfigError, match="a new model has no weights worth quantising"):
+            build_config({"model": {"name": "scratch", "quantize": "nf4"}})
+        # `auto` trains the embedded model in full: found out when it is loaded.
+        tiny = ResolvedModel(str(micro_model), None, is_tiny=True)
+        with pytest.raises(PolicyError, match="freezes the weights it quantises"):
+            load_policy(ModelConfig(quantize="nf4"), tiny, CPU, trainable=True)
+
+    def test_without_bitsandbytes(self, micro_model: Path, monkeypatch: pytest.MonkeyPatch):
+        find = builtins.__import__
+
+        def without(name: str, *args: Any, **kwargs: Any) -> Any:
+            if name == "bitsandbytes":
+                raise ImportError("No module named 'bitsandbytes'")
+            return find(name, *args, **kwargs)
+
+        monkeypatch.setattr(builtins, "__import__", without)
+        with pytest.raises(PolicyError) as caught:
+            micro_policy(micro_model, adapter="lora", quantize="nf4")
+        text = str(caught.value)
+        assert "model.quantize: nf4 needs bitsandbytes" in text
+        assert "pip install -U bitsandbytes" in text and "--set model.quantize=none" in text
+
+    def test_on_a_device_that_it_does_not_know(
+        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def broken(*args: Any, **kwargs: Any) -> Callable[..., Any]:
+            raise RuntimeError("Attempted to use bitsandbytes native library\nbut it's missing")
+
+        monkeypatch.setattr("bitsandbytes.functional.quantize_4bit", broken)
+        with pytest.raises(PolicyError, match="cannot do model.quantize: nf4 on cpu .Attempted"):
+            micro_policy(micro_model, adapter="lora", quantize="nf4")
+
+
+def test_two_steps_of_qlora_are_on_policy(small_qwen3: Path, tmp_path: Path):
+    run = check_two_lora_steps(small_qwen3, tmp_path / "run", quantize="nf4")
+    assert run.config.model.quantize == "nf4"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_qwen3_4b_shrunk_to_two_layers_does_two_steps_of_qlora(shared_data: Path, tmp_path: Path):
+    tokenizer = shared_data / "qwen_tokenizer" / "qwen3"
+    model = save_qwen3(tmp_path / "m", tokenizer)
+    check_two_lora_steps(model, tmp_path / "run", quantize="nf4")

@@ -1,0 +1,215 @@
+"""The slot engine: whole episodes as the plain generator plays them, and nothing computed twice."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_toy import LIMITS, enlarge_lora, micro_policy
+from generator_play import PROMPTS, finish, full_logps, run
+
+from searchrl.core.trajectory import Author, Trajectory
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.rollout import RolloutDriver
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling import slots
+from searchrl.engine.sampling.generator import Generator, Sampling, mix_key
+from searchrl.engine.sampling.hf_generator import HFGenerator
+from searchrl.engine.sampling.slot_generator import SlotGenerator
+from searchrl.errors import PolicyError
+
+MakePolicy = Callable[[], Policy]
+
+
+@pytest.fixture
+def short_world(toy_world: Callable[..., Any]) -> Any:
+    """Turns are ended by common letters, so episodes have several."""
+    return toy_world(protocol="short-stops", retriever="random", reward="parity")
+
+
+@pytest.fixture(params=["full", "lora"])
+def any_policy(request: pytest.FixtureRequest, micro_model: Path) -> Policy:
+    policy = micro_policy(micro_model, adapter=request.param)
+    return enlarge_lora(policy) if request.param == "lora" else policy
+
+
+def episodes(generator: Generator, policy: Policy, world: Any, n: int = 6) -> list[Trajectory]:
+    driver = RolloutDriver(generator, policy.renderer, LIMITS)
+    requests = [
+        RolloutRequest(f"g{i}", world, "train", i, tuple(mix_key(i, k) for k in range(3)))
+        for i in range(n)
+    ]
+    return [r.trajectory for group in driver.run(requests) for r in group.rollouts]
+
+
+def logps(trajectory: Trajectory) -> list[float]:
+    return [float(p) for p in trajectory.sampler_logps if p is not None]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("num_slots", [3, 64])
+def test_episodes_are_those_of_the_plain_generator(
+    any_policy: Policy, short_world: Any, num_slots: int, fused: bool
+):
+    """Fork, decode, observations appended, slots refilled: ids equal, log-probs to 1e-5."""
+    slots = SlotGenerator(any_policy, Sampling(), num_slots, 800, fused=fused)
+    ours = episodes(slots, any_policy, short_world)
+    theirs = episodes(HFGenerator(any_policy, Sampling()), any_policy, short_world)
+    assert [t.ids for t in ours] == [t.ids for t in theirs]
+    assert sum(len(t.turns) > 1 for t in ours) >= 6
+    for left, right in zip(ours, theirs, strict=True):
+        assert logps(left) == pytest.approx(logps(right), abs=1e-5)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any, fused: bool):
+    generator = SlotGenerator(any_policy, Sampling(), 4, 800, fused=fused)
+    for trajectory in episodes(generator, any_policy, short_world):
+        ids_BT = torch.tensor([list(trajectory.ids)])
+        chosen_BT = torch.tensor([[author is Author.MODEL for author in trajectory.authors]])
+        with torch.no_grad():
+            trained_N, _ = any_policy.token_logps(ids_BT, chosen_BT)
+        assert logps(trajectory) == pytest.approx(trained_N.tolist(), abs=1e-5)
+
+
+def test_merged_adapters_sample_what_adapters_beside_the_base_do(
+    micro_model: Path, short_world: Any
+):
+    policy = enlarge_lora(micro_policy(micro_model, adapter="lora"))
+    beside = episodes(SlotGenerator(policy, Sampling(), 8, 800, fused=False), policy, short_world)
+    policy.model.merge_adapter()
+    merged = episodes(SlotGenerator(policy, Sampling(), 8, 800, fused=False), policy, short_world)
+    assert [t.ids for t in beside] == [t.ids for t in merged]
+    for left, right in zip(beside, merged, strict=True):
+        assert logps(left) == pytest.approx(logps(right), abs=1e-5)
+
+
+def test_two_runs_are_identical_to_the_last_bit(policy: Policy, short_world: Any):
+    first, second = (
+        episodes(SlotGenerator(policy, Sampling(), 5, 800), policy, short_world) for _ in range(2)
+    )
+    assert [(t.ids, logps(t)) for t in first] == [(t.ids, logps(t)) for t in second]
+
+
+def test_prompt_is_computed_once_however_large_the_group(policy: Policy):
+    policy.eos_ids = frozenset()
+    prompt = list(range(40))
+    for n in (1, 8):
+        generator = SlotGenerator(policy, Sampling(), 3, 800)
+        handles = generator.open(prompt, n, list(range(n)))
+        for handle in handles:
+            generator.submit(handle, [], (), 6)
+        assert len(finish(generator, handles, is_last=True)) == n
+        assert generator.stats.num_prefilled == len(prompt) - 1
+        assert generator.stats.num_decoded == 6 * n
+
+
+def test_tokens_computed_grow_with_what_is_appended_not_with_turns_squared(policy: Policy):
+    policy.eos_ids = frozenset()
+    generator = SlotGenerator(policy, Sampling(), 2, 800)
+    (handle,) = generator.open(PROMPTS[0], 1, [4])
+    for turn in range(8):
+        generator.submit(handle, [40] * 10 if turn else [], (), 5)
+        finish(generator, [handle])
+    # The last token of a turn is computed with the observation behind it.
+    assert generator.stats.num_prefilled == len(PROMPTS[0]) - 1
+    assert generator.stats.num_appended == 7 * 10
+    assert generator.stats.num_decoded == 8 * 5
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_stale_cache_after_a_weight_update_is_impossible(micro_model: Path, fused: bool):
+    """However the weights changed, and without anyone saying so: torch counts writes."""
+    policy = micro_policy(micro_model)
+    generator = SlotGenerator(policy, Sampling(0.0), 4, 800, fused=fused)
+    (handle,) = generator.open(PROMPTS[0], 1, [1])
+    generator.submit(handle, [], (), 4)
+    (first,) = finish(generator, [handle])
+    optimizer = torch.optim.SGD(policy.parameters, lr=0.3)
+    for parameter in policy.parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    generator.submit(handle, [40, 41], (), 4)
+    (second,) = finish(generator, [handle])
+    ids = [*PROMPTS[0], *first.ids, 40, 41, *second.ids]
+    assert second.logps == pytest.approx(full_logps(policy, ids, len(ids) - 4, 1.0), abs=1e-5)
+
+
+def test_idle_slots_are_refilled_at_once(policy: Policy):
+    """256 episodes of log-normal lengths spread eightfold on 32 slots."""
+    policy.eos_ids = frozenset()
+    rng = np.random.default_rng(0)
+    lengths = np.clip(np.exp(rng.normal(np.log(24), 0.65, 256)), 8, 64).astype(int).tolist()
+    generator = SlotGenerator(policy, Sampling(), 32, 128)
+    handles = generator.open(PROMPTS[2], len(lengths), list(range(len(lengths))))
+    for handle, length in zip(handles, lengths, strict=True):
+        generator.submit(handle, [], (), length)
+    done, before_drain = 0, None
+    while turns := generator.poll():
+        done += len(turns)
+        for turn in turns:
+            generator.close(turn.handle)
+        if len(lengths) - done >= 32:
+            before_drain = generator.stats.slot_use
+    assert done == 256
+    assert before_drain is not None and before_drain >= 0.95
+    assert generator.stats.slot_use >= 0.85
+
+
+def test_memory_is_given_back_when_nothing_is_open(policy: Policy, monkeypatch: pytest.MonkeyPatch):
+    """If it is more than a little."""
+    monkeypatch.setattr(slots, "_KEPT_BYTES", 0)
+    generator = SlotGenerator(policy, Sampling(), 4, 800)
+    handles = generator.open(PROMPTS[0], 4, range(4))
+    for handle in handles:
+        generator.submit(handle, [], (), 3)
+    while turns := generator.poll():
+        assert generator.num_cache_bytes > 0
+        for turn in turns:
+            generator.close(turn.handle)
+    assert generator.num_cache_bytes == 0
+
+
+def test_closing_a_dialogue_that_waits_for_a_slot_or_decodes(policy: Policy):
+    generator = SlotGenerator(policy, Sampling(), 1, 800)
+    first, second, third = generator.open(PROMPTS[0], 3, [1, 2, 3])
+    for handle in (first, second, third):
+        generator.submit(handle, [], (), 4)
+    generator.close(second)
+    assert [turn.handle for turn in generator.poll()] == [first]
+    assert generator.poll() == [], "the slot is held by a dialogue that may go on"
+    generator.close(first)
+    (turn,) = generator.poll()
+    (alone,) = run(SlotGenerator(policy, Sampling()), [PROMPTS[0]], [3], max_tokens=4)
+    assert (turn.handle, turn.ids) == (third, alone.ids)
+
+
+def test_truncated_draws_count_what_they_left_out(policy: Policy):
+    generator = SlotGenerator(policy, Sampling(1.0, top_k=5), 4, 800)
+    turns = run(generator, PROMPTS, range(4), max_tokens=10)
+    assert generator.stats.sum_log_mass < -1
+    for prompt, turn in zip(PROMPTS, turns, strict=True):
+        expected = full_logps(policy, [*prompt, *turn.ids], len(prompt), 1.0)
+        assert turn.logps == pytest.approx(expected, abs=1e-5)
+
+
+def test_model_with_sliding_windows_is_refused_with_the_reason(policy: Policy):
+    policy.model.config.layer_types = ["sliding_attention"]
+    with pytest.raises(PolicyError, match="sliding-window"):
+        SlotGenerator(policy, Sampling())
+
+
+def test_fused_decoding_that_disagrees_is_not_used(policy: Policy, monkeypatch: pytest.MonkeyPatch):
+    from searchrl.engine.sampling import fused
+
+    monkeypatch.setattr(fused, "_rotate", lambda x, cos, sin: x)
+    with pytest.raises(PolicyError, match="hidden states differ"):
+        SlotGenerator(policy, Sampling(), fused=True)
+    plain = functools.partial(SlotGenerator, policy, Sampling())
+    (turn,) = run(plain(), [PROMPTS[0]], [3])
+    assert turn.ids == run(HFGenerator(policy, Sampling()), [PROMPTS[0]], [3])[0].ids

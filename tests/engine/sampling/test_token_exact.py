@@ -1,0 +1,441 @@
+"""What was sampled is exactly what is trained: ids, authors, log-probs, masks and ratios.
+
+Real episodes of several turns: a model with random weights plays the toy world under a protocol
+whose stop strings are single letters, so turns end early and last tokens overshoot.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, play, say
+
+from searchrl.algorithms import make_grpo
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.episode import StopReason
+from searchrl.core.loss import Reduction, ppo_clip_loss
+from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.records import rollout_record
+from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.token_columns import TokenColumns
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import FinishedTurn, Sampling
+from searchrl.engine.sampling.hf_generator import HFGenerator
+from searchrl.engine.sampling.scripted import ByteCodec
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def short_world(toy_world: Callable[..., Any]) -> Any:
+    return toy_world(protocol="short-stops", retriever="random", reward="parity")
+
+
+def items_of(rollouts: Sequence[Rollout]) -> list[TrainItem]:
+    return [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
+
+
+def pack(rollouts: Sequence[Rollout], reduction: Reduction = Reduction.TOKEN_MEAN) -> Any:
+    return pack_step(
+        items_of(rollouts), make_grpo().advantages, reduction, keep_dead_groups=True, constant=1
+    )
+
+
+def make_learner(policy: Policy, **settings: Any) -> Learner:
+    optim = {"lr": 1e-2, "warmup_steps": 0} | settings.pop("optim", {})
+    temperature = settings.pop("temperature", 1.0)
+    return Learner(
+        policy,
+        make_grpo(),
+        AlgorithmConfig(**settings),
+        OptimConfig(**optim),
+        max_steps=10,
+        temperature=temperature,
+    )
+
+
+class _Recording(HFGenerator):
+    """Keeps what it gave out and what it was given, by dialogue."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.parts: dict[int, list[tuple[str, list[int]]]] = {}
+        self.logps: dict[int, list[float]] = {}
+
+    def open(self, prompt_ids: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+        handles = super().open(prompt_ids, *args, **kwargs)
+        for handle in handles:
+            self.parts[handle] = [("P", list(prompt_ids))]
+            self.logps[handle] = []
+        return handles
+
+    def submit(self, handle: Any, append_ids: Sequence[int], *args: Any) -> None:
+        super().submit(handle, append_ids, *args)
+        self.parts[handle].append(("E", list(append_ids)))
+
+    def poll(self) -> list[FinishedTurn]:
+        turns = super().poll()
+        for turn in turns:
+            self.parts[turn.handle].append(("M", list(turn.ids)))
+            self.logps[turn.handle] += turn.logps or ()
+        return turns
+
+
+def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
+    generator = _Recording(policy, Sampling(0.8))
+    driver = RolloutDriver(generator, policy.renderer, LIMITS)
+    requests = [
+        RolloutRequest(f"g{i}", short_world, "train", i, (10 * i, 10 * i + 1)) for i in range(5)
+    ]
+    rollouts = [r for group in driver.run(requests) for r in group.rollouts]
+    packed = pack(rollouts)
+    batches = list(micro_batches(packed.rollouts, 10**6, CPU))
+    trained = {
+        name: (batch.ids_BT[row], batch.mask_BT[row], batch.sampler_logp_BT[row])
+        for batch in batches
+        for row, name in enumerate(batch.rollout_ids)
+    }
+    assert len(trained) == 10 and sum(len(r.episode.turns) > 1 for r in rollouts) >= 3
+    for rollout, parts, logps in zip(
+        rollouts, generator.parts.values(), generator.logps.values(), strict=True
+    ):
+        ids = [i for _, part in parts for i in part]
+        authors = "".join(author * len(part) for author, part in parts)
+        assert list(rollout.trajectory.ids) == ids
+        assert "".join("PME"[a] for a in rollout.trajectory.authors) == authors
+        ids_T, mask_T, logp_T = trained[rollout.trajectory.rollout_id]
+        n = len(ids)
+        assert ids_T[:n].tolist() == ids
+        assert mask_T[:n].tolist() == [author == "M" for author in authors]
+        assert not mask_T[n:].any()
+        assert logp_T[mask_T].tolist() == pytest.approx(logps, abs=1e-7)
+
+
+def test_observations_stand_in_the_ledger_as_they_were_shown(policy: Policy, short_world: Any):
+    seen = 0
+    for rollout in play(policy, short_world):
+        trajectory = rollout.trajectory
+        for turn, said in zip(trajectory.turns, rollout.episode.turns, strict=True):
+            after = [
+                token.id
+                for token in trajectory
+                if token.author is Author.ENV and token.turn == turn.index
+            ]
+            assert after == policy.renderer.encode_plain(said.observation)
+            seen += bool(after)
+    assert seen > 5
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
+def test_trainer_logprobs_equal_sampler_logprobs(
+    policy: Policy, short_world: Any, temperature: float
+):
+    rollouts = play(policy, short_world, temperature=temperature)
+    assert max(len(r.episode.turns) for r in rollouts) > 2
+    for batch in micro_batches(pack(rollouts).rollouts, 10**6, CPU):
+        with torch.no_grad():
+            logp_N, _ = policy.token_logps(batch.ids_BT, batch.mask_BT, temperature=temperature)
+        gap = (logp_N - batch.sampler_logp_BT[batch.mask_BT]).abs().max()
+        assert gap <= 1e-5
+
+
+def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy, short_world: Any):
+    rollouts = play(policy, short_world, temperature=0.6)
+    (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+    with torch.no_grad():
+        logp_N, _ = policy.token_logps(batch.ids_BT, batch.mask_BT, temperature=1.0)
+    assert (logp_N - batch.sampler_logp_BT[batch.mask_BT]).abs().max() > 1e-2
+
+
+def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
+    micro_model: Path, short_world: Any
+):
+    policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=0.5))
+    rollouts = play(policy, short_world, temperature=0.9)
+    columns: dict[str, TokenColumns] = {}
+    learner = make_learner(policy, temperature=0.9, beta=0.0)
+    stats = learner.train_step(items_of(rollouts), on_tokens=columns.__setitem__)
+    assert stats["num_tokens"] > 50 and stats["max_abs_log_ratio"] <= 1e-5
+    ratios = [ratio for column in columns.values() for ratio in column.ratio]
+    assert ratios and max(abs(ratio - 1) for ratio in ratios) <= 1e-5
+
+
+def test_lora_dropout_acts_in_a_plain_forward_pass(micro_model: Path):
+    # Or the test above could not fail.
+    policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=0.5))
+    ids_BT = torch.arange(2, 42)[None]
+    chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
+    chosen_BT[:, 0] = False
+    with torch.no_grad():
+        policy.model.eval()
+        quiet, _ = policy.token_logps(ids_BT, chosen_BT)
+        policy.model.train()
+        noisy, _ = policy.token_logps(ids_BT, chosen_BT)
+        with policy.updating():
+            update, _ = policy.token_logps(ids_BT, chosen_BT)
+    assert (quiet - noisy).abs().max() > 1e-3
+    assert torch.equal(quiet, update)
+
+
+class TestEnvironmentTokensGetNoGradient:
+    def loss(self, rollouts: Sequence[Rollout], logits_BTV: torch.Tensor, batch: Any) -> Any:
+        """The learner's loss as a function of the full logits: which rows does it depend on?"""
+        logp_BTV = torch.log_softmax(logits_BTV.double(), dim=-1)
+        next_BT = batch.ids_BT.roll(-1, 1)
+        logp_BT = logp_BTV.gather(2, next_BT[..., None])[..., 0].roll(1, 1)
+        mask_BT = batch.mask_BT
+        return ppo_clip_loss(
+            logp_BT[mask_BT],
+            batch.sampler_logp_BT[mask_BT].double(),
+            batch.adv_BT[mask_BT],
+            torch.ones(int(mask_BT.sum()), dtype=torch.bool),
+            batch.weight_BT[mask_BT],
+            clip_low=0.2,
+            clip_high=0.2,
+        )[0]
+
+    def test_logit_rows_that_predict_prompt_or_observation_get_exactly_zero(
+        self, policy: Policy, short_world: Any, monkeypatch: pytest.MonkeyPatch
+    ):
+        rollouts = play(policy, short_world)
+        # The hidden rows that the head reads: does anything come back to them?
+        hiddens: list[torch.Tensor] = []
+
+        def keep(module: Any, args: Any, output: Any) -> None:
+            if output.last_hidden_state.requires_grad:
+                output.last_hidden_state.retain_grad()
+                hiddens.append(output.last_hidden_state)
+
+        policy.model.get_decoder().register_forward_hook(keep)
+        learner = make_learner(policy, beta=0.01, optim={"micro_batch_tokens": 10**6})
+        learner.train_step(items_of(rollouts))
+        packed = pack(rollouts)
+        (batch,) = micro_batches(packed.rollouts, 10**6, CPU, is_packed=True)
+        (hidden_1TD,) = hiddens
+        assert hidden_1TD.grad is not None
+        grad_T = hidden_1TD.grad[0].abs().amax(dim=-1)
+        predicts_T = torch.zeros_like(grad_T, dtype=torch.bool)
+        predicts_T[batch.layout.row_N] = True
+        assert 0 < predicts_T.sum() < len(predicts_T)
+        assert (grad_T[~predicts_T] == 0).all()
+        assert (grad_T[predicts_T] > 0).any()
+        # The last row of a prompt starts several rollouts, whose pulls may cancel.
+        is_alone_N = batch.layout.row_N.bincount()[batch.layout.row_N] == 1
+        has_adv_N = batch.adv_BT[batch.mask_BT] != 0
+        assert (grad_T[batch.layout.row_N[is_alone_N & has_adv_N]] > 0).all()
+
+    def test_the_loss_does_not_know_which_observation_token_came(
+        self, policy: Policy, short_world: Any
+    ):
+        rollouts = play(policy, short_world)
+        (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+        logits_BTV = torch.randn(*batch.ids_BT.shape, 400, requires_grad=True)
+        loss = self.loss(rollouts, logits_BTV, batch)
+        loss.backward()
+        predicts_BT = batch.mask_BT.roll(-1, 1)
+        predicts_BT[:, -1] = False
+        assert logits_BTV.grad is not None
+        assert (logits_BTV.grad[~predicts_BT] == 0).all()
+        # Other observation and prompt tokens as targets: the same loss to the last bit.
+        other = batch.ids_BT.clone()
+        other[~batch.mask_BT] = 7
+        assert not torch.equal(other, batch.ids_BT)
+        changed = self.loss(
+            rollouts,
+            logits_BTV,
+            replace(batch, ids_BT=other),
+        )
+        assert torch.equal(loss, changed)
+
+    def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
+        # Masked from the loss is not masked from sight: the trainer conditions on what was read.
+        rollouts = [r for r in play(policy, short_world) if len(r.episode.turns) > 1]
+        (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+        first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
+        row = batch.rollout_ids.index(rollouts[0].trajectory.rollout_id)
+        other = batch.ids_BT.clone()
+        other[row, first_env] = (other[row, first_env] + 1) % 300
+        later = batch.mask_BT.clone()
+        later[:, : first_env + 1] = False
+        with torch.no_grad():
+            logp_N, _ = policy.token_logps(batch.ids_BT, later)
+            moved_N, _ = policy.token_logps(other, later)
+        assert not torch.equal(logp_N, moved_N)
+
+
+class TestTheLastToken:
+    def test_text_beyond_the_stop_string_is_kept_in_ids_and_cut_from_the_action(
+        self, toy_world: Callable[..., Any], policy: Policy
+    ):
+        text = "<think>t</think>\n<search>mira</search>\n\n<answer>9</answer>"
+        said = Said(text)
+        rollouts, _ = say(toy_world(), [said, "<think>t</think>\n<answer>1</answer>"], ByteCodec())
+        (rollout,) = rollouts
+        turn = rollout.trajectory.turns[0]
+        assert rollout.trajectory.ids[turn.start : turn.stop] == tuple(text.encode())
+        assert turn.overhang == "\n\n<answer>9</answer>"
+        assert rollout.episode.turns[0].text == "<think>t</think>\n<search>mira</search>"
+        assert rollout.episode.turns[0].action.queries == ("mira",)
+        # An answer inside the overhang is none: there is exactly one, the later one.
+        assert rollout.episode.final_answer == "1" and rollout.episode.format_score == 1.0
+
+    def test_sampled_overhang_is_recorded(self, policy: Policy, short_world: Any):
+        rollouts = play(policy, short_world, num_prompts=6)
+        overhanging = 0
+        for rollout in rollouts:
+            for turn, said in zip(rollout.trajectory.turns, rollout.episode.turns, strict=True):
+                ids = rollout.trajectory.ids[turn.start : turn.stop]
+                text = policy.renderer.decode(ids)
+                if turn.reason is TurnStop.STOP_STRING:
+                    assert text == said.text + turn.overhang
+                    assert said.text[-1] in "aei"
+                    # Decoding stopped with the very token that completed the stop string.
+                    assert not set("aei") & set(policy.renderer.decode(ids[:-1]))
+                    overhanging += bool(turn.overhang)
+        assert overhanging > 0
+
+    def test_stop_string_that_spans_tokens_ends_the_turn(
+        self, toy_world: Callable[..., Any], policy: Policy
+    ):
+        stop = "</search>"
+        ids = policy.renderer.encode_plain(stop)
+        spelt = [policy.renderer.encode_plain(c)[0] for c in stop]
+        assert len(spelt) == len(stop) > len(ids)  # one token as written, nine as spelt here
+        generator = HFGenerator(policy, Sampling())
+        (handle,) = generator.open([5], 1, [0])
+        generator.submit(handle, [], (stop, "</answer>"), 50)
+        dialogue = generator._dialogues[handle]
+        for token in spelt:
+            assert generator._stop_reason(dialogue) is None if dialogue.new_ids else True
+            dialogue.new_ids.append(token)
+        assert generator._stop_reason(dialogue) is TurnStop.STOP_STRING
+        assert dialogue.new_ids == spelt
+
+    def test_stop_string_longer_than_any_usual_tag_is_found(self, policy: Policy):
+        stop = "</a_tag_name_as_long_as_somebody_may_like_to_configure_it>"
+        generator = HFGenerator(policy, Sampling())
+        (handle,) = generator.open([5], 1, [0])
+        generator.submit(handle, [], (stop,), 500)
+        dialogue = generator._dialogues[handle]
+        dialogue.new_ids = [policy.renderer.encode_plain(c)[0] for c in "é" + stop]
+        assert generator._stop_reason(dialogue) is TurnStop.STOP_STRING
+
+    def test_end_of_message_token_does_not_spoil_an_answer(
+        self, toy_world: Callable[..., Any], policy: Policy
+    ):
+        (eos,) = policy.eos_ids
+        answer = "<think>t</think>\n<answer>4</answer>"
+        said = Said(answer, TurnStop.EOS, extra_ids=(eos,))
+        (rollout,), _ = say(toy_world(reward="format"), [said], policy.renderer)
+        assert rollout.trajectory.ids[-1] == eos
+        assert rollout.trajectory.authors[-1] is Author.MODEL
+        assert rollout.episode.turns[0].text == answer
+        assert rollout.trajectory.turns[0].overhang == ""
+        (given_up,), _ = say(toy_world(), [Said("<think>t", TurnStop.EOS, (eos,))], policy.renderer)
+        assert given_up.episode.turns[0].text == "<think>t"
+        assert rollout.episode.final_answer == "4"
+        assert rollout.scored.reward == 1.0
+        assert rollout.episode.stop_reason is StopReason.ANSWERED
+
+    def test_genuine_pad_or_eos_token_is_trained_like_any_other(
+        self, toy_world: Callable[..., Any], policy: Policy
+    ):
+        (eos,) = policy.eos_ids
+        assert policy.tokenizer.pad_token_id == eos
+        said = Said("", extra_ids=(*policy.renderer.encode_plain("x"), eos, 0, eos))
+        (rollout,), _ = say(toy_world(), [said, Said("<answer>", TurnStop.EOS)], policy.renderer)
+        trajectory = rollout.trajectory
+        packed = pack_step(
+            [TrainItem(trajectory, 1.0), TrainItem(trajectory, 0.0)],
+            make_grpo().advantages,
+            Reduction.TOKEN_MEAN,
+            keep_dead_groups=False,
+            constant=1,
+        )
+        mask = packed.rollouts[0].mask
+        assert mask == [author is Author.MODEL for author in trajectory.authors]
+        in_turn = [i for i in range(*_range(trajectory, 0)) if trajectory.ids[i] == eos]
+        assert len(in_turn) >= 2 and all(mask[i] for i in in_turn)
+
+
+def _range(trajectory: Trajectory, turn: int) -> tuple[int, int]:
+    return trajectory.turns[turn].start, trajectory.turns[turn].stop
+
+
+def test_nonfinite_sampler_logprob_is_dropped_and_counted():
+    trajectory = Trajectory("r", "g")
+    trajectory.append_prompt([1, 2])
+    trajectory.append_model(
+        [3, 4, 5, 6],
+        [-1.0, float("nan"), float("-inf"), -2.0],
+        version=0,
+        reason=TurnStop.STOP_STRING,
+    )
+    other = Trajectory("s", "g")
+    other.append_prompt([1, 2])
+    other.append_model([3], [-1.0], version=0, reason=TurnStop.STOP_STRING)
+    packed = pack_step(
+        [TrainItem(trajectory, 1.0), TrainItem(other, 0.0)],
+        make_grpo().advantages,
+        Reduction.TOKEN_MEAN,
+        keep_dead_groups=False,
+        constant=1,
+    )
+    assert packed.rollouts[0].mask == [False, False, True, False, False, True]
+    assert packed.num_nonfinite == 2
+    # Known when the step is packed, so the denominator does not count them.
+    assert [r.weight for r in packed.rollouts] == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_demonstration_has_no_logprobs_and_is_refused():
+    trajectory = Trajectory("r", "g", origin=Origin.DEMONSTRATION)
+    trajectory.append_prompt([1])
+    trajectory.append_model([2], None, version=-1, reason=TurnStop.STOP_STRING)
+    with pytest.raises(ValueError, match="r is a demonstration: it has no sampler log-probs"):
+        pack_step(
+            [TrainItem(trajectory, 1.0)],
+            make_grpo().advantages,
+            Reduction.TOKEN_MEAN,
+            keep_dead_groups=False,
+            constant=1,
+        )
+
+
+def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_world: Any):
+    rollouts = play(policy, short_world)
+    columns: dict[str, TokenColumns] = {}
+    make_learner(policy).train_step(items_of(rollouts), on_tokens=columns.__setitem__)
+    for rollout in rollouts:
+        name = rollout.trajectory.rollout_id
+        row = json.loads(
+            json.dumps(rollout_record(rollout, "train", columns.get(name)), allow_nan=False)
+        )
+        assert len(row["ids"]) == len(row["authors"]) == len(row["sampler_logp"])
+        assert row["ids"] == list(rollout.trajectory.ids)
+        for author, logp, ratio in zip(
+            row["authors"], row["sampler_logp"], row["ratio"], strict=True
+        ):
+            assert (author == "M") == (logp is not None) == (ratio is not None)
+        assert row["advantage"] == pytest.approx(columns[name].advantage)
+        assert row["generated_text"].startswith(rollout.episode.turns[0].text[:1])
+
+
+def test_record_of_a_broken_ratio_is_null_not_a_crash(policy: Policy, short_world: Any):
+    rollout = play(policy, short_world, num_prompts=1, group_size=1)[0]
+    n = rollout.trajectory.num_model_tokens
+    broken = TokenColumns(0.5, (float("inf"), float("nan"), *[1.0] * (n - 2)), (float("nan"),) * n)
+    row = rollout_record(rollout, "train", broken)
+    text = json.dumps(row, allow_nan=False)
+    assert gzip.decompress(gzip.compress(text.encode())).decode() == text
+    model = [r for r, a in zip(row["ratio"], row["authors"], strict=True) if a == "M"]
+    assert model[:2] == [None, None] and model[2:] == [1.0] * (n - 2)

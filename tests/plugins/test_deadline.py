@@ -1,0 +1,275 @@
+"""Calls with a deadline: values, errors, hangs, reuse, forks and the exit of the interpreter."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import multiprocessing
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+from collections import deque
+
+import pytest
+
+from searchrl.errors import SearchRLError
+from searchrl.plugins import deadline
+from searchrl.plugins.deadline import (
+    DeadlineExceeded,
+    Raised,
+    Returned,
+    call_together,
+    call_with_deadline,
+)
+
+
+def hang_here(release: threading.Event) -> str:
+    release.wait(30)
+    return "too late"
+
+
+def test_returns_the_value_and_passes_arguments() -> None:
+    assert call_with_deadline(divmod, 7, 3, timeout_s=5, owner="x") == (2, 1)
+
+
+def test_without_a_limit_the_call_stays_in_its_thread() -> None:
+    ident = call_with_deadline(threading.get_ident, timeout_s=None, owner="x")
+    assert ident == threading.get_ident()
+
+
+def test_what_the_call_raises_is_raised_with_its_traceback() -> None:
+    def broken() -> None:
+        raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside") as caught:
+        call_with_deadline(broken, timeout_s=5, owner="x")
+    assert "in broken" in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_system_exit_of_the_call_reaches_the_caller() -> None:
+    with pytest.raises(SystemExit):
+        call_with_deadline(sys.exit, 3, timeout_s=5, owner="x")
+
+
+def test_a_hang_is_reported_in_time_with_owner_and_place() -> None:
+    release = threading.Event()
+    start = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=r"env 'slow' did not return within 0\.05 s") as late:
+        call_with_deadline(hang_here, release, timeout_s=0.05, owner="env 'slow'")
+    release.set()
+    assert time.monotonic() - start < 5
+    assert isinstance(late.value, SearchRLError)
+    assert "in hang_here" in late.value.where and "release.wait(30)" in late.value.where
+    assert (late.value.owner, late.value.timeout_s) == ("env 'slow'", 0.05)
+
+
+def test_a_late_result_is_never_given_to_the_next_caller() -> None:
+    release = threading.Event()
+    with pytest.raises(DeadlineExceeded):
+        call_with_deadline(hang_here, release, timeout_s=0.02, owner="x")
+    release.set()
+    for number in range(20):
+        assert call_with_deadline(abs, -number, timeout_s=5, owner="x") == number
+
+
+def test_threads_are_reused_and_an_abandoned_one_ends_when_its_call_returns() -> None:
+    first = call_with_deadline(threading.get_ident, timeout_s=5, owner="x")
+    assert {call_with_deadline(threading.get_ident, timeout_s=5, owner="x") for _ in range(9)} == {
+        first
+    }
+    release = threading.Event()
+    hung: list[threading.Thread] = []
+
+    def hang() -> None:
+        hung.append(threading.current_thread())
+        release.wait(30)
+
+    with pytest.raises(DeadlineExceeded):
+        call_with_deadline(hang, timeout_s=0.1, owner="x")
+    assert call_with_deadline(threading.get_ident, timeout_s=5, owner="x") != hung[0].ident
+    release.set()
+    hung[0].join(5)
+    assert not hung[0].is_alive()
+
+
+def test_calls_nest_and_run_side_by_side() -> None:
+    def outer(number: int) -> int:
+        return call_with_deadline(abs, number, timeout_s=5, owner="inner")
+
+    results: dict[int, int] = {}
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            results[number] = call_with_deadline(outer, -number, timeout_s=10, owner="outer")
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {n: n for n in range(1, 9)}
+
+
+def test_context_variables_of_the_caller_are_visible() -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+    assert call_with_deadline(variable.get, timeout_s=5, owner="x") == "set"
+
+
+def test_an_idle_thread_keeps_nothing_of_the_last_call_alive() -> None:
+    import gc
+    import weakref
+
+    class Big:
+        pass
+
+    big = Big()
+    watch = weakref.ref(big)
+    call_with_deadline(lambda thing: None, big, timeout_s=5, owner="x")
+    del big
+    time.sleep(0.05)
+    gc.collect()
+    assert watch() is None
+
+
+def test_a_wait_of_next_to_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience is halved for every call that hangs, and a `SimpleQueue` waited on it for ever."""
+    # A worker that does not answer stands for one that hangs, and leaves no thread behind.
+    monkeypatch.setattr(deadline._Worker, "_run", lambda self: None)
+    monkeypatch.setattr(deadline, "_idle", deque())
+
+    def wait_often() -> None:
+        for _ in range(8000):
+            assert not deadline._Call(int, "x", 60.0).wait(1e-9)
+
+    waiting = threading.Thread(target=wait_often, daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+class TestBatches:
+    """`call_together`: one time-out for all that hang, and no surprise for all that do not."""
+
+    def test_a_batch_of_hangs_costs_about_one_time_out(self) -> None:
+        release = threading.Event()
+        calls = [(lambda: hang_here(release), f"env {n}") for n in range(60)]
+        start = time.monotonic()
+        outcomes = call_together(calls, timeout_s=0.4)
+        took = time.monotonic() - start
+        release.set()
+        assert 0.4 <= took < 2  # one after another: 24 s
+        for number, outcome in enumerate(outcomes):
+            assert isinstance(outcome, Raised) and isinstance(outcome.error, DeadlineExceeded)
+            assert outcome.error.owner == f"env {number}"
+            assert "in hang_here" in outcome.error.where
+
+    def test_outcomes_stand_in_the_order_of_the_calls(self) -> None:
+        release = threading.Event()
+
+        def call(number: int) -> int:
+            if number % 3 == 0:
+                release.wait(30)
+            if number % 3 == 1:
+                raise ValueError(number)
+            return number
+
+        calls = [(functools.partial(call, n), str(n)) for n in range(9)]
+        outcomes = call_together(calls, timeout_s=0.2)
+        release.set()
+        for number, outcome in enumerate(outcomes):
+            if number % 3 == 2:
+                assert outcome == Returned(number)
+                continue
+            assert isinstance(outcome, Raised)
+            expected = DeadlineExceeded if number % 3 == 0 else ValueError
+            assert isinstance(outcome.error, expected)
+
+    @pytest.mark.parametrize("timeout_s", [None, 60.0])
+    def test_prompt_calls_run_one_after_another(self, timeout_s: float | None) -> None:
+        """An env that shares state between its instances sees them in one order, always."""
+        seen: list[tuple[str, int]] = []
+
+        def call(number: int) -> None:
+            seen.append(("begin", number))
+            time.sleep(0.001)
+            seen.append(("end", number))
+
+        call_together([(functools.partial(call, n), "x") for n in range(40)], timeout_s=timeout_s)
+        assert seen == [(what, n) for n in range(40) for what in ("begin", "end")]
+
+    def test_no_more_run_side_by_side_than_the_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(deadline, "MAX_TOGETHER", 3)
+        lock, now, most = threading.Lock(), 0, 0
+
+        def call() -> None:
+            nonlocal now, most
+            with lock:
+                now += 1
+                most = max(most, now)
+            time.sleep(0.05)
+            with lock:
+                now -= 1
+
+        monkeypatch.setattr(deadline, "_PATIENCE_S", 0.0)
+        outcomes = call_together([(call, "x")] * 12, timeout_s=10)
+        assert outcomes == [Returned(None)] * 12 and most == 3
+
+    def test_threads_that_hang_are_bounded_and_free_again_when_they_return(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(deadline, "MAX_HANGING", 2)
+        monkeypatch.setattr(deadline, "_abandoned", [])
+        release = threading.Event()
+        call_together([(lambda: hang_here(release), "x")] * 2, timeout_s=0.02)
+        with pytest.raises(SearchRLError, match="env 'y' was not called: 2 earlier calls hang"):
+            call_with_deadline(abs, -1, timeout_s=5, owner="env 'y'")
+        hung = list(deadline._abandoned)
+        release.set()
+        for thread in hung:
+            thread.join(5)
+        assert call_with_deadline(abs, -1, timeout_s=5, owner="env 'y'") == 1
+
+    def test_without_a_limit_ctrl_c_is_not_taken_for_a_failure(self) -> None:
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            call_together([(interrupted, "x")], timeout_s=None)
+        (exits,) = call_together([(sys.exit, "x")], timeout_s=None)
+        assert isinstance(exits, Raised) and isinstance(exits.error, SystemExit)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_forked_child_does_not_wait_for_threads_it_does_not_have() -> None:
+    script = """
+        import os
+        from searchrl.plugins.deadline import call_with_deadline as call
+        call(abs, -1, timeout_s=5, owner="parent")
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if call(abs, -7, timeout_s=5, owner="child") == 7 else 1)
+        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """
+    run_script(script)
+
+
+def test_a_hung_call_does_not_hold_up_the_exit() -> None:
+    script = """
+        import time
+        from searchrl.plugins.deadline import DeadlineExceeded, call_with_deadline
+        try:
+            call_with_deadline(time.sleep, 600, timeout_s=0.05, owner="x")
+        except DeadlineExceeded:
+            raise SystemExit(0)
+        raise SystemExit(1)
+    """
+    run_script(script)
+
+
+def run_script(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], timeout=60)
+    assert done.returncode == 0

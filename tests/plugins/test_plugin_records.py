@@ -1,0 +1,328 @@
+"""Old runs and their plugins: what is missing or changed, and how to get it back.
+
+Runs are made by `searchrl eval --policy scripted --run-dir`, which records what training records.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from test_plugins import install
+
+from searchrl.cli import main
+from searchrl.config import build_config
+from searchrl.errors import PluginError, UnknownNameError
+from searchrl.plugins import load_plugins
+from searchrl.plugins.records import PluginRecord, read_records
+from searchrl.programs.agent import load_agent
+from searchrl.programs.train import train
+from searchrl.run_folder import Run
+
+PLUGIN = '''
+import searchrl
+from searchrl.envs.regulations import RegulationsEnv, make_expert
+
+
+class Calm:
+    """Full marks."""
+
+    name, values, is_range = "calm", (0.0, 1.0), False
+
+    def __call__(self, episode):
+        return 1.0
+
+
+@searchrl.hookimpl
+def register_envs(register):
+    register("rivers", RegulationsEnv, expert=make_expert)
+
+
+@searchrl.hookimpl
+def register_rewards(register):
+    register("calm", Calm)
+'''
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def make_run(folder: Path, *flags: str) -> Path:
+    run = folder / "run"
+    result = call(
+        *"eval --policy scripted --num-tasks 2 --reward em --run-dir".split(), str(run), *flags
+    )
+    assert result.exit_code == 0, result.output
+    # A config that says where it was written could not be given to another program.
+    config = Run.open(run).config.model_copy(update={"run_dir": None})
+    (run / "config.yaml").write_text(config.to_yaml())
+    return run
+
+
+def edit(run: Path, **changes: Any) -> None:
+    config = build_config(Run.open(run).config.to_dict(), changes)
+    (run / "config.yaml").write_text(config.to_yaml())
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed packages that holds `searchrl-rivers` 0.1.0."""
+    folder = tmp_path / "site"
+    install(folder, "searchrl-rivers", "0.1.0", {"srl_rivers": PLUGIN}, "rivers = srl_rivers")
+    monkeypatch.syspath_prepend(folder)
+    yield folder
+    sys.modules.pop("srl_rivers", None)
+
+
+def remove(site: Path) -> None:
+    sys.modules.pop("srl_rivers", None)
+    shutil.rmtree(site)
+
+
+def replace_release(site: Path, version: str, text: str) -> None:
+    remove(site)
+    install(site, "searchrl-rivers", version, {"srl_rivers": text}, "rivers = srl_rivers")
+    # Two edits within a second may leave compiled code that looks current.
+    shutil.rmtree(site / "__pycache__", ignore_errors=True)
+
+
+LOST = (
+    "The run had it from plugin searchrl-rivers 0.1.0, which is not installed now. "
+    "To get it back: `pip install 'searchrl-rivers==0.1.0'`"
+)
+
+
+def test_eval_of_a_run_whose_package_is_gone_says_how_to_get_it_back(
+    tmp_path: Path, site: Path
+) -> None:
+    run = make_run(tmp_path, "--env", "rivers")
+    assert call("eval", str(run)).exit_code == 0
+    remove(site)
+    result = call("eval", str(run))
+    assert result.exit_code == 2
+    assert "unknown env 'rivers'" in result.stderr and LOST in result.stderr
+
+
+def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(
+    tmp_path: Path, site: Path
+) -> None:
+    run = make_run(tmp_path, "--reward", "em+0.5*calm")
+    remove(site)
+    result = call("eval", str(run))
+    assert result.exit_code == 2
+    assert "unknown reward component 'calm'" in result.stderr and "^" in result.stderr
+    assert LOST in result.stderr
+
+
+def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
+    run = make_run(tmp_path, "--env", "rivers")
+    edit(run, policy="model", model={"name": "tiny"})
+    remove(site)
+    for arguments in (
+        ["train", "--resume", str(run)],
+        ["sft", "--resume", str(run)],
+        ["ask", str(run), "Where?"],
+        ["play", "--config", str(run / "config.yaml")],
+        ["train", "--config", str(run / "config.yaml"), "--dry-run"],
+    ):
+        result = call(*arguments)
+        assert result.exit_code == 2, (arguments, result.output, result.exception)
+        assert LOST in result.stderr, arguments
+    for program in (lambda: load_agent(run), lambda: train(resume=run)):
+        with pytest.raises(UnknownNameError, match="pip install 'searchrl-rivers==0.1.0'"):
+            program()
+
+
+def test_run_that_does_not_need_the_package_says_nothing(tmp_path: Path, site: Path) -> None:
+    run = make_run(tmp_path, "--env", "regulations")
+    replace_release(site, "0.2.0", PLUGIN)
+    result = call("eval", str(run))
+    assert (result.exit_code, "rivers" in result.stderr) == (0, False)
+
+
+def test_other_release_or_other_code_is_named_with_both(tmp_path: Path, site: Path) -> None:
+    run = make_run(tmp_path, "--env", "rivers")
+    before = next(r for r in load_plugins().provenance() if r["plugin"] == "searchrl-rivers")
+    replace_release(site, "0.2.0", PLUGIN)
+    result = call("eval", str(run))
+    assert result.exit_code == 0
+    assert (
+        f"changed: plugin searchrl-rivers was 0.1.0 (sha256 {before['sha256'][:12]}) when the run "
+        "began and is 0.2.0 (sha256 " in result.stderr
+    )
+    replace_release(site, "0.1.0", PLUGIN.replace("return 1.0", "return 0.0"))
+    assert "is 0.1.0 (sha256 " in call("eval", str(run)).stderr
+    replace_release(site, "0.1.0", PLUGIN)
+    assert "changed" not in call("eval", str(run)).stderr
+
+
+def test_resume_tells_the_observer_that_a_reward_changed(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path, "--reward", "calm")
+    edit(run, policy="model", model={"name": "tiny"})
+    replace_release(site, "0.2.0", PLUGIN)
+    from searchrl.programs.planning import load_run_plugins
+
+    notes: list[str] = []
+    load_run_plugins(Run.open(run).config, run, notes.append)
+    (note,) = notes
+    assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
+    assert "changed: plugin searchrl-rivers" in call("train", "--resume", str(run)).stderr
+
+
+def test_release_that_lost_the_name_and_one_that_is_broken(tmp_path: Path, site: Path) -> None:
+    run = make_run(tmp_path, "--env", "rivers")
+    replace_release(site, "0.2.0", PLUGIN.replace('"rivers"', '"brooks"'))
+    text = call("eval", str(run)).stderr
+    assert "which is here as version 0.2.0 and does not offer it any more" in text
+    replace_release(site, "0.2.0", PLUGIN + "\n1 / 0\n")
+    text = call("eval", str(run)).stderr
+    assert "Not loaded: plugin searchrl-rivers 0.2.0" in text
+    assert "from plugin searchrl-rivers 0.1.0, which failed to load" in text
+
+
+def test_package_that_was_not_from_an_index_is_named_by_its_url(tmp_path: Path, site: Path) -> None:
+    info = site / "searchrl_rivers-0.1.0.dist-info"
+    url = {"url": "https://example.org/r.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}
+    (info / "direct_url.json").write_text(json.dumps(url))
+    run = make_run(tmp_path, "--env", "rivers")
+    remove(site)
+    assert "pip install 'git+https://example.org/r.git@ab12'" in call("eval", str(run)).stderr
+
+
+def test_how_it_was_installed_is_no_change_of_code(tmp_path: Path, site: Path) -> None:
+    run = make_run(tmp_path, "--env", "rivers")
+    record = site / "searchrl_rivers-0.1.0.dist-info" / "RECORD"
+    record.write_text(
+        f"{record.read_text()}\nsearchrl_rivers-0.1.0.dist-info/INSTALLER,sha256=1,2\n"
+        "__pycache__/srl_rivers.cpython-311.pyc,,\n../../../bin/rivers,sha256=2,3\n"
+    )
+    assert "changed" not in call("eval", str(run)).stderr
+
+
+def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
+    file = tmp_path / "rivers.py"
+    file.write_text(PLUGIN)
+    run = make_run(tmp_path, "--env", "rivers", "--plugin", str(file))
+    (record,) = read_records(run, Run.open(run).config.to_dict() | {"tasks": []})[-1:]
+    file.write_text(PLUGIN.replace("return 1.0", "return 0.0"))
+    result = call("eval", str(run))
+    assert result.exit_code == 0
+    assert f"was without a version (sha256 {record.sha256[:12]})" in result.stderr
+    assert f"restore the file {file} (sha256 {record.sha256})" in result.stderr
+
+    moved = tmp_path / "moved" / "rivers.py"
+    moved.parent.mkdir()
+    file.rename(moved)
+    edit(run, policy="model", model={"name": "tiny"})
+    for arguments in (["eval", str(run)], ["train", "--resume", str(run)], ["ask", str(run), "?"]):
+        result = call(*arguments)
+        assert result.exit_code == 2, result.output
+        assert f"restore the file {file} (sha256 {record.sha256})" in result.stderr
+        assert "had env 'rivers', reward 'calm' from it" in result.stderr
+    edit(run, policy="scripted")
+    moved.write_text(PLUGIN)
+    result = call("eval", str(run), "--plugin", str(moved))
+    assert (result.exit_code, "changed" in result.stderr) == (0, False)
+
+
+def test_module_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "srl_loose.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    run = make_run(tmp_path, "--env", "rivers", "--plugin", "srl_loose")
+    edit(run, policy="model", model={"name": "tiny"})
+    sys.modules.pop("srl_loose")
+    (tmp_path / "srl_loose.py").unlink()
+    with pytest.raises(PluginError, match="make the module srl_loose importable again"):
+        load_agent(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_offered"),
+    [("rivers", True), ("searchrl-rivers:rivers", True), ("gym:Lake-v1", True), ("lakes", False)],
+)
+def test_record_knows_every_spelling_of_its_names(name: str, is_offered: bool) -> None:
+    record = PluginRecord("searchrl-rivers", names={"env": ["rivers", "gym:"]})
+    assert record.offers("env", name) is is_offered
+
+
+def test_record_of_an_older_searchrl_is_read(tmp_path: Path) -> None:
+    row = {"plugin": "searchrl", "names": {"env": ["regulations"]}, "later": 1, "api": None}
+    (tmp_path / "provenance.json").write_text(json.dumps({"plugins": [row]}))
+    (record,) = read_records(tmp_path, build_config({}).to_dict())
+    assert (record.plugin, record.way_back[:12]) == ("searchrl", "restore the ")
+    assert read_records(tmp_path / "nowhere", build_config({}).to_dict()) == ()
+
+
+PYPROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "searchrl-rivers"
+version = "0.1.0"
+
+[project.entry-points.searchrl]
+rivers = "srl_rivers"
+
+[tool.setuptools]
+py-modules = ["srl_rivers"]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_package_installed_with_pip_removed_and_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("setuptools", reason="pip builds the package with what is installed")
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(PYPROJECT)
+    (source / "srl_rivers.py").write_text(PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{Path(__file__).parents[2]}")
+    monkeypatch.chdir(tmp_path)
+
+    def install_package() -> None:
+        flags = "--quiet --no-deps --no-build-isolation --no-index --target".split()
+        command = [sys.executable, "-m", "pip", "install", *flags, str(site), str(source)]
+        subprocess.run(command, check=True)
+
+    def program(*arguments: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "searchrl", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    install_package()
+    listed = json.loads(program("plugins", "--json", "--strict")[1])
+    (mine,) = [p for p in listed["plugins"] if p["plugin"] == "searchrl-rivers"]
+    assert (mine["version"], mine["hash_of"]) == ("0.1.0", "RECORD")
+    flags = (
+        "--env rivers --reward em+calm --model tiny --max-steps 1 --run-dir run --group-size 2 "
+        "--set rollout.prompts_per_step=2 --set eval.num_tasks=2 --set eval.forced=false"
+    )
+    code, _, text = program("train", *flags.split())
+    assert code == 0, text
+    stored = json.loads((tmp_path / "run" / "provenance.json").read_text())["plugins"]
+    assert next(p for p in stored if p["plugin"] == "searchrl-rivers")["sha256"] == mine["sha256"]
+    assert program("eval", "run")[0] == 0, program("eval", "run")
+
+    shutil.rmtree(site)
+    for arguments in (("eval", "run"), ("train", "--resume", "run"), ("ask", "run", "Where?")):
+        code, _, text = program(*arguments)
+        assert code == 2 and "plugin searchrl-rivers 0.1.0, which is not installed now" in text
+        assert f"pip install '{source.as_uri()}'" in text
+
+    install_package()
+    code, _, text = program("eval", "run")
+    assert (code, "changed" in text) == (0, False), text

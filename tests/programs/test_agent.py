@@ -1,0 +1,207 @@
+"""The agent: a run answers with its own configuration, in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import searchrl
+from searchrl.cli import main
+from searchrl.config import build_config
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.world import make_worlds
+from searchrl.engine.sampling.generator import mix_key
+from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
+from searchrl.plugins import load_plugins
+from searchrl.programs.agent import Agent, load_agent, make_answer
+from searchrl.programs.evaluate import make_scripted_driver
+from searchrl.run_folder import Run
+
+QUESTION = "When does the library close?"
+
+
+@pytest.fixture
+def copied_run(micro_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(micro_run, tmp_path / "copied"))
+
+
+def test_agent_of_a_run_answers_about_the_demo_handbook(micro_run: Path) -> None:
+    agent = searchrl.load_agent(micro_run)
+    assert agent.config.tasks == Run.open(micro_run).config.tasks
+    assert agent.driver.generator is not None
+    rollout = agent.play(QUESTION)
+    assert rollout.episode.task.split == "demo"
+    assert rollout.episode.task.question == QUESTION
+    answer = agent.ask(QUESTION)
+    assert answer.question == QUESTION
+    assert answer.trace[0].text == rollout.episode.turns[0].text  # greedy
+    json.dumps(answer.to_dict())
+    agent.close()
+
+
+def test_agent_uses_the_trained_weights(micro_run: Path, micro_model: Path) -> None:
+    from safetensors.torch import load_file
+
+    agent = load_agent(micro_run)
+    policy = agent.driver.generator.policy  # type: ignore[attr-defined]
+    trained = load_file(micro_run / "policy" / "model.safetensors")
+    name = next(iter(trained))
+    assert (dict(policy.model.named_parameters())[name] == trained[name]).all()
+    assert policy.source == str(micro_run / "policy")
+
+
+def test_overrides_replace_the_runs_settings(micro_run: Path) -> None:
+    agent = load_agent(micro_run, retriever="empty", seed=4)
+    assert agent.config.tasks[0].retriever.name == "empty"
+    assert agent.config.seed == 4
+    with pytest.raises(ConfigError, match="unknown key"):
+        load_agent(micro_run, retreiver="empty")
+
+
+def test_unfinished_run_answers_from_its_newest_checkpoint(copied_run: Path) -> None:
+    shutil.rmtree(copied_run / "policy")
+    agent = load_agent(copied_run)
+    source = agent.driver.generator.policy.source  # type: ignore[attr-defined]
+    assert Path(source).parent.parent == copied_run / "checkpoints"
+
+
+def test_answer_holds_queries_passages_and_trace() -> None:
+    config = build_config({"policy": "scripted"})
+    world = make_worlds(config, load_plugins(entry_points=False))[0]
+    request = RolloutRequest("a", world, "test", 0, (mix_key(1),), script=world.script("expert"))
+    rollout = make_scripted_driver(config).run([request])[0].rollouts[0]
+    answer = make_answer("what?", rollout)
+    assert answer.final_answer == rollout.episode.task.answers[0]
+    assert len(answer.queries) == len(answer.trace) - 1 > 0
+    assert {p.id for p in answer.passages} >= set(rollout.episode.task.gold_ids)
+    told = answer.to_dict()
+    assert told["trace"][0]["queries"] == [answer.queries[0]]
+    assert told["passages"][0]["text"] in told["trace"][0]["observation"]
+
+
+def test_empty_question_is_refused(micro_run: Path) -> None:
+    with pytest.raises(ConfigError, match="the question is empty"):
+        load_agent(micro_run).ask("  ")
+
+
+def test_scripted_policy_cannot_answer(micro_run: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot answer free questions"):
+        load_agent(micro_run, policy="scripted")
+
+
+def test_folder_that_is_neither_run_nor_model(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="does not exist"):
+        load_agent(tmp_path / "nothing")
+
+
+DEAF = """
+import gymnasium
+from searchrl import hookimpl
+from searchrl.core.episode import Task
+from searchrl.envs.text import TextSpace
+
+class Deaf(gymnasium.Env):
+    action_space = observation_space = TextSpace()
+    def __init__(self, *, protocol, retriever):
+        pass
+    def num_tasks(self, split):
+        return 4
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "my own question", {"task": Task("d", "test", 0, "my own question")}
+    def step(self, action):
+        return "", 0.0, True, False, {}
+
+@hookimpl
+def register_envs(register):
+    register("deaf", Deaf)
+"""
+
+
+@pytest.fixture
+def deaf(tmp_path: Path) -> str:
+    path = tmp_path / "deaf_env.py"
+    path.write_text(DEAF)
+    return str(path)
+
+
+def test_env_that_ignores_questions_is_not_answered_about_something_else(
+    micro_run: Path, deaf: str
+) -> None:
+    agent = load_agent(micro_run, env="deaf", plugins=[deaf])
+    with pytest.raises(ConfigError, match="env 'deaf' .* takes no questions"):
+        agent.ask(QUESTION)
+
+
+def test_run_whose_plugin_file_is_gone_says_so(copied_run: Path) -> None:
+    config = Run.open(copied_run).config.model_copy(update={"plugins": ["/nowhere/gone.py"]})
+    (copied_run / "config.yaml").write_text(config.to_yaml())
+    with pytest.raises(PluginError, match="there is no file /nowhere/gone.py"):
+        load_agent(copied_run)
+
+
+def test_run_whose_installed_plugin_is_gone_names_it(copied_run: Path) -> None:
+    config = build_config(Run.open(copied_run).config.to_dict(), {"env": "capitals"})
+    (copied_run / "config.yaml").write_text(config.to_yaml())
+    record = json.loads((copied_run / "provenance.json").read_text())
+    names = {"env": ["capitals"]}
+    gone = {"plugin": "searchrl-capitals", "distribution": "searchrl-capitals", "version": "1.2"}
+    record["plugins"].append({**gone, "names": names})
+    (copied_run / "provenance.json").write_text(json.dumps(record))
+    with pytest.raises(UnknownNameError, match="pip install 'searchrl-capitals==1.2'"):
+        load_agent(copied_run)
+
+
+def test_ask_shows_turns_and_ends_with_the_answer(micro_run: Path) -> None:
+    result = CliRunner().invoke(main, ["ask", str(micro_run), QUESTION])
+    assert result.exit_code == 0, result.output
+    # A model with random weights never gets as far as an answer.
+    assert result.stdout.rstrip().splitlines()[-1].startswith("no final answer (")
+    assert "\x1b" not in result.stdout
+
+
+def test_ask_json_and_piped_questions(micro_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "asked"
+    flags = ["ask", str(micro_run), "--json", "--run-dir", str(folder)]
+    result = CliRunner().invoke(main, flags, input=f"{QUESTION}\n\nWho is the head?\n")
+    assert result.exit_code == 0, result.output
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["question"] for one in told] == [QUESTION, "Who is the head?"]
+    assert set(told[0]) == {
+        "question", "final_answer", "stop_reason", "queries", "passages", "trace"
+    }  # fmt: skip
+    assert len(list(Run.open(folder).rollouts("ask"))) == 2
+
+
+def test_questions_before_one_that_fails_are_recorded(
+    micro_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the prompt is how a person leaves `ask`."""
+    real = Agent.play
+
+    def play(agent: Agent, question: str, **options: Any) -> Any:
+        if question == "leave":
+            raise KeyboardInterrupt
+        return real(agent, question, **options)
+
+    monkeypatch.setattr(Agent, "play", play)
+    folder = tmp_path / "asked"
+    flags = ["ask", str(micro_run), "--run-dir", str(folder)]
+    result = CliRunner().invoke(main, flags, input="leave\n")
+    assert result.exit_code == 130 and not folder.exists()
+    result = CliRunner().invoke(main, flags, input=f"{QUESTION}\nleave\n")
+    assert result.exit_code == 130, result.output
+    (row,) = Run.open(folder).rollouts("ask")
+    assert row["task"]["question"] == QUESTION
+
+
+def test_ask_a_model_instead_of_a_run(micro_model: Path) -> None:
+    flags = ["--set", "rollout.max_turn_tokens=4", "--json"]
+    result = CliRunner().invoke(main, ["ask", str(micro_model), QUESTION, *flags])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["question"] == QUESTION

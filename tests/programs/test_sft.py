@@ -1,0 +1,367 @@
+"""`sft` as a program: scripted demonstrations or traces, exact resume, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
+from searchrl.engine.learning.supervised import SupervisedLearner
+from searchrl.errors import ConfigError, DataError, FailureLimitError, RunFolderError
+from searchrl.programs.observer import SilentObserver
+from searchrl.programs.sft import sft
+from searchrl.run_folder import Run, read_jsonl
+
+TOY_PLUGIN = Path(__file__).resolve().parents[1] / "fixtures" / "toy_world.py"
+SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)
+SCRATCH |= dict(num_kv_heads=1, head_dim=16, tokenizer_tasks=10)
+STAGE = {"steps": 4, "batch_size": 2, "lr": 1e-2, "warmup_steps": 1}
+
+
+pytestmark = pytest.mark.usefixtures("threads_restored")
+
+
+def settings(run_dir: Path, *stages: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "env": {"name": "toy", "topk": 1},
+        "protocol": {"name": "think-search-answer", "instruction": ""},
+        "plugins": [str(TOY_PLUGIN)],
+        "model": {"name": "scratch", "scratch": SCRATCH, "max_context": 256},
+        "rollout": {"max_turn_tokens": 60, "max_total_tokens": 300},
+        "eval": {"num_tasks": 1, "forced": False},
+        "sft": {"stages": [STAGE | dict(stage) for stage in stages or ({},)]},
+        "num_threads": 1,
+        "device": "cpu",
+        "run_dir": str(run_dir),
+    }
+    for key, value in more.items():
+        old = base.get(key)
+        is_part = isinstance(old, dict) and isinstance(value, dict) and key != "env"
+        base[key] = old | value if is_part else value
+    return base
+
+
+def rows_of(run: Run) -> list[dict[str, Any]]:
+    return [
+        {"step": r["step"], "phase": r["phase"]}
+        | {k: v for k, v in r["metrics"].items() if k != "tokens_per_s"}
+        for r in read_jsonl(run.path / "metrics.jsonl")
+    ]
+
+
+def weights_of(run: Run) -> dict[str, torch.Tensor]:
+    (file,) = (run.path / "policy").glob("*.safetensors")
+    return load_file(file)
+
+
+def assert_same_run(left: Run, right: Run) -> None:
+    assert rows_of(left) == rows_of(right)
+    ours, theirs = weights_of(left), weights_of(right)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+class PowerCut(BaseException):
+    """What no handler gets to see in life."""
+
+
+class Crash(SilentObserver):
+    def __init__(self, step: int) -> None:
+        self.at = step
+
+    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+        if step == self.at:
+            raise PowerCut
+
+
+def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_path: Path):
+    stages = ({"loss_on": "all"}, {"mix": {"guesser": 1.0}, "lr": 1e-3, "steps": 2})
+    runs = [sft(settings(tmp_path / name, *stages)) for name in ("a", "b")]
+    assert_same_run(*runs)
+    rows = [row for row in rows_of(runs[0]) if row["phase"] == "sft"]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    rates = [row["lr"]["value"] for row in rows]
+    assert rates[0] == pytest.approx(5e-3) and rates[1] == pytest.approx(1e-2)
+    assert rates[4] == pytest.approx(5e-4)  # the second stage warms up anew
+    # `all` predicts the observation too, so it has many more targets than the model wrote.
+    assert rows[0]["loss"]["n"] > 2 * rows[-1]["loss"]["n"]
+    assert runs[0].summary["train"] == f"searchrl train --init-from {runs[0].path}"
+    other = sft(settings(tmp_path / "c", *stages, seed=1))
+    assert rows_of(other) != rows_of(runs[0])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Path, dropout: float):
+    """The dropout masks of a step are drawn from the seed and the step, or this would fail."""
+    model = {"name": str(micro_model), "adapter": "full"}
+    if dropout:
+        model |= {"adapter": "lora", "lora_r": 4, "lora_dropout": dropout}
+    more: dict[str, Any] = {"model": model, "checkpoint": {"every": 2}}
+    stages = ({"steps": 52, "batch_size": 1}, {"steps": 4, "mix": {"guesser": 1.0}})
+    whole = sft(settings(tmp_path / "whole", *stages, **more))
+    with pytest.raises(PowerCut):
+        sft(settings(tmp_path / "run", *stages, **more), observer=Crash(55))
+    assert list_checkpoints(tmp_path / "run")
+    assert_same_run(whole, sft(resume=tmp_path / "run"))
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_error_of_anybody_keeps_the_finished_steps_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+):
+    """`checkpoint.every` is 100; what was counted of the step that failed is not counted twice."""
+    real = SupervisedLearner.train_step
+
+    def train_step(learner: Any, *args: Any, **more: Any) -> Any:
+        if learner.step == step:
+            raise MemoryError("too long")
+        return real(learner, *args, **more)
+
+    whole = sft(settings(tmp_path / "whole"))
+    notes: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(SupervisedLearner, "train_step", train_step)
+        with pytest.raises(MemoryError):
+            config = settings(tmp_path / "run", checkpoint={"every": 100})
+            sft(config, observer=Noting(notes))
+    folder = tmp_path / "run"
+    assert notes[-1] == (
+        f"everything up to step {step} is kept; continue with: searchrl sft --resume {folder}"
+    )
+    state = read_state(list_checkpoints(folder)[-1])
+    assert (state["step"], state["demos"]) == (step, 2 * step)
+    assert_same_run(whole, sft(resume=folder))
+
+
+def test_ctrl_c_in_the_evaluation_says_how_to_go_on(tmp_path: Path):
+    class Impatient(Noting):
+        def phase(self, name: str, done: int, total: int) -> None:
+            if name == "evaluate (after)" and not self.has_asked:
+                self.has_asked = True
+                os.kill(os.getpid(), signal.SIGINT)
+
+        has_asked = False
+
+    whole = sft(settings(tmp_path / "whole"))
+    notes: list[str] = []
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        sft(settings(folder), observer=Impatient(notes))
+    assert notes[-1] == f"stopped after step 4; continue with: searchrl sft --resume {folder}"
+    assert Run.open(folder).summary == {}
+    assert_same_run(whole, sft(resume=folder))
+    assert Run.open(folder).summary["steps"] == 4
+
+
+def test_demonstrations_from_a_file(tmp_path: Path):
+    row = {
+        "prompt": "code of mira?",
+        "turns": [{"text": "<think>easy</think>\n<answer>7</answer>"}],
+    }
+    file = tmp_path / "traces.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    stage = {"steps": 40, "lr": 3e-2}
+    run = sft(settings(tmp_path / "run", stage, sft={"traces": str(file)}))
+    losses = [row["loss"] for row in run.metrics if row["phase"] == "sft"]
+    assert losses[-1] < 0.5 * losses[0]
+    # One trace, over and over: exactly its model tokens are the targets of each step.
+    counts = {row["loss"]["n"] for row in rows_of(run) if row["phase"] == "sft"}
+    assert len(counts) == 1
+
+
+class TestCutDemonstrations:
+    """A turn that a token limit cut is no example of a turn: half a query, no closing tag."""
+
+    @pytest.fixture
+    def learnt(self, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+        """The trajectories of every step, as the learner gets them."""
+        steps: list[list[Any]] = []
+        real = SupervisedLearner.train_step
+
+        def train_step(learner: Any, trajectories: Any, *args: Any, **more: Any) -> Any:
+            steps.append(list(trajectories))
+            return real(learner, trajectories, *args, **more)
+
+        monkeypatch.setattr(SupervisedLearner, "train_step", train_step)
+        return steps
+
+    def check(self, run: Run, learnt: list[list[Any]], notes: list[str], where: str) -> None:
+        """Counted per step, told at the first and at the end; only whole turns were learnt."""
+        steps = [row for row in read_jsonl(run.path / "metrics.jsonl") if row["phase"] == "sft"]
+        rows = [row["metrics"]["cut_demos"] for row in steps]
+        cut = [round(row["value"] * row["n"]) for row in rows]
+        assert 0 < sum(cut) < 16 and [row["n"] for row in rows] == [4] * 4
+        told = [note for note in notes if "cut at a token limit" in note]
+        first = next(n for n, count in enumerate(cut) if count)
+        assert told[0].startswith(f"step {first + 1}: {cut[first]} of 4 demonstrations were cut")
+        assert told[1].startswith(f"{sum(cut)} of 16 demonstrations were cut")
+        assert where in told[0] and where in told[1] and len(told) == 2
+        for trajectory in (t for step in learnt for t in step):
+            for turn in trajectory.turns:
+                assert turn.reason is not TurnStop.MAX_TOKENS
+            assert trajectory.turns
+
+    @pytest.mark.parametrize(
+        ("limit", "value", "tokens_left"),
+        [
+            ("max_turn_tokens", 25, 74),  # the expert's second turn has 26 tokens
+            ("max_total_tokens", 90, 74),  # it ends at 100
+            ("max_total_tokens", 70, 27),  # the observation before it ends at 74
+        ],
+    )
+    def test_cut_turn_of_a_script_is_left_out_and_counted(
+        self,
+        micro_model: Path,
+        tmp_path: Path,
+        learnt: list[list[Any]],
+        limit: str,
+        value: int,
+        tokens_left: int,
+    ):
+        notes: list[str] = []
+        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
+        model = {"name": str(micro_model), "adapter": "full"}
+        rollout = {limit: value}
+        run = sft(
+            settings(tmp_path / "run", stage, model=model, rollout=rollout), observer=Noting(notes)
+        )
+        self.check(run, learnt, notes, f"rollout.{limit}={value}")
+        experts = [t for step in learnt for t in step if t.turns[0].stop - t.turns[0].start == 12]
+        # What it read stays where there was room for it: context, not a target.
+        assert experts and all(len(t.turns) == 1 and len(t) == tokens_left for t in experts)
+
+    def test_cut_trace_is_counted_too(
+        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
+    ):
+        short = {"text": "<think>easy</think>\n<answer>7</answer>", "observation": "seen"}
+        rows = [
+            {"prompt": "code?", "turns": [short]},
+            {"prompt": "code?", "turns": [short, {"text": "word " * 100}]},
+        ]
+        file = tmp_path / "traces.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        notes: list[str] = []
+        model = {"name": str(micro_model), "adapter": "full"}
+        more = {"rollout": {"max_total_tokens": 120}, "sft": {"traces": str(file)}, "model": model}
+        stage = {"batch_size": 4}
+        run_settings = settings(tmp_path / "run", stage, **more)
+        run_settings["sft"]["stages"] = [STAGE | stage]
+        run = sft(run_settings, observer=Noting(notes))
+        self.check(run, learnt, notes, "rollout.max_total_tokens=120")
+
+    def test_no_more_tokens_than_the_model_has_positions(
+        self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
+    ):
+        """Beyond them a demonstration teaches nonsense, or ends in an index error."""
+        folder = tmp_path / "model"
+        shutil.copytree(micro_model, folder)
+        shape = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 90}))
+        notes: list[str] = []
+        stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
+        model = {"name": str(folder), "adapter": "full"}
+        run = sft(settings(tmp_path / "run", stage, model=model), observer=Noting(notes))
+        self.check(run, learnt, notes, "model.max_context=90")
+        assert max(len(t) for step in learnt for t in step) <= 90
+
+    def test_counts_survive_a_resume(self, micro_model: Path, tmp_path: Path):
+        stage = {"steps": 6, "mix": {"expert": 1.0, "guesser": 1.0}}
+        more: dict[str, Any] = {
+            "model": {"name": str(micro_model), "adapter": "full"},
+            "rollout": {"max_total_tokens": 90},
+            "checkpoint": {"every": 50},
+        }
+        whole: list[str] = []
+        sft(settings(tmp_path / "whole", stage, **more), observer=Noting(whole))
+        with pytest.raises(KeyboardInterrupt):
+            sft(settings(tmp_path / "run", stage, **more), observer=Stopping(4))
+        resumed: list[str] = []
+        sft(resume=tmp_path / "run", observer=Noting(resumed))
+        assert " of 12 demonstrations were cut" in whole[-1] and resumed[-1] == whole[-1]
+
+
+class Noting(SilentObserver):
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Stopping(SilentObserver):
+    def __init__(self, step: int) -> None:
+        self.at = step
+
+    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
+    folder = tmp_path / "run"
+    with pytest.raises(FailureLimitError) as caught:
+        sft(settings(folder, reward="em+raises", eval={"num_tasks": 2}))
+    text = str(caught.value)
+    assert "the cold start stopped at the evaluation after: 2 of 2 episodes failed" in text
+    assert f"searchrl sft --resume {folder}" in text
+    assert "no such judge" in (folder / "failures" / "eval_after.txt").read_text()
+    assert weights_of(Run.open(folder)) and list_checkpoints(folder)[-1].name == "step_000004"
+    assert Run.open(folder).summary == {}
+
+
+class TestRefused:
+    """All of it before a run folder or a model is made."""
+
+    def check(self, folder: Path, error: type[Exception], match: str, **more: Any) -> None:
+        with pytest.raises(error, match=match):
+            sft(settings(folder, **more))
+        assert not folder.exists()
+
+    def test_bad_traces(self, tmp_path: Path):
+        file = tmp_path / "t.jsonl"
+        file.write_text('{"prompt": 1}\nnothing\n')
+        match = r"(?s)2 rows cannot be used.*t.jsonl:1: .*t.jsonl:2: "
+        self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
+
+    def test_traces_that_do_not_fit(self, tmp_path: Path):
+        file = tmp_path / "t.jsonl"
+        row = {"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]}
+        file.write_text(json.dumps(row))
+        match = "1 traces have no turn within rollout.max_total_tokens=300.*long-one"
+        self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
+
+    def test_unknown_script(self, tmp_path: Path):
+        stage = STAGE | {"mix": {"gueser": 1.0}}
+        match = "no scripted policy 'gueser'. Did you mean 'guesser'"
+        self.check(tmp_path / "run", ConfigError, match, sft={"stages": [stage]})
+
+    def test_env_without_scripts(self, tmp_path: Path):
+        match = "env 'plain' .* registers no scripted policy"
+        self.check(tmp_path / "run", ConfigError, match, env={"name": "plain"}, reward="env")
+
+    def test_env_that_fails_is_named(self, tmp_path: Path):
+        env = {"name": "toy-faulty", "fault": "step-raises"}
+        with pytest.raises(ConfigError, match="(?s)a demonstration failed: env 'toy-faulty'.*Key"):
+            sft(settings(tmp_path / "run", env=env, model={"scratch": SCRATCH}))
+
+    def test_demonstrations_that_do_not_fit(self, tmp_path: Path):
+        match = "every demonstration so far .2 of 2. was cut at a token limit.*max_turn_tokens=5"
+        with pytest.raises(ConfigError, match=match):
+            sft(settings(tmp_path / "run", rollout={"max_turn_tokens": 5}))
+
+    def test_a_folder_that_is_taken(self, tmp_path: Path):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "notes.txt").write_text("mine")
+        with pytest.raises(RunFolderError, match="exists already"):
+            sft(settings(tmp_path / "run"))

@@ -1,0 +1,210 @@
+"""How training ends early: whoever raises, what is finished is kept and the way on is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings, weights_of
+
+from searchrl.engine.episodes import rollout as rollout_module
+from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
+from searchrl.errors import GenerationFailure, PluginError
+from searchrl.programs.observer import SilentObserver
+from searchrl.programs.train import train
+from searchrl.run_folder import Run, RunWriter, read_jsonl
+
+pytestmark = pytest.mark.usefixtures("threads_restored")
+
+
+class TestNothingFinishedIsLost:
+    """Whoever raises: `checkpoint.every` is 100, so only the way out can have kept the steps."""
+
+    def run_into(
+        self, error: type[BaseException], config: dict[str, Any], **more: Any
+    ) -> tuple[BaseException, list[str]]:
+        notes: list[str] = []
+
+        class Noting(SilentObserver):
+            def note(self, text: str) -> None:
+                notes.append(text)
+
+        with pytest.raises(error) as caught:
+            train(config, observer=more.pop("observer", Noting()), **more)
+        return caught.value, notes
+
+    def config(self, micro_model: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
+        return settings(micro_model, tmp_path / "run", checkpoint={"every": 100}, **more)
+
+    def test_generation_that_fails(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        real, steps = rollout_module.RolloutDriver.run, []
+
+        def run(driver: Any, requests: Any, **more: Any) -> Any:
+            steps.append(requests[0].split)
+            if steps.count("train") == 3:
+                raise GenerationFailure("the sampler is gone")
+            return real(driver, requests, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(rollout_module.RolloutDriver, "run", run)
+            config = self.config(micro_model, tmp_path)
+            error, notes = self.run_into(GenerationFailure, config)
+        text = (
+            "everything up to step 2 is kept; continue with: searchrl train --resume "
+            f"{tmp_path / 'run'}"
+        )
+        assert notes[-1] == text and error.__notes__ == [text]
+        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == 2
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
+
+    def test_observer_that_raises_cannot_stop_it(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path
+    ):
+        class Broken(Crash):
+            def note(self, text: str) -> None:
+                raise BrokenPipeError
+
+            def phase(self, name: str, done: int, total: int) -> None:
+                if self.is_broken:
+                    raise BrokenPipeError
+
+            is_broken = False
+
+            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+                self.is_broken = step == self.at
+                super().step(step, max_steps, metrics)
+
+        config = self.config(micro_model, tmp_path)
+        self.run_into(RuntimeError, config, observer=Broken(4, "raise"))
+        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == 4
+        assert_same_run(whole_run, train(resume=tmp_path / "run"))
+
+    def test_record_that_fails_keeps_the_weights_of_its_step(
+        self, whole_run: Run, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The update is done by then: saved as the step before, it would be done twice."""
+        real = RunWriter.log
+
+        def log(writer: RunWriter, step: int, metrics: Any, phase: str) -> None:
+            if (step, phase) == (5, "train"):
+                raise ValueError("not JSON")
+            real(writer, step, metrics, phase)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RunWriter, "log", log)
+            _, notes = self.run_into(ValueError, self.config(micro_model, tmp_path))
+        assert notes[-1].startswith("everything up to step 5 is kept")
+        run = train(resume=tmp_path / "run")
+        ours, theirs = weights_of(whole_run.path / "policy"), weights_of(run.path / "policy")
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+    def test_checkpoint_that_fails_too_is_no_promise(
+        self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        from searchrl.engine.learning import checkpoint
+
+        class Filling(Crash):
+            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+                if step == self.at:
+                    monkeypatch.setattr(checkpoint.torch, "save", full)
+                super().step(step, max_steps, metrics)
+
+        def full(*args: Any) -> None:
+            raise RuntimeError("iostream error")
+
+        observer = Filling(3, "raise")
+        self.run_into(RuntimeError, self.config(micro_model, tmp_path, eval={"every": 0}),
+                      observer=observer)  # fmt: skip
+        assert "nothing more could be kept (cannot write the run folder" in observer.notes[-1]
+        assert "what came after step 0, the last checkpoint, is lost" in observer.notes[-1]
+
+    @pytest.mark.parametrize("fault", ["log", "close", "exit"])
+    def test_tracker_that_raises_is_named(self, micro_model: Path, tmp_path: Path, fault: str):
+        plugin = tmp_path / "broken_tracker.py"
+        plugin.write_text(BROKEN_TRACKER)
+        config = self.config(micro_model, tmp_path)
+        config |= {
+            "plugins": [str(TOY_PLUGIN), str(plugin)],
+            "log": {"trackers": [{"name": "broken", "fault": fault}]},
+        }
+        error, notes = self.run_into(PluginError, config)
+        where = {
+            "log": "failed in log(2, …, 'train'): KeyError: 'no such board'",
+            "close": "failed in close(): KeyError: 'no such board'",
+            "exit": "failed in log(2, …, 'train'): SystemExit: 3",
+        }
+        assert "plugin broken_tracker" in str(error) and "tracker 'broken'" in str(error)
+        assert where[fault] in str(error)
+        step = 6 if fault == "close" else 2
+        assert read_state(list_checkpoints(tmp_path / "run")[-1])["step"] == step
+        if fault == "close":
+            assert Run.open(tmp_path / "run").summary["steps"] == 6  # it was finished by then
+        else:
+            assert notes[-1].startswith("everything up to step 2 is kept; continue with")
+
+    def test_second_ctrl_c_says_what_is_left(self, micro_model: Path, tmp_path: Path):
+        class Twice(Crash):
+            def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
+                super().step(step, max_steps, metrics)
+                super().step(step, max_steps, metrics)
+
+        observer = Twice(4, "interrupt")
+        config = self.config(micro_model, tmp_path, eval={"every": 0})
+        self.run_into(KeyboardInterrupt, config, observer=observer)
+        assert observer.notes[-1] == (
+            "stopped at once; what came after step 0, the last checkpoint, is lost; continue "
+            f"with: searchrl train --resume {tmp_path / 'run'}"
+        )
+
+
+BROKEN_TRACKER = """
+from searchrl import hookimpl
+
+
+class Broken:
+    def __init__(self, run_dir, fault):
+        self.fault = fault
+
+    def log(self, step, metrics, phase):
+        if step == 2 and self.fault == "log":
+            raise KeyError("no such board")
+        if step == 2 and self.fault == "exit":
+            raise SystemExit(3)
+
+    def close(self):
+        if self.fault == "close":
+            raise KeyError("no such board")
+
+
+@hookimpl
+def register_trackers(register):
+    register("broken", Broken)
+"""
+
+
+def test_after_ctrl_c_in_an_evaluation_a_tracker_has_every_row_once(
+    micro_model: Path, tmp_path: Path
+):
+    """The evaluation comes first on resume: it must not take the row of its step with it."""
+
+    class Stopping(SilentObserver):
+        def phase(self, name: str, done: int, total: int) -> None:
+            if name == "evaluate":
+                os.kill(os.getpid(), signal.SIGINT)
+
+    log = {"trackers": ["jsonl"]}
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(micro_model, tmp_path / "run", log=log), observer=Stopping())
+    run = train(resume=tmp_path / "run")
+    rows = [(r["step"], r["phase"]) for r in read_jsonl(run.path / "tracker.jsonl")]
+    assert rows == [
+        (1, "train"), (2, "train"), (3, "train"), (3, "eval"), (4, "train"), (5, "train"),
+        (6, "train"),
+    ]  # fmt: skip

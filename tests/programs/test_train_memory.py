@@ -1,0 +1,100 @@
+"""What `train` says about memory and about small models, before the run and after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from train_toy import settings
+
+from searchrl.cli import main
+from searchrl.engine.memory import forecast
+from searchrl.engine.memory.plan import MemoryPlan
+from searchrl.errors import PolicyError
+from searchrl.programs.observer import SilentObserver
+from searchrl.programs.train import train
+
+
+class Listener(SilentObserver):
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.notes: list[str] = []
+
+    def plan(self, config: Any, facts: Mapping[str, Any]) -> None:
+        self.facts = dict(facts)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def run(folder: Path, run_dir: Path, **more: Any) -> Listener:
+    heard = Listener()
+    train(settings(folder, run_dir, max_steps=1, **more), observer=heard)
+    return heard
+
+
+@pytest.mark.usefixtures("threads_restored")
+class TestTrain:
+    def test_plans_before_and_compares_after(self, micro_model: Path, tmp_path: Path):
+        heard = run(micro_model, tmp_path / "run")
+        plan = heard.facts["memory"]
+        assert isinstance(plan, MemoryPlan) and plan.fits
+        if forecast.PeakMeter(forecast.torch.device("cpu")).peak_bytes() is not None:
+            assert any(note.startswith("memory: predicted") for note in heard.notes)
+
+    def test_refuses_before_it_loads_or_writes_anything(
+        self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(forecast, "available", lambda device: 1 << 20)
+        monkeypatch.setattr("searchrl.programs.planning.load_policy", None)
+        with pytest.raises(PolicyError, match="this run needs about .* on cpu, where 1.0 MB"):
+            run(micro_model, tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_advises_supervised_steps_for_small_untaught_models_only(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        assert not any("searchrl sft" in note for note in run(micro_model, tmp_path / "a").notes)
+        untaught = tmp_path / "untaught"
+        untaught.mkdir()
+        for file in micro_model.iterdir():
+            (untaught / file.name).write_bytes(file.read_bytes())
+        config = json.loads((untaught / "config.json").read_text("utf-8"))
+        del config["searchrl_tiny"]
+        (untaught / "config.json").write_text(json.dumps(config), "utf-8")
+        (advice,) = [n for n in run(untaught, tmp_path / "b").notes if "searchrl sft" in n]
+        assert "billion weights seldom earns a reward by chance" in advice
+        assert f"searchrl sft --env toy --model {untaught}" in advice
+
+
+def test_dry_run_shows_the_plan(micro_flags: list[str]):
+    text = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run"])
+    assert text.exit_code == 0 and "# memory: " in text.output and "#   KV slots: " in text.output
+    result = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run", "--json"])
+    memory = json.loads(result.stdout)["memory"]
+    assert memory["fits"] is True and memory["total"] > sum(memory["parts"].values()) / 2
+    assert {"weights", "KV slots", "activations", "gradients"} <= memory["parts"].keys()
+
+
+def test_dry_run_without_the_models_config_says_that_it_does_not_know():
+    flags = ["train", "--model", "some/model", "--dry-run", "--json"]
+    memory = json.loads(CliRunner().invoke(main, flags).stdout)["memory"]
+    assert isinstance(memory, str) and memory.startswith("not predicted")
+
+
+def test_plain_output_shows_the_parts(micro_flags: list[str], tmp_path: Path):
+    result = CliRunner().invoke(main, ["train", *micro_flags, "--run-dir", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert any(line.startswith("memory     ") and "slots" in line for line in lines)
+    assert any("KV slots" in line and "dialogues of" in line for line in lines)
+
+
+def test_dry_run_of_sft_has_no_plan_of_train(micro_flags: list[str]):
+    result = CliRunner().invoke(main, ["sft", *micro_flags[:4], "--dry-run", "--json"])
+    assert result.exit_code == 0, result.output
+    assert "memory" not in json.loads(result.stdout)

@@ -8,7 +8,6 @@ end with their own exit code, Ctrl-C with 130; anything else is a bug and keeps 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from searchrl import __version__
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.errors import PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.plugins import Entry, Origin, Registry, load_plugins
-from searchrl.plugins.deprecation import SearchRLDeprecationWarning
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
@@ -102,10 +100,7 @@ def _registry(ctx: click.Context) -> Registry:
     """The plugins of this command line: installed ones and the group's own `--plugin`."""
     root = ctx.find_root()
     if _REGISTRY not in root.meta:
-        # The command loads them once more and says what is deprecated; once is enough.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SearchRLDeprecationWarning)
-            root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
+        root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
     registry: Registry = root.meta[_REGISTRY]
     return registry
 

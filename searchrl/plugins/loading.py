@@ -29,7 +29,6 @@ from searchrl import __version__, hookspecs
 from searchrl.envs.gym_ids import register_gym_id
 from searchrl.errors import PluginError, suggest
 from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
-from searchrl.plugins.deprecation import Deprecation, collecting
 from searchrl.plugins.owners import (
     Origin,
     Owner,
@@ -94,7 +93,6 @@ def load_plugins(
     candidates += _find_named(files, [c.owner.name for c in candidates])
     entries: list[Entry] = []
     failures: list[PluginFailure] = []
-    deprecations: list[Deprecation] = []
     loaded: dict[int, Owner] = {}
     for candidate in candidates:
         owner = candidate.owner
@@ -102,14 +100,13 @@ def load_plugins(
             # The file of an installed plugin, named once more: the same plugin, not a rival.
             continue
         try:
-            with collecting(owner.name, deprecations):
-                with timing(owner, "import"):
-                    plugin = candidate.load()
-                if id(plugin) in loaded:
-                    _ensure_may_repeat(owner, loaded[id(plugin)])
-                    continue
-                owner = _identify(plugin, owner)
-                found = _call_hooks(plugin, owner)
+            with timing(owner, "import"):
+                plugin = candidate.load()
+            if id(plugin) in loaded:
+                _ensure_may_repeat(owner, loaded[id(plugin)])
+                continue
+            owner = _identify(plugin, owner)
+            found = _call_hooks(plugin, owner)
             entries += found
             loaded[id(plugin)] = owner
         except _MissingSource:
@@ -127,7 +124,6 @@ def load_plugins(
         tuple(loaded.values()),
         failures,
         has_entry_points=entry_points,
-        deprecations=deprecations,
         recorded=recorded,
     )
     if strict and registry.conflicts:

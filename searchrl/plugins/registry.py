@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 from searchrl.contracts import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
-from searchrl.plugins.deprecation import Deprecation
 from searchrl.plugins.owners import Origin, Owner, find_url, hash_owner
 from searchrl.plugins.records import PluginRecord
 from searchrl.plugins.signatures import (
@@ -197,13 +196,11 @@ class Registry:
         failures: Sequence[PluginFailure] = (),
         *,
         has_entry_points: bool = True,
-        deprecations: Sequence[Deprecation] = (),
         recorded: Sequence[PluginRecord] = (),
     ) -> None:
         self._entries = tuple(entries)
         self.owners = tuple(owners)
         self.failures = tuple(failures)
-        self.deprecations = tuple(deprecations)
         self.recorded = tuple(recorded)
         self.has_entry_points = has_entry_points
 

@@ -124,7 +124,7 @@ def conformance_cases(
 
 def criteria_of(kind: str) -> tuple[Criterion[Any], ...]:
     """The criteria of a plugin kind, in order."""
-    module = importlib.import_module(f"searchrl.testing.{kind}s")
+    module = importlib.import_module(f"searchrl.testing.kinds.{kind}s")
     criteria: tuple[Criterion[Any], ...] = getattr(module, f"{kind.upper()}_CRITERIA")
     return criteria
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from searchrl.config import (
-    TASK_KEYS,
     RunConfig,
     build_config,
     load_preset,
@@ -22,6 +21,7 @@ from searchrl.config.keys import (
     find_keys,
     write,
 )
+from searchrl.config.tree import TASK_KEYS
 from searchrl.errors import UnknownNameError
 
 KEYS = config_keys()

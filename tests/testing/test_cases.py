@@ -10,7 +10,8 @@ import pytest
 from searchrl.core.episode import SEARCH, Passage, StopReason, Task
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.rewards import make_builtin
-from searchrl.testing import RewardCase, cases, make_episode, policies, reward_cases, steps
+from searchrl.testing import RewardCase, make_episode, reward_cases
+from searchrl.testing.kit import cases, policies, steps
 
 CASES = {case.name: case for case in reward_cases()}
 

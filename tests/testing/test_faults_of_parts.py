@@ -81,7 +81,7 @@ def check(path: Path, wanted: str) -> list[Result]:
     kind = path.stem.partition("_")[0]
     registry = load_plugins([str(path)], strict=True, entry_points=False)
     (entry,) = [e for e in registry.entries() if e.owner.file == str(path)]
-    module: Any = importlib.import_module(f"searchrl.testing.{kind}s")
+    module: Any = importlib.import_module(f"searchrl.testing.kinds.{kind}s")
     subject = getattr(module, f"{kind.capitalize()}Subject").of(registry, entry)
     chosen = [c for c in criteria_of(kind) if c.number == wanted or c.number not in SLOW]
     return list(run_criteria(chosen, subject, file=entry.owner.file, line=entry.line))

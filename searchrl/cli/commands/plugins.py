@@ -8,8 +8,6 @@ an error, unless `--strict` makes it one. Loading and hashing are `searchrl.plug
 from __future__ import annotations
 
 import json
-import warnings
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -18,7 +16,6 @@ from searchrl.cli.options import PLUGINS, options, read_layers
 from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.deprecation import SearchRLDeprecationWarning
 
 
 @click.command()
@@ -37,9 +34,7 @@ def plugins(**values: Any) -> None:
     for layer in read_layers(values, PLUGINS):
         sources = layer.get("plugins") or sources
         is_strict = layer.get("strict_plugins", is_strict)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SearchRLDeprecationWarning)  # they are in the list
-        registry = load_plugins(sources)
+    registry = load_plugins(sources)
     if values["json"]:
         click.echo(json.dumps(describe(registry), indent=2, ensure_ascii=False))
     else:
@@ -70,7 +65,6 @@ def describe(registry: Registry) -> dict[str, Any]:
             for entry in registry.entries()
         ],
         "conflicts": list(registry.conflicts),
-        "deprecations": [asdict(one) for one in registry.deprecations],
         "failures": [
             {
                 "plugin": failure.plugin,
@@ -105,8 +99,6 @@ def _show(registry: Registry) -> None:
                 line = f"  {entry.kind:<13} {click.style(entry.name, fg='cyan')}"
                 click.echo(f"{line}  {entry.description}".rstrip())
         click.echo()
-    for one in registry.deprecations:
-        click.echo(click.style("deprecated: ", fg="yellow") + str(one))
     for conflict in registry.conflicts:
         click.echo(click.style("conflict: ", fg="yellow") + conflict)
     for failure in registry.failures:

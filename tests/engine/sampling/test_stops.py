@@ -50,6 +50,11 @@ def test_a_stop_string_inside_a_longer_one_ends_first():
     assert stopped_at(table, [0, 1, 2]) == 2
 
 
+def test_a_stop_string_that_begins_inside_a_failed_attempt_is_found():
+    """`aab` on a a a b: the third `a` fails as `aab` and is the second `a` of the next one."""
+    assert stopped_at(StopTable([b"a", b"b"], ["aab"]), [0, 0, 0, 1]) == 4
+
+
 def test_a_token_may_hold_text_beyond_the_stop_string():
     table = StopTable([b"<search>q", b"</search", b">\n\nextra"], ["</search>"])
     assert stopped_at(table, [0, 1, 2]) == 3

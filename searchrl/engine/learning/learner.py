@@ -23,7 +23,7 @@ from searchrl.algorithms import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig, SftStage
 from searchrl.core.loss import LossStats, Reduction
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packed_check import find_fault
+from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import (
     MicroBatch,
     PackedRollout,
@@ -107,7 +107,7 @@ class Learner:
         self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""
-        self.packing_fault = find_fault(policy)
+        self.packing_fault = find_packing_fault(policy)
         """Why rollouts are padded instead of packed; None: they are packed."""
         if self.loss_settings.beta > 0:
             policy.keep_reference()

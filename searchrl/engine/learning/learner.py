@@ -22,6 +22,7 @@ from torch import Tensor
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig, SftStage
 from searchrl.core.loss import LossStats, Reduction
+from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import (
@@ -33,7 +34,7 @@ from searchrl.engine.learning.packing import (
     pack_step,
 )
 from searchrl.engine.learning.sharing import share_groups
-from searchrl.engine.learning.token_columns import OnTokens, TokenColumns, report_tokens
+from searchrl.engine.learning.token_columns import OnTokens, report_tokens
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import make_optimizer
 from searchrl.engine.model.policy import Policy

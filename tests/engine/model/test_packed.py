@@ -14,11 +14,10 @@ from searchrl.algorithms import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.loss import Reduction
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import PackedRollout, TrainItem, micro_batches, pack_step
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
 from searchrl.engine.model.policy import Policy

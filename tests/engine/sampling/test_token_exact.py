@@ -21,13 +21,12 @@ from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
 from searchrl.core.loss import Reduction, ppo_clip_loss
-from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator

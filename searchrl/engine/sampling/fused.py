@@ -4,7 +4,8 @@ Where a model is small, part of a decode step is spent between its modules. Here
 and value projections are one matrix, gate and up another, adapters are merged, and a step is a
 plain function of them. Owns the fused copies: made anew whenever weights change, so worth their
 memory for small models only. `SlotGenerator` uses it after `find_fusing_fault` has compared it
-with the model itself. Shapes: B rows, D hidden size, H query heads, K key/value heads, S cached positions.
+with the model itself. Shapes: B rows, D hidden size, H query heads, K key/value heads, S cached
+positions.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ import torch
 
 from searchrl.config import RunConfig
 from searchrl.engine.memory.footprint import find_footprint
-from searchrl.engine.memory.forecast import PeakMeter, ensure_fits, make_plan
+from searchrl.engine.memory.forecast import ensure_fits, make_plan
+from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan, describe_peak
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.errors import PolicyError

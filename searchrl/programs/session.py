@@ -15,6 +15,7 @@ import torch
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import EvalConfig, RolloutConfig
 from searchrl.engine.episodes.drivers import make_driver
+from searchrl.engine.episodes.evaluation import count_tasks
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
@@ -51,8 +52,7 @@ class Session:
         self.registry = registry
         self.workers = workers
         self.worlds: list[TaskWorld] = make_worlds(config, registry)
-        for world in self.worlds:
-            world.num_tasks("train")
+        self.num_tasks = count_tasks(self.worlds, config.eval)
         # An algorithm may have weights of its own: the same in every run and every process.
         torch.manual_seed(config.seed)
         self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
@@ -93,9 +93,7 @@ class Session:
         """
         self.sampler.generator.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
-        return sample_groups(
-            self.sampler, self.prompts, step, max_refills=max_refills, **watched
-        )
+        return sample_groups(self.sampler, self.prompts, step, max_refills=max_refills, **watched)
 
     def update(self, drawn: StepGroups, step: int, **watched: Any) -> dict[str, float]:
         """Learn from the groups of a step; `watched` is `on_tokens` of `Learner.train_step`."""

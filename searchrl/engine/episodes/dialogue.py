@@ -18,8 +18,8 @@ from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
 from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.episodes.boundary import Stepped
 from searchrl.engine.episodes.world import TaskWorld
-from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.engine.sampling.generator import FinishedTurn
+from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.plugins.deadline import Raised, Returned
 
 
@@ -27,9 +27,9 @@ from searchrl.plugins.deadline import Raised, Returned
 class RolloutRequest:
     """Ask for `len(rng_keys)` episodes of one prompt instance.
 
-    `split` and `index` are those of the world (see `TaskWorld.num_tasks`). `options` are passed to the env's reset besides index and split. `forced` names an action
-    kind to which the first turn is committed by its opening tag. `script` is the scripted policy
-    for a scripted generator. `origin` is what the trajectories will say of themselves.
+    `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
+    env's reset besides them. `forced` names an action kind to which the first turn is committed by
+    its opening tag. `script` is the scripted policy for a scripted generator.
     """
 
     group_id: str

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from searchrl.cli import main
+from click.testing import Result
+from command_line import call, complaint, succeed
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = FIXTURES / "sound" / "env.py"
@@ -23,13 +20,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+    result = call("check", *arguments)
+    assert result.exit_code == 1, result.output
+    return result
 
 
 def test_what_holds_is_listed_and_the_next_command_named() -> None:
-    result = check(SOUND)
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+    lines = succeed("check", SOUND).output.splitlines()
     assert lines[0].startswith(f"env capitals  plugin env  {SOUND}:")
     assert lines[1] == "  E1  ✓ is made as a Gymnasium environment"
     assert "19 passed" in lines[-2]
@@ -38,12 +35,8 @@ def test_what_holds_is_listed_and_the_next_command_named() -> None:
 
 def test_what_does_not_hold_says_what_where_how_and_why() -> None:
     result = check("env:capitals", "--plugin", UNSOUND, "--set", "topk=2")
-    assert result.exit_code == 1
-    line = (
-        UNSOUND.read_text("utf-8")
-        .splitlines()
-        .index("    def ensure_index(self, split: str, index: object, total: int) -> int:")
-    )
+    head = "    def ensure_index(self, split: str, index: object, total: int) -> int:"
+    line = UNSOUND.read_text("utf-8").splitlines().index(head)
     text = result.output
     assert "  E10 ✗ refuses a split or an index" in text
     assert "what   there are 2 tasks in 'train'; reset(options=" in text
@@ -54,15 +47,13 @@ def test_what_does_not_hold_says_what_where_how_and_why() -> None:
 
 
 def test_criteria_that_do_not_apply_for_one_reason_take_one_line() -> None:
-    result = check(FIXTURES / "unsound" / "env_returns_text.py")
-    assert result.exit_code == 1
-    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in result.output
+    text = check(FIXTURES / "unsound" / "env_returns_text.py").output
+    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in text
 
 
 def test_file_that_cannot_be_loaded_is_a_finding() -> None:
     path = FIXTURES / "plugins" / "hook_raises.py"
     result = check(path)
-    assert result.exit_code == 1
     assert "what   it raised in register_rewards: ValueError" in result.output
     assert f"where  {path}:7" in result.output
     found = json.loads(check(path, "--json").stdout)
@@ -71,9 +62,7 @@ def test_file_that_cannot_be_loaded_is_a_finding() -> None:
 
 
 def test_json_holds_every_criterion_and_finding() -> None:
-    result = check("command:play", "--json")
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
+    found = json.loads(succeed("check", "command:play", "--json").stdout)
     (report,) = found["reports"]
     assert found["is_good"] and report["is_good"]
     assert (report["kind"], report["name"]) == ("command", "play")
@@ -95,10 +84,8 @@ def test_json_holds_every_criterion_and_finding() -> None:
         (["searchrl", "--kind", "retriever", "--set", "k=3"], "--set is for one name"),
     ],
 )
-def test_slips_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
-    result = check(*arguments)
-    assert result.exit_code == 2
-    assert message in result.output
+def test_mistakes_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
+    assert message in complaint("check", *arguments)
 
 
 def test_next_command_of_each_kind_is_one_that_there_is() -> None:
@@ -108,17 +95,5 @@ def test_next_command_of_each_kind_is_one_that_there_is() -> None:
         ("act", "searchrl play --env gym:NAME --protocol act"),
     ):
         extra = ["--set", "topk=2"] if name.startswith("env") else []
-        result = check(name, *extra)
+        result = succeed("check", name, *extra)
         assert result.output.splitlines()[-1] == f"Next:  {expected}", result.output
-
-
-def test_neither_torch_nor_a_run_is_imported() -> None:
-    code = (
-        "import sys; from click.testing import CliRunner; from searchrl.cli import main\n"
-        "result = CliRunner().invoke(main, ['check', 'corpus'])\n"
-        "assert result.exit_code == 0, result.output\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
-        "assert 'searchrl.engine.episodes.rollout' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from command_line import call, complaint, succeed
+from fixtures.unsound import fault_lines, write_unsound
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = FIXTURES / "sound" / "env.py"
-UNSOUND = FIXTURES / "unsound" / "env_clamps_index.py"
 
 
 @pytest.fixture(autouse=True)
@@ -33,21 +33,21 @@ def test_what_holds_is_listed_and_the_next_command_named() -> None:
     assert lines[-1] == f"Next:  searchrl play --plugin {SOUND} --env capitals"
 
 
-def test_what_does_not_hold_says_what_where_how_and_why() -> None:
-    result = check("env:capitals", "--plugin", UNSOUND, "--set", "topk=2")
-    head = "    def ensure_index(self, split: str, index: object, total: int) -> int:"
-    line = UNSOUND.read_text("utf-8").splitlines().index(head)
+def test_what_does_not_hold_says_what_where_how_and_why(tmp_path: Path) -> None:
+    unsound = write_unsound("env", "clamps_index", tmp_path)
+    result = check("env:capitals", "--plugin", unsound, "--set", "topk=2")
+    (line,) = fault_lines(unsound)
     text = result.output
     assert "  E10 ✗ refuses a split or an index" in text
     assert "what   there are 2 tasks in 'train'; reset(options=" in text
-    assert f"where  {UNSOUND}:{line + 1}\n" in text
+    assert f"where  {unsound}:{line - 1}\n" in text
     assert "mend   raise ValueError with a text that names 2" in text
     assert "why    A slip of the pen" in text
     assert text.splitlines()[-1] == "Next:  mend it, then run  searchrl check env:capitals"
 
 
-def test_criteria_that_do_not_apply_for_one_reason_take_one_line() -> None:
-    text = check(FIXTURES / "unsound" / "env_returns_text.py").output
+def test_criteria_that_do_not_apply_for_one_reason_take_one_line(tmp_path: Path) -> None:
+    text = check(write_unsound("env", "returns_text", tmp_path)).output
     assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in text
 
 
@@ -61,17 +61,18 @@ def test_file_that_cannot_be_loaded_is_a_finding() -> None:
     assert (found["not_loaded"][0]["line"], found["reports"]) == (7, [])
 
 
-def test_json_holds_every_criterion_and_finding() -> None:
+def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
     found = json.loads(succeed("check", "command:play", "--json").stdout)
     (report,) = found["reports"]
     assert found["is_good"] and report["is_good"]
     assert (report["kind"], report["name"]) == ("command", "play")
     assert [r["number"] for r in report["results"]] == ["C1", "C2", "C3"]
     assert {r["status"] for r in report["results"]} == {"passed"}
-    unsound = json.loads(check(UNSOUND, "--json").stdout)
-    (failed,) = [r for r in unsound["reports"][0]["results"] if r["status"] == "failed"]
+    unsound = write_unsound("env", "clamps_index", tmp_path)
+    said = json.loads(check(unsound, "--json").stdout)
+    (failed,) = [r for r in said["reports"][0]["results"] if r["status"] == "failed"]
     assert failed["number"] == "E10"
-    assert failed["findings"][0]["file"] == str(UNSOUND)
+    assert failed["findings"][0]["file"] == str(unsound)
 
 
 @pytest.mark.parametrize(

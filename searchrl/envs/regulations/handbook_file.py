@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.core.episode import Passage
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, NOT_REGULATED_ANSWER, TWO_HOP
+from searchrl.envs.regulations.word_lists import ASSETS
 from searchrl.errors import DataError
 
 _FORMATS = "Expected Markdown (.md) with '## Title' sections, or JSON (.json)"
@@ -53,10 +53,9 @@ class _Row(NamedTuple):
 @cache
 def load_demo() -> tuple[Handbook, tuple[FileQuestion, ...]]:
     """The handbook and questions that come with the package."""
-    folder = resources.files(__package__)
-    text = (folder / "demo_handbook.md").read_text(encoding="utf-8")
+    text = (ASSETS / "demo_handbook.md").read_text(encoding="utf-8")
     handbook = parse_markdown(text, "demo_handbook.md")
-    rows = (folder / "demo_questions.json").read_text(encoding="utf-8")
+    rows = (ASSETS / "demo_questions.json").read_text(encoding="utf-8")
     return handbook, parse_questions(rows, "demo_questions.json", handbook)
 
 

@@ -299,10 +299,10 @@ def _read_api(plugin: object, file: str) -> int | None:
             line,
         )
     if declared != PLUGIN_API:
-        mend = "Upgrade searchrl" if declared > PLUGIN_API else "Upgrade the plugin"
+        advice = "Upgrade searchrl" if declared > PLUGIN_API else "Upgrade the plugin"
         raise PluginFault(
             f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
-            f"{PLUGIN_API}. {mend} (pip install --upgrade …), or install a release of the plugin "
+            f"{PLUGIN_API}. {advice} (pip install --upgrade …), or install a release of the plugin "
             f"for API {PLUGIN_API}",
             line,
         )

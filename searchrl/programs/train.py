@@ -137,7 +137,7 @@ def train(
         registry: loaded plugins; by default the installed ones and `config.plugins`.
 
     Raises:
-        SearchRLError: for anything a user can mend (names, data, weights, disk, plugins).
+        SearchRLError: for anything a user can fix (names, data, weights, disk, plugins).
         KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
 
     Whatever is raised once the run has begun, a checkpoint of the last finished step is written
@@ -322,7 +322,7 @@ def _failure_limit(session: _Session, writer: RunWriter) -> FailureLimit:
         session.config.rollout.max_failure_frac,
         writer.write_failure,
         session.observer.note,
-        f"Mend it, then continue with: searchrl train --resume {writer.path}",
+        f"Fix it, then continue with: searchrl train --resume {writer.path}",
     )
 
 

@@ -64,7 +64,7 @@ def test_a_handbook_of_ones_own_with_questions(tmp_path: Path) -> None:
     book.write_text(MARKDOWN, encoding="utf-8")
     rows.write_text(QUESTIONS + '\n{"question": "Is there tea?", "answer": "not regulated"}\n')
     env = make_env(handbook=book, questions=rows)
-    assert [env.num_tasks(split) for split in env.splits] == [2, 2, 2]
+    assert [env.num_tasks(split) for split in env.splits] == [2, 2, 2, 2]
     games = [play(env, make_expert, split="test", index=i) for i in range(2)]
     assert [(g.task.kind, g.reward) for g in games] == [("lookup", 1.0), ("not_regulated", 1.0)]
     assert "handbook of Mill School" in games[0].observations[0]

@@ -107,16 +107,17 @@ def test_a_question_can_be_asked_for_every_wording_of_an_article() -> None:
             assert any(query & words for query in queries), (topic.key, article)
 
 
-def test_train_and_test_schools_share_no_name_and_no_handbook(env: RegulationsEnv) -> None:
+def test_schools_of_different_splits_share_no_name_and_no_handbook(env: RegulationsEnv) -> None:
     names = school_names(0)
-    assert len(set(names)) == len(names) >= NUM_SCHOOLS["train"] + NUM_SCHOOLS["test"]
-    test = {env.school("test", n).name for n in range(NUM_SCHOOLS["test"])}
-    train = {env.school("train", n).name for n in range(0, NUM_SCHOOLS["train"], 16)}
-    assert len(test) == NUM_SCHOOLS["test"] >= 200 and NUM_SCHOOLS["train"] >= 4000
-    assert not test & train
-    places = {name.split()[0] for name in test}
-    assert not places & {name.split()[0] for name in train}
-    assert env.school("test", 3).passages != env.school("train", 3).passages
+    assert len(set(names)) == len(names) >= sum(NUM_SCHOOLS.values())
+    assert NUM_SCHOOLS["train"] >= 4000 and min(NUM_SCHOOLS.values()) >= 200
+    places: list[str] = []
+    for split, count in NUM_SCHOOLS.items():
+        numbers = {*range(0, count, 16), count - 1}
+        places += {env.school(split, n).name.split()[0] for n in numbers}
+    assert len(set(places)) == len(places)
+    books = [env.school(split, 3).passages for split in NUM_SCHOOLS]
+    assert books[0] != books[1] != books[2] != books[0]
 
 
 def test_values_come_from_wide_domains() -> None:

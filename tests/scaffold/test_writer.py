@@ -18,7 +18,7 @@ import pytest
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.registry import Entry
-from searchrl.scaffold.writer import (
+from searchrl.scaffold import (
     KINDS,
     TIDY_NAME_LENGTH,
     Scaffold,

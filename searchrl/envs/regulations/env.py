@@ -65,7 +65,7 @@ class RegulationsEnv(TextEnv):
     """
 
     name: ClassVar[str] = "regulations"
-    splits: tuple[str, ...] = ("train", "test", "demo")
+    splits: tuple[str, ...] = ("train", "validation", "test", "demo")
 
     def __init__(
         self,

@@ -302,13 +302,18 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
     metrics = summarise(rollouts, session.worlds)
     model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
     num_tokens = int(stats.pop("num_tokens"))
-    metrics["dead_groups"] = proportion(stats.pop("num_dead_groups"), int(stats.pop("num_groups")))
+    num_dead, num_groups = stats.pop("num_dead_groups"), int(stats.pop("num_groups"))
+    if num_groups:
+        metrics["dead_groups"] = proportion(num_dead, num_groups)
     metrics |= {name: exact(value, max(1, num_tokens)) for name, value in stats.items()}
     if algorithm.max_refills is not None:
         metrics["refills"] = exact(drawn.num_refills)
     if penalty is not None:
-        taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
-        metrics["overlong"] = mean(taken, (-math.inf, 0.0))
+        scored = [r.trajectory for r in rollouts if r.is_scored]
+        taken = [penalty(trajectory.num_model_tokens) for trajectory in scored]
+        if taken:
+            limits = (-math.inf, 0.0)
+            metrics["overlong"] = mean(taken, limits, [one.group_id for one in scored])
     metrics |= sampler_metrics(session.sampler.generator, session.workers)
     metrics["sample_s"] = exact(sampled - started)
     metrics["update_s"] = exact(updated - sampled)
@@ -396,8 +401,8 @@ def _evaluate_during(
     writer.log(step, result.metrics, "during")
     # Until here a resumed run begins with this evaluation.
     state["evaluated"] = step
-    reward, best = result.metrics["reward"], state["best"]
-    is_best = reward["n"] > 0 and (best is None or reward["value"] > best["reward"]["value"])
+    reward, best = result.metrics.get("reward"), state["best"]
+    is_best = reward is not None and (best is None or reward["value"] > best["reward"]["value"])
     if is_best:
         state["best"] = {"step": step, "reward": reward}
     trackers.log(step, result.metrics, "eval")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from searchrl.engine.episodes.metrics import Metrics, exact, proportion
+from searchrl.engine.episodes.metrics import Metrics, exact
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver, RolloutGroup
 from searchrl.engine.learning.packing import TrainItem
@@ -98,9 +98,11 @@ def sampler_metrics(generator: Generator, workers: Workers) -> Metrics:
         return {}
     counts = workers.gather((stats.num_decoded, stats.num_row_ticks, stats.sum_log_mass))
     num_decoded, num_row_ticks, sum_log_mass = map(sum, zip(*counts, strict=True))
-    metrics = {"slot_use": proportion(num_decoded, int(num_row_ticks))}
+    metrics: Metrics = {}
+    if num_row_ticks:
+        metrics["slot_use"] = exact(num_decoded / num_row_ticks, int(num_row_ticks))
     if sum_log_mass:
         # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
-        metrics["log_kept_mass"] = exact(sum_log_mass / max(1, num_decoded))
+        metrics["log_kept_mass"] = exact(sum_log_mass / num_decoded)
     stats.restart()
     return metrics

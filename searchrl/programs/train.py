@@ -18,6 +18,7 @@ import torch
 
 from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
+from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.episodes.metrics import Metrics, exact, mean, proportion, summarise
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.records import rollout_record
@@ -33,7 +34,6 @@ from searchrl.engine.learning.checkpoint import (
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.step_groups import sample_groups, sampler_metrics, train_item
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.loading import resolve_device

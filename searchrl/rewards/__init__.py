@@ -5,7 +5,7 @@ built-in components, `expression` reads `0.2*format+em`, `scorer` runs and combi
 here knows tokens, groups or models; standard library only.
 """
 
-from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward, make_builtin
+from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward
 from searchrl.rewards.expression import (
     Expression,
     RewardSchedule,
@@ -24,6 +24,5 @@ __all__ = [
     "ScoredEpisode",
     "Scorer",
     "UnknownComponentError",
-    "make_builtin",
     "parse_expression",
 ]

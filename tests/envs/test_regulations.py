@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -20,15 +22,15 @@ from searchrl.envs.regulations import (
     make_expert,
 )
 from searchrl.envs.regulations.names import (
-    FIRST_NAMES,
-    LAST_NAMES,
     ValueKind,
     draw_value,
+    load_names,
     school_names,
 )
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, make_school, words_of
-from searchrl.envs.regulations.wordings import load_families, load_topics
-from searchrl.errors import ConfigError
+from searchrl.envs.regulations.word_lists import load_word_list
+from searchrl.envs.regulations.wordings import Subject, load_families, load_topics
+from searchrl.errors import ConfigError, DataError
 
 NUM_TEST_TASKS = 1000
 SCHOOLS = range(40)
@@ -122,7 +124,7 @@ def test_schools_of_different_splits_share_no_name_and_no_handbook(env: Regulati
 
 def test_values_come_from_wide_domains() -> None:
     rng = Random(0)
-    assert len(FIRST_NAMES) >= 60 and len(LAST_NAMES) >= 60
+    assert min(len(load_names().first_names), len(load_names().last_names)) >= 60
     for kind in ValueKind:
         drawn = Counter(draw_value(kind, rng) for _ in range(2000))
         assert len(drawn) >= 60, kind
@@ -141,6 +143,51 @@ def test_values_stand_in_their_article_and_names_are_unambiguous(env: Regulation
         places = {"House", "Hall", "Lodge", "Wing"}
         telling = [word for word in words if word not in places]
         assert len(telling) == len(set(telling))
+
+
+GOLDEN = {
+    ("train", "easy"): "f0a89171e5a696dd",
+    ("train", "normal"): "cc5df0c293ebf6e9",
+    ("train", "hard"): "d3450755d41ab7cb",
+    ("test", "easy"): "cf87f6c85cb81603",
+    ("test", "normal"): "c1506820070af657",
+    ("test", "hard"): "cfd58fdee9e208b6",
+}
+"""Fingerprints of tasks, handbooks and expert turns: figures of old runs rest on this world."""
+
+
+@pytest.mark.parametrize(("split", "difficulty"), GOLDEN)
+def test_the_world_is_the_one_of_all_earlier_runs(split: str, difficulty: str) -> None:
+    env = make_env(difficulty=difficulty)
+    seen = hashlib.sha256()
+    for number in range(20):
+        game = play(env, make_expert, split=split, index=number * 113)
+        task = game.task
+        passages = [(p.id, p.title, p.text) for p in env.passages(task)[1]]
+        known = [task.id, task.answers, task.kind, task.gold_ids, task.meta, passages]
+        seen.update(json.dumps([known, game.observations, game.turns]).encode())
+    assert seen.hexdigest()[:16] == GOLDEN[split, difficulty]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[{"key": "x", "names": ["y"], "nmaes": []}]', "0.nmaes: Unexpected keyword"),
+        ('[{"key": "x", "names": [7]}]', "0.names.0: Input should be a valid string"),
+        ('[{"key": "x"}]', "0.names: Field required"),
+        ("[", "Invalid JSON"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_damaged_word_list_is_refused_with_the_place(
+    tmp_path: Path, text: str | None, problem: str
+) -> None:
+    path = tmp_path / "chains.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)chains\.json: .*install searchrl again") as caught:
+        load_word_list(tuple[Subject, ...], path)
+    assert problem in str(caught.value)
 
 
 # The tasks.

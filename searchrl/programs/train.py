@@ -7,7 +7,6 @@ checkpoint, loses what came after the last one. `resume` continues exactly.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from searchrl.engine.episodes.evaluation import (
     summary_metrics,
 )
 from searchrl.engine.episodes.failures import FailureLimit
-from searchrl.engine.episodes.metrics import Metrics, exact, mean, proportion, summarise
+from searchrl.engine.episodes.metrics import Metrics, exact, summarise
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Interrupted, Rollout
 from searchrl.engine.episodes.world import name_protocols
@@ -34,7 +33,7 @@ from searchrl.engine.learning.checkpoint import (
     save_checkpoint,
     save_policy,
 )
-from searchrl.engine.learning.step_groups import sampler_metrics
+from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.envs.splits import VALIDATION
@@ -267,16 +266,9 @@ class _Training:
             )
         metrics = summarise(rollouts, session.worlds)
         model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
-        num_tokens = int(stats.pop("num_tokens"))
-        metrics["dead_groups"] = proportion(
-            stats.pop("num_dead_groups"), int(stats.pop("num_groups"))
+        metrics |= update_metrics(
+            stats, drawn, session.length_penalty, session.algorithm.max_refills
         )
-        metrics |= {name: exact(value, max(1, num_tokens)) for name, value in stats.items()}
-        if session.algorithm.max_refills is not None:
-            metrics["refills"] = exact(drawn.num_refills)
-        if (penalty := session.length_penalty) is not None:
-            taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
-            metrics["overlong"] = mean(taken, (-math.inf, 0.0))
         metrics |= sampler_metrics(session.sampler.generator, session.workers)
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
@@ -328,8 +320,8 @@ class _Training:
         self.record(result, "during", step, name, where, keep=config.log.max_rollout_files)
         # Until here a resumed run begins with this evaluation.
         progress.evaluated = step
-        reward, best = result.metrics["reward"], progress.best
-        is_best = reward["n"] > 0 and (best is None or reward["value"] > best["reward"]["value"])
+        reward, best = result.metrics.get("reward"), progress.best
+        is_best = reward is not None and (best is None or reward["value"] > best["reward"]["value"])
         if is_best:
             progress.best = {"step": step, "reward": reward}
         trackers.log(step, result.metrics, "eval")

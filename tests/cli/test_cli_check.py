@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import call, complaint, succeed
 from fixtures.unsound import fault_lines, write_unsound
-
-from searchrl.cli import main
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = FIXTURES / "sound" / "env.py"
@@ -23,13 +20,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+    result = call("check", *arguments)
+    assert result.exit_code == 1, result.output
+    return result
 
 
 def test_what_holds_is_listed_and_the_next_command_named() -> None:
-    result = check(SOUND)
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+    lines = succeed("check", SOUND).output.splitlines()
     assert lines[0].startswith(f"env capitals  plugin env  {SOUND}:")
     assert lines[1] == "  E1  ✓ is made as a Gymnasium environment"
     assert "19 passed" in lines[-2]
@@ -39,7 +36,6 @@ def test_what_holds_is_listed_and_the_next_command_named() -> None:
 def test_what_does_not_hold_says_what_where_how_and_why(tmp_path: Path) -> None:
     unsound = write_unsound("env", "clamps_index", tmp_path)
     result = check("env:capitals", "--plugin", unsound, "--set", "topk=2")
-    assert result.exit_code == 1
     (line,) = fault_lines(unsound)
     text = result.output
     assert "  E10 ✗ refuses a split or an index" in text
@@ -51,15 +47,13 @@ def test_what_does_not_hold_says_what_where_how_and_why(tmp_path: Path) -> None:
 
 
 def test_criteria_that_do_not_apply_for_one_reason_take_one_line(tmp_path: Path) -> None:
-    result = check(write_unsound("env", "returns_text", tmp_path))
-    assert result.exit_code == 1
-    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in result.output
+    text = check(write_unsound("env", "returns_text", tmp_path)).output
+    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in text
 
 
 def test_file_that_cannot_be_loaded_is_a_finding() -> None:
     path = FIXTURES / "plugins" / "hook_raises.py"
     result = check(path)
-    assert result.exit_code == 1
     assert "what   it raised in register_rewards: ValueError" in result.output
     assert f"where  {path}:7" in result.output
     found = json.loads(check(path, "--json").stdout)
@@ -68,9 +62,7 @@ def test_file_that_cannot_be_loaded_is_a_finding() -> None:
 
 
 def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
-    result = check("command:play", "--json")
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
+    found = json.loads(succeed("check", "command:play", "--json").stdout)
     (report,) = found["reports"]
     assert found["is_good"] and report["is_good"]
     assert (report["kind"], report["name"]) == ("command", "play")
@@ -93,10 +85,8 @@ def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
         (["searchrl", "--kind", "retriever", "--set", "k=3"], "--set is for one name"),
     ],
 )
-def test_slips_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
-    result = check(*arguments)
-    assert result.exit_code == 2
-    assert message in result.output
+def test_mistakes_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
+    assert message in complaint("check", *arguments)
 
 
 def test_next_command_of_each_kind_is_one_that_there_is() -> None:
@@ -106,17 +96,5 @@ def test_next_command_of_each_kind_is_one_that_there_is() -> None:
         ("act", "searchrl play --env gym:NAME --protocol act"),
     ):
         extra = ["--set", "topk=2"] if name.startswith("env") else []
-        result = check(name, *extra)
+        result = succeed("check", name, *extra)
         assert result.output.splitlines()[-1] == f"Next:  {expected}", result.output
-
-
-def test_neither_torch_nor_a_run_is_imported() -> None:
-    code = (
-        "import sys; from click.testing import CliRunner; from searchrl.cli import main\n"
-        "result = CliRunner().invoke(main, ['check', 'corpus'])\n"
-        "assert result.exit_code == 0, result.output\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
-        "assert 'searchrl.engine.episodes.rollout' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -29,8 +29,8 @@ BROKEN = {
     "raises_at_import": "raised at import: ModuleNotFoundError: No module named",
     "bad_syntax": "raised at import: SyntaxError",
     "exits_at_import": "raised at import: SystemExit: no licence found",
-    "wrong_api": "was written for plugin API 99; searchrl 0.1.0 has plugin API 1",
-    "api_as_text": "declares PLUGIN_API = '1'; expected a whole number, as in 'PLUGIN_API = 1'",
+    "wrong_api": "was written for plugin API 99; searchrl 0.1.0 has plugin API 2",
+    "api_as_text": "declares PLUGIN_API = '1'; expected a whole number, as in 'PLUGIN_API = 2'",
     "misspelt_hook": "unknown hook 'register_reward'. Did you mean 'register_rewards'",
     "early_hook": "unknown hook 'register_judges'",
     "bad_argument": "defines register_rewards(registry); expected register_rewards(register)",
@@ -124,8 +124,8 @@ def test_strict_makes_a_broken_plugin_fatal(name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("PLUGIN_API = 2", "plugin API 2; .* has plugin API 1. Upgrade searchrl"),
-        ("PLUGIN_API: int = 0", "plugin API 0; .* has plugin API 1. Upgrade the plugin"),
+        ("PLUGIN_API = 3", "plugin API 3; .* has plugin API 2. Upgrade searchrl"),
+        ("PLUGIN_API: int = 0", "PLUGIN_API = 0, which never was one: the numbers are 1 to 2"),
         ("PLUGIN_API = True", "PLUGIN_API = True; expected a whole number"),
         ("PLUGIN_API = 1.0", "PLUGIN_API = 1.0; expected a whole number"),
         ("PLUGIN_API = None", "PLUGIN_API = None; expected a whole number"),
@@ -137,6 +137,13 @@ def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, 
     (failure,) = load_plugins([str(path)], entry_points=False).failures
     assert re.search(text, failure.message)
     assert failure.line == 1
+
+
+def test_a_plugin_of_an_older_api_loads(tmp_path: Path) -> None:
+    """Only losses changed since API 1, and `Algorithm` itself refuses an old one."""
+    path = tmp_path / "mine.py"
+    path.write_text(f"PLUGIN_API = 1\n{reward_plugin('calm')}")
+    assert load_plugins([str(path)], entry_points=False).get("reward", "calm").owner.api == 1
 
 
 def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
@@ -484,7 +491,7 @@ def test_plugin_env_is_a_gymnasium_id() -> None:
 def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
     registry = load("good")
     ours, theirs = json.loads(json.dumps(registry.provenance()))
-    assert (ours["plugin"], ours["version"], ours["api"]) == ("searchrl", "0.1.0", 1)
+    assert (ours["plugin"], ours["version"], ours["api"]) == ("searchrl", "0.1.0", 2)
     assert len(ours["sha256"]) == 64 and "regulations" in ours["names"]["env"]
     assert theirs == {
         "plugin": "good",
@@ -493,7 +500,7 @@ def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
         "version": "0.2",
         "file": fixture("good"),
         "source": fixture("good"),
-        "api": 1,
+        "api": 2,
         "installed_from": "",
         "sha256": hashlib.sha256(Path(fixture("good")).read_bytes()).hexdigest(),
         "hash_of": "file",

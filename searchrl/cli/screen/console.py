@@ -110,7 +110,8 @@ class ConsoleObserver:
             self._step_times = [*self._step_times, now - self._last_time][-_MOVING:]
         self._last_time = now
         self._step, self._max_steps, self._now = step, max_steps, metrics
-        if not self._history and "reward" in metrics and abs(metrics["loss"]["value"]) < 1e-6:
+        is_first_training_step = not self._history and {"reward", "loss"} <= metrics.keys()
+        if is_first_training_step and abs(metrics["loss"]["value"]) < 1e-6:
             self.note(LOSS_HINT)
         for name, metric in metrics.items():
             self._history.setdefault(name, []).append(metric["value"])

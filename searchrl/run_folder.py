@@ -22,6 +22,7 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.errors import RunFolderError
+from searchrl.trackers.rows import encode_row, read_rows, replace_file
 
 _README = """# A SearchRL run
 
@@ -78,7 +79,7 @@ class Run:
         return [
             {"step": row["step"], "phase": row["phase"]}
             | {name: metric["value"] for name, metric in row["metrics"].items()}
-            for row in read_jsonl(self.path / "metrics.jsonl")
+            for row in read_rows(self.path / "metrics.jsonl")
         ]
 
     def rollouts(self, phase: str | None = None) -> Iterator[dict[str, Any]]:
@@ -89,22 +90,9 @@ class Run:
                 `after_forced` are the evaluations whose first turn was forced to search.
         """
         for path in _rollout_files(self.path):
-            for row in read_jsonl(path):
+            for row in read_rows(path):
                 if phase is None or row["phase"] == phase:
                     yield row
-
-
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a JSONL file, gzip or not; a torn last line (a killed writer) is left out."""
-    if not path.is_file():
-        return
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    # Bytes: a line may be torn in the middle of a character.
-    with opener(path, "rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            yield json.loads(line)
 
 
 def choose_folder(config: RunConfig) -> Path:
@@ -167,10 +155,10 @@ class RunWriter:
         with guarding(writer.path):
             kept = [
                 row
-                for row in read_jsonl(writer.path / "metrics.jsonl")
+                for row in read_rows(writer.path / "metrics.jsonl")
                 if row["step"] <= step and row["phase"] not in repeated
             ]
-            writer._replace("metrics.jsonl", "".join(_line(row) for row in kept).encode())
+            writer._replace("metrics.jsonl", "".join(encode_row(row) for row in kept).encode())
             for file in _rollout_files(writer.path):
                 phases = tuple(f"eval_{phase}" for phase in repeated)
                 if (_step_of(file) or 0) > step or file.name.startswith(phases):
@@ -201,7 +189,7 @@ class RunWriter:
         """Append one line to metrics.jsonl and flush it to disk."""
         row = {"step": step, "phase": phase, "metrics": metrics}
         with guarding(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(_line(row))
+            file.write(encode_row(row))
             file.flush()
             os.fsync(file.fileno())
 
@@ -212,7 +200,7 @@ class RunWriter:
 
         `keep` > 0 removes all but the newest `keep` files of steps with the same NAME.
         """
-        data = "".join(_line(row) for row in rows).encode()
+        data = "".join(encode_row(row) for row in rows).encode()
         suffix = ".jsonl.gz" if compress else ".jsonl"
         if compress:
             # mtime=0: equal runs leave equal files.
@@ -243,12 +231,8 @@ class RunWriter:
         self._replace(name, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
     def _replace(self, name: str, data: bytes) -> None:
-        """Write beside and rename: readers see the old file or the new one, never a part."""
-        target = self.path / name
         with guarding(self.path):
-            beside = target.with_name(target.name + ".partial")
-            beside.write_bytes(data)
-            beside.replace(target)
+            replace_file(self.path / name, data)
 
 
 class SilentWriter(RunWriter):
@@ -295,10 +279,6 @@ def _step_of(file: Path) -> int | None:
     """The step in a file's name (`step_000012.jsonl.gz`), if there is one."""
     number = file.name.split(".")[0].rpartition("_")[2]
     return int(number) if number.isdigit() else None
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _can_resume(path: Path) -> bool:

@@ -53,6 +53,18 @@ def micro_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder; Gymnasium ids that the test registers are taken back."""
+    import gymnasium
+
+    monkeypatch.chdir(tmp_path)
+    known = dict(gymnasium.registry)
+    yield tmp_path
+    gymnasium.registry.clear()
+    gymnasium.registry.update(known)
+
+
+@pytest.fixture
 def threads_restored() -> Iterator[None]:
     """For tests of programs, which give torch as many threads as their config says."""
     import torch
@@ -100,11 +112,8 @@ def micro_flags(micro_model: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def micro_run(tmp_path_factory: pytest.TempPathFactory, micro_flags: list[str]) -> Path:
     """A finished run of one step on `micro_model`."""
-    from click.testing import CliRunner
-
-    from searchrl.cli import main
+    from command_line import succeed
 
     folder = tmp_path_factory.mktemp("runs") / "micro"
-    result = CliRunner().invoke(main, ["train", *micro_flags, "--run-dir", str(folder)])
-    assert result.exit_code == 0, result.output
+    succeed("train", *micro_flags, "--run-dir", folder)
     return folder

@@ -7,16 +7,16 @@ import runpy
 import sys
 from pathlib import Path
 
-import gymnasium
 import pytest
-from click.testing import CliRunner
+from command_line import succeed
 
-from searchrl.cli import main
 from searchrl.config import build_config, load_preset, load_yaml
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.plugins import load_plugins
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 TRAINING = "02_train_tiny.py"
 
 EXPECTED = {
@@ -34,13 +34,9 @@ EXPECTED = {
 """What each example must print."""
 
 
-def run(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.chdir(folder)
+def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [name])
-    known = dict(gymnasium.registry)
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    gymnasium.registry.clear()
-    gymnasium.registry.update(known)
 
 
 def test_every_example_is_run_here() -> None:
@@ -49,18 +45,21 @@ def test_every_example_is_run_here() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - {TRAINING}))
 def test_example_runs(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    own_folder: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run(name, monkeypatch, tmp_path)
+    run(name, monkeypatch)
     printed = capsys.readouterr().out
     for text in EXPECTED[name]:
         assert text in printed
     assert "\033[" not in printed, "colours belong on a terminal only"
-    assert not list(tmp_path.iterdir()), "an example that trains nothing leaves nothing behind"
+    assert not list(own_folder.iterdir()), "an example that trains nothing leaves nothing behind"
 
 
 def test_training_example_runs_in_miniature(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")
     monkeypatch.setenv("SEARCHRL_EXAMPLE_STEPS", steps)
@@ -68,7 +67,7 @@ def test_training_example_runs_in_miniature(
     monkeypatch.setattr(
         "searchrl.programs.planning.build_config", lambda *layers: build_config(*layers, small)
     )
-    run(TRAINING, monkeypatch, tmp_path)
+    run(TRAINING, monkeypatch)
     printed = capsys.readouterr().out
     for text in EXPECTED[TRAINING]:
         assert text in printed
@@ -77,22 +76,16 @@ def test_training_example_runs_in_miniature(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_training_example_runs_as_printed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SEARCHRL_EXAMPLE_STEPS", raising=False)
-    run(TRAINING, monkeypatch, tmp_path)
+    run(TRAINING, monkeypatch)
     assert "em after" in capsys.readouterr().out
 
 
-def test_plugin_example_is_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    known = dict(gymnasium.registry)
-    file = str(EXAMPLES / "03_my_plugin.py")
-    arguments = ["--plugin", file, "--env", "capitals", "--policy", "scripted", "--json"]
-    result = CliRunner().invoke(main, ["eval", *arguments, "--reward", "format+em+0.1*frugal"])
-    gymnasium.registry.clear()
-    gymnasium.registry.update(known)
-    assert result.exit_code == 0, result.output
+def test_plugin_example_is_a_plugin() -> None:
+    command = "eval --env capitals --policy scripted --json --reward format+em+0.1*frugal"
+    succeed(*command.split(), "--plugin", EXAMPLES / "03_my_plugin.py")
 
 
 def test_plugin_example_trains_and_tests_on_different_countries() -> None:

@@ -37,6 +37,12 @@ NEEDED = (
     "assets/scaffold/reward.py.jinja",
     "assets/scaffold/single.py.jinja",
     "assets/scaffold/tracker.py.jinja",
+    "assets/regulations/chains.json",
+    "assets/regulations/daily.json",
+    "assets/regulations/demo_handbook.md",
+    "assets/regulations/demo_questions.json",
+    "assets/regulations/names.json",
+    "assets/regulations/office.json",
     "assets/tiny/README.md",
     "assets/tiny/chat_template.jinja",
     "assets/tiny/config.json",
@@ -44,8 +50,6 @@ NEEDED = (
     "assets/tiny/model.safetensors",
     "assets/tiny/tokenizer.json",
     "assets/tiny/tokenizer_config.json",
-    "envs/regulations/demo_handbook.md",
-    "envs/regulations/demo_questions.json",
 )
 """What the main job, the demos and the presets read; one that is gone is named here."""
 

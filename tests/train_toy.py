@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from searchrl.programs.observer import SilentObserver
-from searchrl.run_folder import Run, read_jsonl
+from searchrl.run_folder import Run
+from searchrl.trackers.rows import read_rows
 
 TOY_PLUGIN = Path(__file__).resolve().parent / "fixtures" / "toy_world.py"
 TIMINGS = {"sample_s", "update_s", "tokens_per_s"}
@@ -57,7 +58,7 @@ def metrics_of(run: Run) -> list[dict[str, Any]]:
     return [
         {"step": r["step"], "phase": r["phase"]}
         | {k: v for k, v in r["metrics"].items() if k not in TIMINGS}
-        for r in read_jsonl(run.path / "metrics.jsonl")
+        for r in read_rows(run.path / "metrics.jsonl")
     ]
 
 

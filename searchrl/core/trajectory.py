@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from searchrl.core.episode import Task
 
@@ -224,3 +225,14 @@ class Group:
     id: str
     task: Task
     trajectories: tuple[Trajectory, ...]
+
+
+class TokenColumns(NamedTuple):
+    """What the first update on a rollout saw of it, over its trained tokens in order."""
+
+    advantage: float | tuple[float, ...]
+    """One number where the algorithm gave one for the whole rollout."""
+    ratio: tuple[float, ...]
+    """pi / sampler before that update."""
+    entropy: tuple[float, ...]
+    """Nats, of the full distribution at the sampling temperature."""

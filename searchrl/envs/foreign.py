@@ -67,7 +67,7 @@ class TextAdapter(gymnasium.Env[str, str]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
-    splits: tuple[str, ...] = ("train", "test")
+    splits: tuple[str, ...] = ("train", "test", "validation")
 
     def __init__(
         self,
@@ -114,8 +114,13 @@ class TextAdapter(gymnasium.Env[str, str]):
         return self._num_tasks
 
     def seed_of(self, split: str, index: int) -> int:
-        """The inner seed of a task: even ones are for training, odd ones for testing."""
-        return len(self.splits) * index + self.splits.index(split)
+        """The inner seed of a task; no seed is in two splits.
+
+        Even ones are for training, odd ones for testing, those above both for validation.
+        """
+        if split == "validation":
+            return 2 * self._num_tasks + index
+        return 2 * index + (split == "test")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -61,13 +61,19 @@ def register_protocols(register: Register) -> None:
 
 @hookimpl
 def register_rewards(register: Register) -> None:
-    """The reward components, which are light enough to import."""
-    from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward
-
-    for name, factory in BUILTIN_REWARDS.items():
-        component = factory()
-        description = component.description if isinstance(component, FunctionReward) else ""
-        register(name, factory, description=description)
+    """The reward components."""
+    for name, description in (
+        ("format", "the protocol's format verdict"),
+        ("em", "exact match with a gold answer (N1)"),
+        ("cover_em", "a gold answer stands in the answer, whole tokens (N1)"),
+        ("f1", "token F1 with the best gold answer (N1)"),
+        ("fuzzy", "1 exact, 0.5 near, 0 otherwise (N1)"),
+        ("searches", "number of searches, for costs"),
+        ("searched", "1 if the agent searched at least once"),
+        ("retrieved", "gold passages shown: all, some or none"),
+        ("env", "sum of the environment's own rewards"),
+    ):
+        register(name, f"searchrl.rewards.components:make_{name}", description=description)
 
 
 @hookimpl

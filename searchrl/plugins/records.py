@@ -84,7 +84,7 @@ class PluginRecord:
             now = f"which is here as version {here.version}" if here.version else "which is loaded"
             fate = f"{now} and does not offer it any more. To have it as it was"
         elif canonical(self.plugin) in map(canonical, failed):
-            fate = "which failed to load. Mend it, or to have it as it was"
+            fate = "which failed to load. Fix it, or to have it as it was"
         elif self.distribution and not _is_installed(self.distribution):
             fate = "which is not installed now. To get it back"
         elif self.distribution:

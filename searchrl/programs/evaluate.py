@@ -61,14 +61,14 @@ class FailureLimit:
     """What failed episodes lead to: saved tracebacks, a note and, above a share, the end.
 
     `program` is what stops; `save` writes a text under a name and returns where; `note` tells the
-    user; `remedy` says how to go on once the fault is mended.
+    user; `remedy` says how to go on once the fault is fixed.
     """
 
     program: str
     max_frac: float
     save: Callable[[str, str], Path]
     note: Callable[[str], None]
-    remedy: str = "Mend it, or raise the limit with --set rollout.max_failure_frac=…"
+    remedy: str = "Fix it, or raise the limit with --set rollout.max_failure_frac=…"
 
     def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
         """Let a few failures pass; they are saved under `name` and told.

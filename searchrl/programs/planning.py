@@ -16,7 +16,8 @@ import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.engine.memory.footprint import find_footprint
-from searchrl.engine.memory.forecast import PeakMeter, ensure_fits, make_plan
+from searchrl.engine.memory.forecast import ensure_fits, make_plan
+from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan, describe_peak
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy

@@ -86,7 +86,7 @@ def sft(
         registry: loaded plugins; by default the installed ones and `config.plugins`.
 
     Raises:
-        SearchRLError: for anything a user can mend.
+        SearchRLError: for anything a user can fix.
         KeyboardInterrupt: after Ctrl-C, with a checkpoint written.
 
     Whatever is raised once the run has begun, a checkpoint of the last finished step is written
@@ -159,7 +159,7 @@ def _finish(
         config.rollout.max_failure_frac,
         writer.write_failure,
         observer.note,
-        f"Mend it, then continue with: searchrl sft --resume {writer.path}",
+        f"Fix it, then continue with: searchrl sft --resume {writer.path}",
     )
     limit.ensure((*after.rollouts, *after.forced), "the evaluation after", "eval_after")
     writer.log(step, after.metrics, "after")

@@ -2,7 +2,7 @@
 
 Owns what each one reads from a finished `Episode` and the values it may return. Components are
 pure and know nothing of weights, steps or each other: the expression combines them, the scorer
-runs them. Registered through the same hook as any plugin's, from `BUILTIN_REWARDS`.
+runs them. The built-in plugin registers each factory by its name.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 
 from searchrl.contracts import Reward
@@ -34,10 +35,6 @@ class FunctionReward:
     def __call__(self, episode: Episode) -> float | Score | Unscored:
         """Score one finished episode."""
         return self.score(episode)
-
-
-def _format(episode: Episode) -> float:
-    return episode.format_score
 
 
 def _against_golds(
@@ -65,55 +62,62 @@ def _retrieved(episode: Episode) -> float:
     return 1.0 if found == gold else 0.5 if found else 0.0
 
 
-def _env(episode: Episode) -> float:
-    return episode.env_return
+def make_format() -> Reward:
+    """The protocol's format verdict."""
+    return FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
 
 
-_INF = math.inf
-
-# name: (function, values, is_range, description), in the order of the documentation.
-_BUILTINS: Mapping[
-    str, tuple[Callable[[Episode], float | Unscored], tuple[float, ...], bool, str]
-] = {
-    "format": (_format, (0.0, 0.5, 1.0), False, "the protocol's format verdict"),
-    "em": (
-        partial(_against_golds, answers.em),
-        (0.0, 1.0),
-        False,
-        "exact match with a gold answer (N1)",
-    ),
-    "cover_em": (
-        partial(_against_golds, answers.cover_em),
-        (0.0, 1.0),
-        False,
-        "a gold answer stands in the answer, whole tokens (N1)",
-    ),
-    "f1": (
-        partial(_against_golds, answers.f1),
-        (0.0, 1.0),
-        True,
-        "token F1 with the best gold answer (N1)",
-    ),
-    "fuzzy": (
-        partial(_against_golds, answers.fuzzy),
-        (0.0, 0.5, 1.0),
-        False,
-        "1 exact, 0.5 near, 0 otherwise (N1)",
-    ),
-    "searches": (_searches, (0.0, _INF), True, "number of searches, for costs"),
-    "searched": (_searched, (0.0, 1.0), False, "1 if the agent searched at least once"),
-    "retrieved": (_retrieved, (0.0, 0.5, 1.0), False, "gold passages shown: all, some or none"),
-    "env": (_env, (-_INF, _INF), True, "sum of the environment's own rewards"),
-}
+def make_em() -> Reward:
+    """Exact match with a gold answer (N1)."""
+    return FunctionReward("em", partial(_against_golds, answers.em), (0.0, 1.0))
 
 
-def make_builtin(name: str) -> Reward:
-    """Make the built-in component called `name` (KeyError for any other name)."""
-    score, values, is_range, description = _BUILTINS[name]
-    return FunctionReward(name, score, values, is_range, description)
+def make_cover_em() -> Reward:
+    """A gold answer stands in the answer, whole tokens (N1)."""
+    return FunctionReward("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0))
+
+
+def make_f1() -> Reward:
+    """Token F1 with the best gold answer (N1)."""
+    return FunctionReward("f1", partial(_against_golds, answers.f1), (0.0, 1.0), is_range=True)
+
+
+def make_fuzzy() -> Reward:
+    """1 for an exact answer, 0.5 for a near one, 0 otherwise (N1)."""
+    return FunctionReward("fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0))
+
+
+def make_searches() -> Reward:
+    """The number of searches, for costs."""
+    return FunctionReward("searches", _searches, (0.0, math.inf), is_range=True)
+
+
+def make_searched() -> Reward:
+    """1 if the agent searched at least once."""
+    return FunctionReward("searched", _searched, (0.0, 1.0))
+
+
+def make_retrieved() -> Reward:
+    """Which gold passages were shown: all, some or none."""
+    return FunctionReward("retrieved", _retrieved, (0.0, 0.5, 1.0))
+
+
+def make_env() -> Reward:
+    """The sum of the environment's own rewards."""
+    return FunctionReward("env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True)
 
 
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
-    {name: partial(make_builtin, name) for name in _BUILTINS}
+    {
+        "format": make_format,
+        "em": make_em,
+        "cover_em": make_cover_em,
+        "f1": make_f1,
+        "fuzzy": make_fuzzy,
+        "searches": make_searches,
+        "searched": make_searched,
+        "retrieved": make_retrieved,
+        "env": make_env,
+    }
 )
 """Name -> factory without arguments, in the order of the documentation."""

@@ -1,149 +1,15 @@
-"""Writes a new plugin: a kind and a name become one file, or a folder that can be installed.
+"""Writes the files of a scaffold to disk, and nothing over what is there unless it is told to.
 
-Owns which names are possible, which files there are and which commands come next. The texts are
-the templates in `assets/scaffold/`: each kind's fills the blocks of a layout, a single file or a
-package's module and tests. Prints nothing; `cli/commands/new.py` is the caller.
+Owns the checks before the first byte is written. Prints nothing; `cli new` is the caller.
 """
 
 from __future__ import annotations
 
-import keyword
-import re
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from searchrl.errors import ConfigError
-from searchrl.plugins.registry import Registry
-
-MAX_NAME_LENGTH = 60
-
-TIDY_NAME_LENGTH = 22
-"""Up to here the lines of every template keep their length; a longer name works all the same."""
-
-_TEMPLATES = Path(__file__).parent.parent / "assets" / "scaffold"
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([_-][A-Za-z0-9]+)*")
-_TRAIN = "--model tiny --max-steps 3"
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of plugin: what its template is about, and the `commands` that use the result."""
-
-    summary: str
-    commands: tuple[str, ...]
-
-
-KINDS: Mapping[str, Kind] = {
-    "env": Kind(
-        "an environment, the capitals of invented countries",
-        (
-            "searchrl play {plugin}--env {name}",
-            "searchrl eval {plugin}--env {name} --policy scripted",
-            f'searchrl train {{plugin}}--env {{name}} --reward "0.2*format+em" {_TRAIN}',
-        ),
-    ),
-    "reward": Kind(
-        "a reward, was the answer read or only guessed",
-        (
-            "searchrl eval {plugin}--reward em+{name} --policy scripted",
-            f"searchrl train {{plugin}}--reward format+em+0.1*{{name}} {_TRAIN}",
-        ),
-    ),
-    "protocol": Kind(
-        "a tag protocol, every action is a call in JSON",
-        (
-            "searchrl play {plugin}--protocol {name}",
-            "searchrl eval {plugin}--protocol {name} --policy scripted",
-        ),
-    ),
-    "retriever": Kind(
-        "a retriever, it compares pieces of words and so forgives typos",
-        (
-            "searchrl play {plugin}--retriever {name}",
-            "searchrl eval {plugin}--retriever {name} --policy scripted",
-        ),
-    ),
-    "tracker": Kind(
-        "a tracker, every metric is a row of a CSV file",
-        (f"searchrl train {{plugin}}--set log.trackers=[{{name}}] {_TRAIN}",),
-    ),
-    "algorithm": Kind(
-        "an algorithm, GRPO in which no lucky rollout counts too much",
-        (f"searchrl train {{plugin}}--algorithm {{name}} {_TRAIN}",),
-    ),
-}
-"""What can be written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scaffold:
-    """What a plugin's author gets: text by path, and the commands to go on with.
-
-    `files` are relative to the current folder, the one to read first first. `tests` runs its
-    tests; `commands` check it and use it. `steps` are all of them in order.
-    """
-
-    kind: str
-    name: str
-    files: Mapping[Path, str]
-    setup: tuple[str, ...]
-    tests: str
-    commands: tuple[str, ...]
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """Every command, in the order in which one would type them."""
-        return (*self.setup, self.tests, *self.commands)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON-able values, without the texts."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "files": [path.as_posix() for path in self.files],
-            "next": list(self.steps),
-        }
-
-
-def make_scaffold(kind: str, name: str, *, is_package: bool = False) -> Scaffold:
-    """Make the texts of a plugin of `kind` (one of `KINDS`) that registers `name`.
-
-    `-` becomes `_` where Python wants an identifier. With `is_package` it is a folder
-    `searchrl-NAME` that can be installed, otherwise one file.
-
-    Raises:
-        ConfigError: the name cannot be registered, or not be imported.
-    """
-    ensure_name(kind, name)
-    module = _module(name)
-    if not is_package:
-        file = f"{module}.py"
-        commands = (f"searchrl check {file}", *_uses(kind, name, f"--plugin {file} "))
-        facts = {"commands": commands[:3], "source": "__file__", "is_single": True}
-        text = _render("single.py", kind, name, facts)
-        return Scaffold(kind, name, {Path(file): text}, (), f"pytest {file}", commands)
-    root, package = Path(f"searchrl-{name}"), f"searchrl_{module}"
-    setup = (f"cd {root}", 'pip install -e ".[test]"')
-    commands = (f"searchrl check {name}", *_uses(kind, name, ""))
-    facts = {
-        "commands": (setup[1], "pytest", commands[0]),
-        "source": "PLUGIN",
-        "is_single": False,
-        "package": package,
-        "uses": commands[1:],
-    }
-    layouts = {
-        f"{package}/__init__.py": "package/module.py",
-        f"tests/test_{module}.py": "package/test_module.py",
-        "pyproject.toml": "package/pyproject.toml",
-        "README.md": "package/README.md",
-    }
-    files = {root / path: _render(own, kind, name, facts) for path, own in layouts.items()}
-    return Scaffold(kind, name, files, setup, "pytest", commands)
+from searchrl.scaffold.layout import Scaffold
+from searchrl.scaffold.names import ensure_hides_nothing
 
 
 def write_scaffold(scaffold: Scaffold, folder: Path, *, is_forced: bool = False) -> None:
@@ -155,7 +21,7 @@ def write_scaffold(scaffold: Scaffold, folder: Path, *, is_forced: bool = False)
             cannot be written.
     """
     for path in scaffold.files:
-        _ensure_hides_nothing(path, folder)
+        ensure_hides_nothing(path, folder)
     there = [str(path) for path in scaffold.files if (folder / path).exists()]
     if there and not is_forced:
         raise ConfigError(
@@ -168,84 +34,3 @@ def write_scaffold(scaffold: Scaffold, folder: Path, *, is_forced: bool = False)
             (folder / path).write_text(text, "utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
-
-
-def ensure_name(kind: str, name: str) -> None:
-    """Raise `ConfigError` unless `name` can be registered as a `kind` and imported."""
-    module = _module(name)
-    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
-        raise ConfigError(
-            f"{name!r} is no name for a plugin: expected a letter, then letters and digits, with "
-            f"single - or _ between them, at most {MAX_NAME_LENGTH} in all, such as 'my-env'"
-        )
-    if kind == "reward" and not name.isidentifier():
-        raise ConfigError(
-            f"reward '{name}': the name is used in expressions such as 'format+em', where - is "
-            f"minus; use '{module}'"
-        )
-    if keyword.iskeyword(module):
-        raise ConfigError(f"'{name}' is a word of Python's own; choose another name")
-
-
-def ensure_free(kind: str, name: str, registry: Registry) -> None:
-    """Raise `ConfigError` if another plugin of `registry` offers `name` as a `kind` already.
-
-    The package `searchrl-NAME` is not another one: it may be written anew.
-    """
-    for entry in registry.entries():
-        is_same = (entry.kind, entry.name) == (kind, name)
-        if is_same and entry.owner.distribution != f"searchrl-{name}":
-            raise ConfigError(
-                f"there is a {kind} '{name}' already, of {entry.owner.name}; two plugins that "
-                "offer one name are refused, so choose another"
-            )
-
-
-def _ensure_hides_nothing(path: Path, folder: Path) -> None:
-    """Refuse a file that would be imported instead of a module of the same name."""
-    if path.parent != Path("."):
-        return
-    module, here = path.stem, folder.resolve()
-    places = [place for place in sys.path if place and Path(place).resolve() != here]
-    found = PathFinder.find_spec(module, places)
-    # Without a loader it is a folder without code.
-    if module in sys.stdlib_module_names or (found is not None and found.loader is not None):
-        raise ConfigError(
-            f"{path} would be imported in place of the module '{module}' by every Python that is "
-            "started beside it; choose another name, or add --package"
-        )
-
-
-def _module(name: str) -> str:
-    return name.replace("-", "_")
-
-
-def _uses(kind: str, name: str, plugin: str) -> tuple[str, ...]:
-    return tuple(text.format(plugin=plugin, name=name) for text in KINDS[kind].commands)
-
-
-def _render(layout: str, kind: str, name: str, facts: Mapping[str, Any]) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    is_python = layout.endswith(".py")
-    template = environment.get_template(f"{kind}.py.jinja" if is_python else f"{layout}.jinja")
-    module = _module(name)
-    stem = "".join(part[0].upper() + part[1:] for part in module.split("_"))
-    stem = stem.removesuffix(kind.capitalize())
-    return template.render(
-        **facts,
-        layout=f"{layout}.jinja",
-        kind=kind,
-        name=name,
-        module=module,
-        stem=stem,
-        class_name=f"{stem}{kind.capitalize()}",
-        summary=KINDS[kind].summary,
-    )

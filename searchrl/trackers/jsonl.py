@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from searchrl.errors import RunFolderError
+from searchrl.trackers.rows import encode_row, replace_file
 
 
 class JsonlTracker:
@@ -45,7 +46,7 @@ class JsonlTracker:
         try:
             if self._earlier:
                 self._drop_from(step, phase)
-            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._file.write(encode_row(row))
             self._file.flush()
         except OSError as error:
             raise self._refused(error) from error
@@ -66,10 +67,8 @@ class JsonlTracker:
             if is_kept:
                 kept.append(line + b"\n")
         self._file.close()
-        # Beside, then renamed: a kill in between must not cost the lines of the steps before.
-        beside = self.path.with_name(self.path.name + ".partial")
-        beside.write_bytes(b"".join(kept))
-        beside.replace(self.path)
+        # A kill in between must not cost the lines of the steps before.
+        replace_file(self.path, b"".join(kept))
         self._file = self.path.open("a", encoding="utf-8")
         self._earlier = []
 

@@ -6,22 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import complaint, succeed
 
-from searchrl.cli import main
-
-SMALL = [
-    "--set=rollout.prompts_per_step=2",
-    "--set=rollout.max_turn_tokens=16",
-    "--group-size=2",
-]
+BENCH = (
+    *("bench", "--env", "regulations", "--model", "tiny", "--group-size", 2),
+    *("--set", "rollout.prompts_per_step=2", "--set", "rollout.max_turn_tokens=16"),
+)
 
 
 def test_figures_agree_with_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    args = ["bench", "--env", "regulations", "--model", "tiny", *SMALL, "--steps", "2", "--json"]
-    result = CliRunner().invoke(main, args, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    result = succeed(*BENCH, "--steps", 2, "--json")
     found = json.loads(result.stdout)
     assert found["num_steps"] == 2
     assert found["rollouts_per_step"] == 4
@@ -33,20 +28,14 @@ def test_figures_agree_with_each_other(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_table_names_every_figure() -> None:
-    args = ["bench", "--env", "regulations", "--model", "tiny", *SMALL, "--steps", "1"]
-    result = CliRunner().invoke(main, args, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    shown = succeed(*BENCH, "--steps", 1).stdout
     for name in ("rollouts/s", "steps/h", "s per step", "slot use", "peak memory"):
-        assert name in result.stdout
+        assert name in shown
 
 
 def test_zero_steps_are_refused_with_what_is_expected() -> None:
-    result = CliRunner().invoke(main, ["bench", "--steps", "0"])
-    assert result.exit_code == 2
-    assert "x>=1" in result.output
+    assert "x>=1" in complaint("bench", "--steps", 0)
 
 
 def test_a_scripted_policy_has_nothing_to_measure() -> None:
-    result = CliRunner().invoke(main, ["bench", "--env", "regulations", "--policy", "scripted"])
-    assert result.exit_code == 2
-    assert "trains a model" in result.output
+    assert "trains a model" in complaint("bench", "--policy", "scripted")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from searchrl.cli import main
+from click.testing import Result
+from command_line import call, complaint, succeed
+from fixtures.unsound import fault_lines, write_unsound
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = FIXTURES / "sound" / "env.py"
-UNSOUND = FIXTURES / "unsound" / "env_clamps_index.py"
 
 
 @pytest.fixture(autouse=True)
@@ -23,46 +20,40 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+    result = call("check", *arguments)
+    assert result.exit_code == 1, result.output
+    return result
 
 
 def test_what_holds_is_listed_and_the_next_command_named() -> None:
-    result = check(SOUND)
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+    lines = succeed("check", SOUND).output.splitlines()
     assert lines[0].startswith(f"env capitals  plugin env  {SOUND}:")
     assert lines[1] == "  E1  ✓ is made as a Gymnasium environment"
     assert "19 passed" in lines[-2]
     assert lines[-1] == f"Next:  searchrl play --plugin {SOUND} --env capitals"
 
 
-def test_what_does_not_hold_says_what_where_how_and_why() -> None:
-    result = check("env:capitals", "--plugin", UNSOUND, "--set", "topk=2")
-    assert result.exit_code == 1
-    line = (
-        UNSOUND.read_text("utf-8")
-        .splitlines()
-        .index("    def ensure_index(self, split: str, index: object, total: int) -> int:")
-    )
+def test_what_does_not_hold_says_what_where_how_and_why(tmp_path: Path) -> None:
+    unsound = write_unsound("env", "clamps_index", tmp_path)
+    result = check("env:capitals", "--plugin", unsound, "--set", "topk=2")
+    (line,) = fault_lines(unsound)
     text = result.output
     assert "  E10 ✗ refuses a split or an index" in text
     assert "what   there are 2 tasks in 'train'; reset(options=" in text
-    assert f"where  {UNSOUND}:{line + 1}\n" in text
+    assert f"where  {unsound}:{line - 1}\n" in text
     assert "mend   raise ValueError with a text that names 2" in text
     assert "why    A slip of the pen" in text
     assert text.splitlines()[-1] == "Next:  mend it, then run  searchrl check env:capitals"
 
 
-def test_criteria_that_do_not_apply_for_one_reason_take_one_line() -> None:
-    result = check(FIXTURES / "unsound" / "env_returns_text.py")
-    assert result.exit_code == 1
-    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in result.output
+def test_criteria_that_do_not_apply_for_one_reason_take_one_line(tmp_path: Path) -> None:
+    text = check(write_unsound("env", "returns_text", tmp_path)).output
+    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in text
 
 
 def test_file_that_cannot_be_loaded_is_a_finding() -> None:
     path = FIXTURES / "plugins" / "hook_raises.py"
     result = check(path)
-    assert result.exit_code == 1
     assert "what   it raised in register_rewards: ValueError" in result.output
     assert f"where  {path}:7" in result.output
     found = json.loads(check(path, "--json").stdout)
@@ -70,19 +61,18 @@ def test_file_that_cannot_be_loaded_is_a_finding() -> None:
     assert (found["not_loaded"][0]["line"], found["reports"]) == (7, [])
 
 
-def test_json_holds_every_criterion_and_finding() -> None:
-    result = check("command:play", "--json")
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
+def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
+    found = json.loads(succeed("check", "command:play", "--json").stdout)
     (report,) = found["reports"]
     assert found["is_good"] and report["is_good"]
     assert (report["kind"], report["name"]) == ("command", "play")
     assert [r["number"] for r in report["results"]] == ["C1", "C2", "C3"]
     assert {r["status"] for r in report["results"]} == {"passed"}
-    unsound = json.loads(check(UNSOUND, "--json").stdout)
-    (failed,) = [r for r in unsound["reports"][0]["results"] if r["status"] == "failed"]
+    unsound = write_unsound("env", "clamps_index", tmp_path)
+    said = json.loads(check(unsound, "--json").stdout)
+    (failed,) = [r for r in said["reports"][0]["results"] if r["status"] == "failed"]
     assert failed["number"] == "E10"
-    assert failed["findings"][0]["file"] == str(UNSOUND)
+    assert failed["findings"][0]["file"] == str(unsound)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +85,8 @@ def test_json_holds_every_criterion_and_finding() -> None:
         (["searchrl", "--kind", "retriever", "--set", "k=3"], "--set is for one name"),
     ],
 )
-def test_slips_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
-    result = check(*arguments)
-    assert result.exit_code == 2
-    assert message in result.output
+def test_mistakes_of_the_command_line_exit_with_2(arguments: list[str], message: str) -> None:
+    assert message in complaint("check", *arguments)
 
 
 def test_next_command_of_each_kind_is_one_that_there_is() -> None:
@@ -108,17 +96,5 @@ def test_next_command_of_each_kind_is_one_that_there_is() -> None:
         ("act", "searchrl play --env gym:NAME --protocol act"),
     ):
         extra = ["--set", "topk=2"] if name.startswith("env") else []
-        result = check(name, *extra)
+        result = succeed("check", name, *extra)
         assert result.output.splitlines()[-1] == f"Next:  {expected}", result.output
-
-
-def test_neither_torch_nor_a_run_is_imported() -> None:
-    code = (
-        "import sys; from click.testing import CliRunner; from searchrl.cli import main\n"
-        "result = CliRunner().invoke(main, ['check', 'corpus'])\n"
-        "assert result.exit_code == 0, result.output\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
-        "assert 'searchrl.engine.episodes.rollout' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from command_line import complaint, succeed
 
 from searchrl.cli.options import BENCH, EVAL, PLAY, SFT, SHARED, TRAIN, Flag, options, read_layers
 from searchrl.config import RunConfig, build_config
@@ -34,8 +35,8 @@ def layers(*args: str) -> tuple[dict[str, Any], ...]:
     return tuple(found[0])
 
 
-def config(*args: str) -> RunConfig:
-    return build_config(*layers(*args))
+def config(*args: object) -> RunConfig:
+    return build_config(*layers(*map(str, args)))
 
 
 def test_shared_flags_are_the_promised_ones() -> None:
@@ -66,7 +67,7 @@ def test_set_wins_over_flag_and_flag_over_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("seed: 1\nmax_steps: 1\noptim: {lr: 0.1, warmup_steps: 3}\n")
     made = config(
-        "--set", "seed=3", "--seed", "2", "--config", str(file), "--max-steps", "2",
+        "--set", "seed=3", "--seed", "2", "--config", file, "--max-steps", "2",
         "--set", "optim.lr=1e-4",
     )  # fmt: skip
     assert (made.seed, made.max_steps) == (3, 2)
@@ -81,14 +82,14 @@ def test_set_adds_settings_to_the_env_of_the_flag() -> None:
 def test_plugins_of_file_and_flags_add_up_and_are_absolute(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("plugins: [some.module]\n")
-    made = config("--config", str(file), "--plugin", "here.py", "--plugin", "other.module")
+    made = config("--config", file, "--plugin", "here.py", "--plugin", "other.module")
     assert made.plugins == ["some.module", str(Path("here.py").resolve()), "other.module"]
 
 
 def test_plugins_of_a_file_alone_are_absolute_and_one_needs_no_list(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("plugins: here.py\n")
-    assert config("--config", str(file)).plugins == [str(Path("here.py").resolve())]
+    assert config("--config", file).plugins == [str(Path("here.py").resolve())]
 
 
 @pytest.mark.parametrize("listed", ["3", "[3]", "{a: b}"])
@@ -96,13 +97,10 @@ def test_plugins_of_a_file_alone_are_absolute_and_one_needs_no_list(tmp_path: Pa
 def test_plugins_of_a_file_that_are_no_list_are_refused(
     tmp_path: Path, listed: str, command: list[str]
 ) -> None:
-    from searchrl.cli import main
-
     file = tmp_path / "run.yaml"
     file.write_text(f"plugins: {listed}\n")
-    result = CliRunner().invoke(main, [*command, "--config", str(file)])
-    assert result.exit_code == 2, result.exception
-    assert "expected a list of plugin files or modules" in result.stderr
+    text = complaint(*command, "--config", file)
+    assert "expected a list of plugin files or modules" in text
 
 
 def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +113,8 @@ def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_help_names_the_key_of_every_flag() -> None:
-    from searchrl.cli import main
-
-    text = CliRunner().invoke(main, ["train", "--help"], terminal_width=100).output
+    text = succeed("train", "--help").output
     for flag in (*SHARED, *TRAIN):
         assert flag.name in text
         if flag.key:
-            assert f"[{flag.key}]" in " ".join(text.split())
+            assert f"[{flag.key}]" in "".join(text.split())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import call, succeed
 
-from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.core.episode import ToolCall
 from searchrl.engine.episodes.world import make_worlds
@@ -17,6 +18,7 @@ from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 from searchrl.protocols.act import ThinkAct
 from searchrl.run_folder import Run
 
+PLAIN = ThinkSearchAnswer()
 TOOLS = ("--protocol", "tool-call", "--set", "protocol.tools=[{name: search}, {name: now}]")
 
 FAILING = """
@@ -35,13 +37,15 @@ def register_envs(register):
 """
 
 
-def play(text: str, *args: str) -> Result:
-    return CliRunner().invoke(main, ["play", "--env", "regulations", *args], input=text)
+def play(text: str, *args: object) -> Result:
+    return succeed("play", "--env", "regulations", *args, typed=text)
 
 
-def turns(*lines: str) -> tuple[list[str], list[str]]:
-    protocol, complaints, read = ThinkSearchAnswer(), [], []
+def turns(*lines: str, protocol: Any = PLAIN) -> tuple[list[str], list[str]]:
+    """What was read as turns, and what was said of lines that are none."""
     rest = iter(lines)
+    read: list[str] = []
+    complaints: list[str] = []
     while (turn := read_turn(protocol, lambda: next(rest, None), complaints.append)) is not None:
         read.append(turn)
     return read, complaints
@@ -59,16 +63,14 @@ def test_shortcuts_are_written_by_the_protocol() -> None:
         "<think></think>\n<search> library hours </search>",
         "<think>Doc 1 says so.</think>\n<answer> 16:45 </answer>",
     ]
+    # Words that only begin like a shortcut are none.
+    assert turns("s", "", "so it goes", "")[0] == ["s", "so it goes"]
 
 
 def test_a_tool_is_called_by_its_name_and_json() -> None:
-    lines = iter(['c add {"a": 1}', "c now", "c add 1 2", "c add [1]"])
-    complaints: list[str] = []
-    read = [
-        read_turn(ToolCallProtocol(), lambda: next(lines, None), complaints.append)
-        for _ in range(3)
-    ]
-    calls = [ToolCallProtocol().parse(turn).payload for turn in read if turn]
+    lines = ('c add {"a": 1}', "c now", "c add 1 2", "c add [1]")
+    read, complaints = turns(*lines, protocol=ToolCallProtocol())
+    calls = [ToolCallProtocol().parse(turn).payload for turn in read]
     assert calls == [ToolCall("add", {"a": 1}), ToolCall("now", {})]
     assert complaints == ['a call is written: c add {"argument": value}'] * 2
     assert "not tool" in turns("c now")[1][0]
@@ -85,25 +87,17 @@ def test_raw_turn_ends_with_its_closing_tag_or_an_empty_line() -> None:
     assert read == ["<think>a\nb</think>\n<search>x</search>", "no tag", "last"]
 
 
-def test_words_that_begin_like_a_shortcut_are_not_one() -> None:
-    assert turns("s", "", "so it goes", "")[0] == ["s", "so it goes"]
-
-
 def test_right_answer_gets_every_score() -> None:
-    result = play(f"s anything\na {gold(4)}\n", "--index", "4")
-    assert result.exit_code == 0, result.output
-    assert "<information>" in result.stdout
-    assert "The episode is over (answered)." in result.stdout
-    scores = next(line for line in result.stdout.splitlines() if "scores" in line)
+    shown = play(f"s anything\na {gold(4)}\n", "--index", "4").stdout
+    assert "<information>" in shown and "The episode is over (answered)." in shown
+    scores = next(line for line in shown.splitlines() if "scores" in line)
     for part in ("reward 2", "format 1", "em 1", "searched 1", "searches 1"):
         assert part in scores
 
 
 def test_end_of_input_ends_politely() -> None:
     for text in ("", "s library\n"):
-        result = play(text)
-        assert result.exit_code == 0, result.output
-        assert "the episode is not finished" in result.stdout
+        assert "the episode is not finished" in play(text).stdout
 
 
 def test_invalid_turns_get_the_notice_a_model_gets() -> None:
@@ -113,7 +107,6 @@ def test_invalid_turns_get_the_notice_a_model_gets() -> None:
 
 def test_json_keeps_the_dialogue_off_stdout() -> None:
     result = play("a nothing\n", "--index", "0", "--json")
-    assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert printed["final_answer"] == "nothing" and printed["scores"]["searches"] == 0
     assert printed["question"] in result.stderr
@@ -127,8 +120,7 @@ def test_seed_chooses_the_task() -> None:
 
 def test_run_dir_keeps_the_episode(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    result = play("s library\na 1\n", "--index", "0", "--run-dir", str(folder))
-    assert result.exit_code == 0, result.output
+    play("s library\na 1\n", "--index", "0", "--run-dir", folder)
     (row,) = Run.open(folder).rollouts("play")
     assert row["origin"] == "demonstration" and len(row["turns"]) == 2
 
@@ -136,23 +128,18 @@ def test_run_dir_keeps_the_episode(tmp_path: Path) -> None:
 def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:
     plugin = tmp_path / "failing.py"
     plugin.write_text(FAILING)
-    arguments = ["play", "--plugin", str(plugin), "--env", "failing"]
-    result = CliRunner().invoke(main, arguments, input="a 1\n")
+    result = call("play", "--plugin", plugin, "--env", "failing", typed="a 1\n")
     assert result.exit_code == 3
     assert "the rules are gone" in result.output and "failing.py" in result.output
 
 
 def test_acting_has_a_shortcut_where_the_protocol_has_acts() -> None:
-    rest = iter(["d right", "t A hole below.", "d up"])
-    lines = lambda: next(rest, None)  # noqa: E731
-    assert read_turn(ThinkAct(), lines, print) == "<act>right</act>"
-    assert read_turn(ThinkAct(), lines, print) == "<think>A hole below.</think>\n<act>up</act>"
-    lake = ["play", "--env", "gym:FrozenLake-v1", "--reward", "env", "--index", "0", "--json"]
-    lake += ["--set", "env.make.is_slippery=false"]
+    read, _ = turns("d right", "t A hole below.", "d up", protocol=ThinkAct())
+    assert read == ["<act>right</act>", "<think>A hole below.</think>\n<act>up</act>"]
+    lake = "play --env gym:FrozenLake-v1 --reward env --index 0 --json"
     moves = "down down right right down right"
     typed = "".join(f"d {move}\n" for move in moves.split())
-    result = CliRunner().invoke(main, lake, input=typed)
-    assert result.exit_code == 0, result.output
+    result = succeed(*lake.split(), "--set", "env.make.is_slippery=false", typed=typed)
     assert "d WORDS acts" in result.stderr and "s WORDS" not in result.stderr
     assert json.loads(result.stdout)["reward"] == 1.0
     assert "d WORDS" not in play("").output

@@ -119,12 +119,6 @@ def test_constant_group_is_exactly_zero_not_a_rounding_error(
     assert estimate(group([value] * size)) == [0.0] * size
 
 
-def test_the_mean_of_equal_floats_can_differ_from_them() -> None:
-    """Why constancy is tested on the rewards: without it the case above would be noise."""
-    value, size = 0.1, 10
-    assert sum([value] * size) / size != value
-
-
 @every_estimator
 def test_singleton_group_gets_zero_not_nan(estimate: AdvantageFn) -> None:
     step = StepScores([1.0, 0.3, 0.5, 0.1], ["a", "b", "c", "c"], [True] * 4)

@@ -19,14 +19,13 @@ from engine_toy import LIMITS, TOY_PLUGIN, micro_policy
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
 from searchrl.engine.episodes.world import make_world
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.learning.sharing import share_driver
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.policy import Policy

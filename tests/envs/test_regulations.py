@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from regulations_play import make_env, mean, play
+from regulations_play import make_env, mean, play, search
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import Task
@@ -20,15 +22,15 @@ from searchrl.envs.regulations import (
     make_expert,
 )
 from searchrl.envs.regulations.names import (
-    FIRST_NAMES,
-    LAST_NAMES,
     ValueKind,
     draw_value,
+    load_names,
     school_names,
 )
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, make_school, words_of
-from searchrl.envs.regulations.wordings import load_families, load_topics
-from searchrl.errors import ConfigError
+from searchrl.envs.regulations.word_lists import load_word_list
+from searchrl.envs.regulations.wordings import Subject, load_families, load_topics
+from searchrl.errors import ConfigError, DataError
 
 NUM_TEST_TASKS = 1000
 SCHOOLS = range(40)
@@ -107,21 +109,22 @@ def test_a_question_can_be_asked_for_every_wording_of_an_article() -> None:
             assert any(query & words for query in queries), (topic.key, article)
 
 
-def test_train_and_test_schools_share_no_name_and_no_handbook(env: RegulationsEnv) -> None:
+def test_schools_of_different_splits_share_no_name_and_no_handbook(env: RegulationsEnv) -> None:
     names = school_names(0)
-    assert len(set(names)) == len(names) >= NUM_SCHOOLS["train"] + NUM_SCHOOLS["test"]
-    test = {env.school("test", n).name for n in range(NUM_SCHOOLS["test"])}
-    train = {env.school("train", n).name for n in range(0, NUM_SCHOOLS["train"], 16)}
-    assert len(test) == NUM_SCHOOLS["test"] >= 200 and NUM_SCHOOLS["train"] >= 4000
-    assert not test & train
-    places = {name.split()[0] for name in test}
-    assert not places & {name.split()[0] for name in train}
-    assert env.school("test", 3).passages != env.school("train", 3).passages
+    assert len(set(names)) == len(names) >= sum(NUM_SCHOOLS.values())
+    assert NUM_SCHOOLS["train"] >= 4000 and min(NUM_SCHOOLS.values()) >= 200
+    places: list[str] = []
+    for split, count in NUM_SCHOOLS.items():
+        numbers = {*range(0, count, 16), count - 1}
+        places += {env.school(split, n).name.split()[0] for n in numbers}
+    assert len(set(places)) == len(places)
+    books = [env.school(split, 3).passages for split in NUM_SCHOOLS]
+    assert books[0] != books[1] != books[2] != books[0]
 
 
 def test_values_come_from_wide_domains() -> None:
     rng = Random(0)
-    assert len(FIRST_NAMES) >= 60 and len(LAST_NAMES) >= 60
+    assert min(len(load_names().first_names), len(load_names().last_names)) >= 60
     for kind in ValueKind:
         drawn = Counter(draw_value(kind, rng) for _ in range(2000))
         assert len(drawn) >= 60, kind
@@ -140,6 +143,51 @@ def test_values_stand_in_their_article_and_names_are_unambiguous(env: Regulation
         places = {"House", "Hall", "Lodge", "Wing"}
         telling = [word for word in words if word not in places]
         assert len(telling) == len(set(telling))
+
+
+GOLDEN = {
+    ("train", "easy"): "f0a89171e5a696dd",
+    ("train", "normal"): "cc5df0c293ebf6e9",
+    ("train", "hard"): "d3450755d41ab7cb",
+    ("test", "easy"): "cf87f6c85cb81603",
+    ("test", "normal"): "c1506820070af657",
+    ("test", "hard"): "cfd58fdee9e208b6",
+}
+"""Fingerprints of tasks, handbooks and expert turns: figures of old runs rest on this world."""
+
+
+@pytest.mark.parametrize(("split", "difficulty"), GOLDEN)
+def test_the_world_is_the_one_of_all_earlier_runs(split: str, difficulty: str) -> None:
+    env = make_env(difficulty=difficulty)
+    seen = hashlib.sha256()
+    for number in range(20):
+        game = play(env, make_expert, split=split, index=number * 113)
+        task = game.task
+        passages = [(p.id, p.title, p.text) for p in env.passages(task)[1]]
+        known = [task.id, task.answers, task.kind, task.gold_ids, task.meta, passages]
+        seen.update(json.dumps([known, game.observations, game.turns]).encode())
+    assert seen.hexdigest()[:16] == GOLDEN[split, difficulty]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[{"key": "x", "names": ["y"], "nmaes": []}]', "0.nmaes: Unexpected keyword"),
+        ('[{"key": "x", "names": [7]}]', "0.names.0: Input should be a valid string"),
+        ('[{"key": "x"}]', "0.names: Field required"),
+        ("[", "Invalid JSON"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_damaged_word_list_is_refused_with_the_place(
+    tmp_path: Path, text: str | None, problem: str
+) -> None:
+    path = tmp_path / "chains.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)chains\.json: .*install searchrl again") as caught:
+        load_word_list(tuple[Subject, ...], path)
+    assert problem in str(caught.value)
 
 
 # The tasks.
@@ -213,7 +261,7 @@ def test_no_article_answers_what_is_not_regulated(env: RegulationsEnv, tasks: li
             for name in names[topic.split(":")[1]]:
                 texts = " ".join(f"{p.title} {p.text}" for p in school.passages).casefold()
                 assert not re.search(rf"\b{name}\b", texts), (name, task)
-        shown.append(len(env.retriever_for(task).search(task.meta["queries"], 3)[0]))
+        shown.append(len(search(env, task, task.meta["queries"])))
     assert mean(n > 0 for n in shown) >= 0.95, "silence is read, not inferred from no result"
 
 
@@ -232,10 +280,9 @@ def test_experts_query_finds_the_article_but_not_always_first(
 ) -> None:
     ranks: dict[str, list[int]] = defaultdict(list)
     for task in tasks:
-        retriever = env.retriever_for(task)
         for hop, (gold, query) in enumerate(zip(task.gold_ids, task.meta["queries"], strict=False)):
             assert 1 <= len(query.split()) <= 4
-            found = [p.id for p in retriever.search([query], 3)[0]]
+            found = search(env, task, [query])
             ranks[f"{task.kind}/{hop}"].append(found.index(gold) + 1 if gold in found else 99)
     every = [rank for hop in ranks.values() for rank in hop]
     assert len(every) > 1000 and len(ranks) == 3
@@ -249,14 +296,13 @@ def test_a_thin_query_seldom_finds_it(env: RegulationsEnv, tasks: list[Task]) ->
     for task in (t for t in tasks if t.gold_ids):
         (word,) = task.meta["thin_query"].split()
         assert word.casefold() in words_of(task.question)
-        found = env.retriever_for(task).search([word], 3)[0]
-        hits.append(task.gold_ids[0] in [p.id for p in found])
+        hits.append(task.gold_ids[0] in search(env, task, [word]))
     assert mean(hits) <= 0.40
 
 
 def test_one_search_is_not_enough_for_two_hops(env: RegulationsEnv, tasks: list[Task]) -> None:
     both = [
-        task.gold_ids[1] in [p.id for p in env.retriever_for(task).search([query], 3)[0]]
+        task.gold_ids[1] in search(env, task, [query])
         for task in tasks
         if task.kind == "two_hop"
         for query in task.meta["queries"][:1]

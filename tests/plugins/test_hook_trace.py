@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pluggy
 import pytest
-from click.testing import CliRunner
+from command_line import succeed
 
-from searchrl.cli import main
 from searchrl.plugins import load_plugins
 
 PLUGIN = """
@@ -91,9 +90,6 @@ def test_nothing_is_watched_or_printed_when_it_is_off(
 
 
 def test_trace_leaves_stdout_to_the_command(plugin: str) -> None:
-    result = CliRunner().invoke(
-        main, ["plugins", "--json", "--plugin", plugin], env={"SEARCHRL_TRACE": "1"}
-    )
-    assert result.exit_code == 0
+    result = succeed("plugins", "--json", "--plugin", plugin, env={"SEARCHRL_TRACE": "1"})
     assert "searchrl trace:" not in result.stdout
     assert "plugin mine: import" in lines(result.stderr)

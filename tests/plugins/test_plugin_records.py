@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from test_plugins import install
+from command_line import call, complaint, succeed
+from plugin_files import install
 
-from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.errors import PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
@@ -51,16 +50,10 @@ def register_rewards(register):
 '''
 
 
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
 def make_run(folder: Path, *flags: str) -> Path:
     run = folder / "run"
-    result = call(
-        *"eval --policy scripted --num-tasks 2 --reward em --run-dir".split(), str(run), *flags
-    )
-    assert result.exit_code == 0, result.output
+    command = "eval --policy scripted --num-tasks 2 --reward em --run-dir"
+    succeed(*command.split(), run, *flags)
     # A config that says where it was written could not be given to another program.
     config = Run.open(run).config.model_copy(update={"run_dir": None})
     (run / "config.yaml").write_text(config.to_yaml())
@@ -104,11 +97,10 @@ def test_eval_of_a_run_whose_package_is_gone_says_how_to_get_it_back(
     tmp_path: Path, site: Path
 ) -> None:
     run = make_run(tmp_path, "--env", "rivers")
-    assert call("eval", str(run)).exit_code == 0
+    succeed("eval", run)
     remove(site)
-    result = call("eval", str(run))
-    assert result.exit_code == 2
-    assert "unknown env 'rivers'" in result.stderr and LOST in result.stderr
+    text = complaint("eval", run)
+    assert "unknown env 'rivers'" in text and LOST in text
 
 
 def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(
@@ -116,10 +108,8 @@ def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(
 ) -> None:
     run = make_run(tmp_path, "--reward", "em+0.5*calm")
     remove(site)
-    result = call("eval", str(run))
-    assert result.exit_code == 2
-    assert "unknown reward component 'calm'" in result.stderr and "^" in result.stderr
-    assert LOST in result.stderr
+    text = complaint("eval", run)
+    assert "unknown reward component 'calm'" in text and "^" in text and LOST in text
 
 
 def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
@@ -127,15 +117,13 @@ def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     edit(run, policy="model", model={"name": "tiny"})
     remove(site)
     for arguments in (
-        ["train", "--resume", str(run)],
-        ["sft", "--resume", str(run)],
-        ["ask", str(run), "Where?"],
-        ["play", "--config", str(run / "config.yaml")],
-        ["train", "--config", str(run / "config.yaml"), "--dry-run"],
+        ["train", "--resume", run],
+        ["sft", "--resume", run],
+        ["ask", run, "Where?"],
+        ["play", "--config", run / "config.yaml"],
+        ["train", "--config", run / "config.yaml", "--dry-run"],
     ):
-        result = call(*arguments)
-        assert result.exit_code == 2, (arguments, result.output, result.exception)
-        assert LOST in result.stderr, arguments
+        assert LOST in complaint(*arguments), arguments
     for program in (lambda: load_agent(run), lambda: train(resume=run)):
         with pytest.raises(UnknownNameError, match="pip install 'searchrl-rivers==0.1.0'"):
             program()
@@ -144,24 +132,21 @@ def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
 def test_run_that_does_not_need_the_package_says_nothing(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "regulations")
     replace_release(site, "0.2.0", PLUGIN)
-    result = call("eval", str(run))
-    assert (result.exit_code, "rivers" in result.stderr) == (0, False)
+    assert "rivers" not in succeed("eval", run).stderr
 
 
 def test_other_release_or_other_code_is_named_with_both(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers")
     before = next(r for r in load_plugins().provenance() if r["plugin"] == "searchrl-rivers")
     replace_release(site, "0.2.0", PLUGIN)
-    result = call("eval", str(run))
-    assert result.exit_code == 0
     assert (
         f"changed: plugin searchrl-rivers was 0.1.0 (sha256 {before['sha256'][:12]}) when the run "
-        "began and is 0.2.0 (sha256 " in result.stderr
+        "began and is 0.2.0 (sha256 " in succeed("eval", run).stderr
     )
     replace_release(site, "0.1.0", PLUGIN.replace("return 1.0", "return 0.0"))
-    assert "is 0.1.0 (sha256 " in call("eval", str(run)).stderr
+    assert "is 0.1.0 (sha256 " in call("eval", run).stderr
     replace_release(site, "0.1.0", PLUGIN)
-    assert "changed" not in call("eval", str(run)).stderr
+    assert "changed" not in call("eval", run).stderr
 
 
 def test_resume_tells_the_observer_that_a_reward_changed(
@@ -176,16 +161,16 @@ def test_resume_tells_the_observer_that_a_reward_changed(
     load_run_plugins(Run.open(run).config, run, notes.append)
     (note,) = notes
     assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
-    assert "changed: plugin searchrl-rivers" in call("train", "--resume", str(run)).stderr
+    assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).stderr
 
 
 def test_release_that_lost_the_name_and_one_that_is_broken(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers")
     replace_release(site, "0.2.0", PLUGIN.replace('"rivers"', '"brooks"'))
-    text = call("eval", str(run)).stderr
+    text = call("eval", run).stderr
     assert "which is here as version 0.2.0 and does not offer it any more" in text
     replace_release(site, "0.2.0", PLUGIN + "\n1 / 0\n")
-    text = call("eval", str(run)).stderr
+    text = call("eval", run).stderr
     assert "Not loaded: plugin searchrl-rivers 0.2.0" in text
     assert "from plugin searchrl-rivers 0.1.0, which failed to load" in text
 
@@ -196,7 +181,7 @@ def test_package_that_was_not_from_an_index_is_named_by_its_url(tmp_path: Path, 
     (info / "direct_url.json").write_text(json.dumps(url))
     run = make_run(tmp_path, "--env", "rivers")
     remove(site)
-    assert "pip install 'git+https://example.org/r.git@ab12'" in call("eval", str(run)).stderr
+    assert "pip install 'git+https://example.org/r.git@ab12'" in call("eval", run).stderr
 
 
 def test_how_it_was_installed_is_no_change_of_code(tmp_path: Path, site: Path) -> None:
@@ -206,7 +191,7 @@ def test_how_it_was_installed_is_no_change_of_code(tmp_path: Path, site: Path) -
         f"{record.read_text()}\nsearchrl_rivers-0.1.0.dist-info/INSTALLER,sha256=1,2\n"
         "__pycache__/srl_rivers.cpython-311.pyc,,\n../../../bin/rivers,sha256=2,3\n"
     )
-    assert "changed" not in call("eval", str(run)).stderr
+    assert "changed" not in call("eval", run).stderr
 
 
 def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
@@ -215,8 +200,7 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers", "--plugin", str(file))
     (record,) = read_records(run, Run.open(run).config.to_dict() | {"tasks": []})[-1:]
     file.write_text(PLUGIN.replace("return 1.0", "return 0.0"))
-    result = call("eval", str(run))
-    assert result.exit_code == 0
+    result = succeed("eval", run)
     assert f"was without a version (sha256 {record.sha256[:12]})" in result.stderr
     assert f"restore the file {file} (sha256 {record.sha256})" in result.stderr
 
@@ -224,15 +208,13 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     moved.parent.mkdir()
     file.rename(moved)
     edit(run, policy="model", model={"name": "tiny"})
-    for arguments in (["eval", str(run)], ["train", "--resume", str(run)], ["ask", str(run), "?"]):
-        result = call(*arguments)
-        assert result.exit_code == 2, result.output
-        assert f"restore the file {file} (sha256 {record.sha256})" in result.stderr
-        assert "had env 'rivers', reward 'calm' from it" in result.stderr
+    for arguments in (["eval", run], ["train", "--resume", run], ["ask", run, "?"]):
+        text = complaint(*arguments)
+        assert f"restore the file {file} (sha256 {record.sha256})" in text
+        assert "had env 'rivers', reward 'calm' from it" in text
     edit(run, policy="scripted")
     moved.write_text(PLUGIN)
-    result = call("eval", str(run), "--plugin", str(moved))
-    assert (result.exit_code, "changed" in result.stderr) == (0, False)
+    assert "changed" not in succeed("eval", run, "--plugin", moved).stderr
 
 
 def test_module_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.errors import ConfigError, DataError, FailureLimitError, RunFolderError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.sft import sft
-from searchrl.run_folder import Run, read_jsonl
+from searchrl.run_folder import Run
+from searchrl.trackers.rows import read_rows
 
 TOY_PLUGIN = Path(__file__).resolve().parents[1] / "fixtures" / "toy_world.py"
 SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)
@@ -55,7 +56,7 @@ def rows_of(run: Run) -> list[dict[str, Any]]:
     return [
         {"step": r["step"], "phase": r["phase"]}
         | {k: v for k, v in r["metrics"].items() if k != "tokens_per_s"}
-        for r in read_jsonl(run.path / "metrics.jsonl")
+        for r in read_rows(run.path / "metrics.jsonl")
     ]
 
 
@@ -198,7 +199,7 @@ class TestCutDemonstrations:
 
     def check(self, run: Run, learnt: list[list[Any]], notes: list[str], where: str) -> None:
         """Counted per step, told at the first and at the end; only whole turns were learnt."""
-        steps = [row for row in read_jsonl(run.path / "metrics.jsonl") if row["phase"] == "sft"]
+        steps = [row for row in read_rows(run.path / "metrics.jsonl") if row["phase"] == "sft"]
         rows = [row["metrics"]["cut_demos"] for row in steps]
         cut = [round(row["value"] * row["n"]) for row in rows]
         assert 0 < sum(cut) < 16 and [row["n"] for row in rows] == [4] * 4
@@ -331,7 +332,7 @@ class TestRefused:
     def test_bad_traces(self, tmp_path: Path):
         file = tmp_path / "t.jsonl"
         file.write_text('{"prompt": 1}\nnothing\n')
-        match = r"(?s)2 rows cannot be used.*t.jsonl:1: .*t.jsonl:2: "
+        match = r"(?s)2 problems.*t.jsonl:1: .*t.jsonl:2: "
         self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
 
     def test_traces_that_do_not_fit(self, tmp_path: Path):

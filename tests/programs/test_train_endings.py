@@ -17,7 +17,8 @@ from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.errors import GenerationFailure, PluginError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
-from searchrl.run_folder import Run, RunWriter, read_jsonl
+from searchrl.run_folder import Run, RunWriter
+from searchrl.trackers.rows import read_rows
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -203,7 +204,7 @@ def test_after_ctrl_c_in_an_evaluation_a_tracker_has_every_row_once(
     with pytest.raises(KeyboardInterrupt):
         train(settings(micro_model, tmp_path / "run", log=log), observer=Stopping())
     run = train(resume=tmp_path / "run")
-    rows = [(r["step"], r["phase"]) for r in read_jsonl(run.path / "tracker.jsonl")]
+    rows = [(r["step"], r["phase"]) for r in read_rows(run.path / "tracker.jsonl")]
     assert rows == [
         (1, "train"), (2, "train"), (3, "train"), (3, "eval"), (4, "train"), (5, "train"),
         (6, "train"),

@@ -486,9 +486,9 @@ class TestRealTranscripts:
             assert P.final_answer(turns) == answer
             assert P.format_score(turns) == 0.5
             # With each loose thought put into its block the same rollouts are valid.
-            mended = [turns[0], *(_mend(turn) for turn in turns[1:])]
-            assert P.final_answer(mended) == answer
-            assert P.format_score(mended) == 1.0
+            fixed = [turns[0], *(_fix(turn) for turn in turns[1:])]
+            assert P.final_answer(fixed) == answer
+            assert P.format_score(fixed) == 1.0
 
     def test_search_r1_case_with_its_information_left_in_is_not_fooled(self, shared_data: Path):
         text = (shared_data / "transcripts" / "search_r1_case.txt").read_text(encoding="utf-8")
@@ -516,7 +516,7 @@ def _search_r1_dialogues(shared_data: Path) -> list[list[str]]:
     return [re.split(r"<information>.*?</information>", part, flags=re.S) for part in parts]
 
 
-def _mend(turn: str) -> str:
+def _fix(turn: str) -> str:
     head, tag, tail = re.split(r"(?=<(search|answer)>)", turn, maxsplit=1)
     assert tag
     return f"<think>{head.replace('</think>', '').strip()}</think>\n{tail}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from searchrl.plugins import load_plugins
-from searchrl.rewards import BUILTIN_REWARDS, Scorer, make_builtin
+from searchrl.rewards import BUILTIN_REWARDS, Scorer
 from searchrl.rewards.answers import normalize_n1, normalize_n2
 from searchrl.rewards.expression import RewardSchedule
 
@@ -28,7 +28,7 @@ def test_every_builtin_reward_has_its_heading_and_no_other_does() -> None:
 def test_the_table_of_values_is_what_the_components_declare() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", TEXT, re.MULTILINE))
     for name in BUILTIN_REWARDS:
-        component = make_builtin(name)
+        component = BUILTIN_REWARDS[name]()
         if not component.is_range:
             assert rows[name] == ", ".join(f"{value:g}" for value in component.values)
 

@@ -9,7 +9,7 @@ import pytest
 
 from searchrl.core.episode import SEARCH, Passage, StopReason, Task
 from searchrl.protocols import ThinkSearchAnswer
-from searchrl.rewards import make_builtin
+from searchrl.rewards import BUILTIN_REWARDS
 from searchrl.testing import RewardCase, make_episode, reward_cases
 from searchrl.testing.kit import cases, policies, steps
 
@@ -32,7 +32,7 @@ def test_every_episode_is_what_the_protocol_reads_in_its_turns(case: RewardCase)
 
 
 def test_exact_match_of_the_cases_by_hand() -> None:
-    em = make_builtin("em")
+    em = BUILTIN_REWARDS["em"]()
     won = {name for name, case in CASES.items() if em(case.episode) == 1.0}
     assert won == {
         "gold", "gold-passive", "cjk", "right-to-left", "emoji", "control-tokens",

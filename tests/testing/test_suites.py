@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fixtures.unsound import fault_lines, write_unsound
 
 import searchrl.testing
 from searchrl.errors import PluginError, UnknownNameError
@@ -68,13 +69,14 @@ def test_settings_reach_the_factory(make_plugin: MakePlugin) -> None:
         assert_conforms(file, settings={"name": "missing/folder/log.txt"})
 
 
-def test_an_unsound_plugin_fails_with_every_finding_as_its_text() -> None:
-    path = FIXTURES / "unsound" / "tracker_truncates.py"
+def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) -> None:
+    path = write_unsound("tracker", "truncates", tmp_path)
+    (line,) = fault_lines(path)
     with pytest.raises(AssertionError) as failure:
         assert_conforms(str(path))
     text = str(failure.value)
-    assert text.startswith("tracker 'truncates':\nT5 does not hold: it goes on in the folder")
-    assert f"{path}:8: made again, it emptied log.txt" in text
+    assert text.startswith("tracker 'notes':\nT5 does not hold: it goes on in the folder")
+    assert f"{path}:{line}: made again, it emptied log.txt" in text
     assert "to mend it: open the file to append, mode 'a'" in text
     assert "why it matters: A resumed run" in text
 
@@ -84,15 +86,15 @@ def test_a_plugin_that_cannot_be_loaded_says_why() -> None:
     with pytest.raises(PluginError, match="not loaded: plugin raises_at_import .*ModuleNotFound"):
         check_plugin(str(broken))
     with pytest.raises(PluginError, match="registers no algorithm"):
-        check_plugin(str(FIXTURES / "unsound" / "tracker_pops.py"), kind="algorithm")
+        check_plugin(str(FIXTURES / "sound" / "tracker.py"), kind="algorithm")
     with pytest.raises(UnknownNameError, match="Did you mean 'jsonl'"):
         check_plugin("json1")
 
 
-def test_a_case_per_criterion_fails_for_its_own_alone() -> None:
-    cases = conformance_cases(str(FIXTURES / "unsound" / "tracker_pops.py"))
+def test_a_case_per_criterion_fails_for_its_own_alone(tmp_path: Path) -> None:
+    cases = conformance_cases(str(write_unsound("tracker", "pops", tmp_path)))
     assert [str(case).partition(" ")[0] for case in cases] == [
-        f"tracker:pops:T{i}" for i in range(1, 7)
+        f"tracker:notes:T{i}" for i in range(1, 7)
     ]
     for case in cases[:-1]:
         case.check()

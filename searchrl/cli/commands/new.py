@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from searchrl.cli.options import NEW, options
-from searchrl.scaffold.writer import KINDS, ensure_free, make_scaffold, write_scaffold
+from searchrl.scaffold import KINDS, ensure_free, make_scaffold, write_scaffold
 
 
 @click.command()

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action
-from searchrl.core.trajectory import Author, is_finite
+from searchrl.core.trajectory import Author, TokenColumns, is_finite
 from searchrl.engine.episodes.rollout import Rollout
-
-if TYPE_CHECKING:
-    from searchrl.engine.learning.token_columns import TokenColumns
 
 
 def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:

@@ -35,8 +35,8 @@ from searchrl.engine.episodes.boundary import (
 from searchrl.engine.episodes.dialogue import Dialogue, Played, RolloutRequest, Stepping
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.model.codec import TextCodec
-from searchrl.engine.model.rendering import find_stop
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
+from searchrl.engine.sampling.stops import find_stop_string
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.plugins.deadline import Raised, call_together
 from searchrl.rewards.scorer import ScoredEpisode, score_together
@@ -243,7 +243,7 @@ class RolloutDriver:
         world = dialogue.request.world
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
         sampled = self.codec.decode(ids)
-        found = find_stop(sampled, world.protocol.stops)
+        found = find_stop_string(sampled, world.protocol.stops)
         overhang = sampled[found[0] :] if found else ""
         text = sampled[: found[0]] if found else sampled
         if not dialogue.turns:

@@ -23,8 +23,9 @@ from searchrl.algorithms import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig, SftStage
 from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.reduction import Reduction
+from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packed_check import find_fault
+from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import (
     MicroBatch,
     PackedRollout,
@@ -34,7 +35,7 @@ from searchrl.engine.learning.packing import (
     pack_step,
 )
 from searchrl.engine.learning.sharing import share_groups
-from searchrl.engine.learning.token_columns import OnTokens, TokenColumns, report_tokens
+from searchrl.engine.learning.token_columns import OnTokens, report_tokens
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import make_optimizer
 from searchrl.engine.model.policy import Policy
@@ -108,7 +109,7 @@ class Learner:
         self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""
-        self.packing_fault = find_fault(policy)
+        self.packing_fault = find_packing_fault(policy)
         """Why rollouts are padded instead of packed; None: they are packed."""
         if self.loss_settings.beta > 0:
             policy.keep_reference()

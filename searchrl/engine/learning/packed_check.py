@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from searchrl.engine.model.attention import supports_seam
+from searchrl.engine.model.attention import find_attention_fault
 from searchrl.engine.model.layout import pack, padded_layout
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
@@ -28,9 +28,9 @@ class _Rollout:
     num_prompt: int = _PROMPT
 
 
-def find_fault(policy: Policy) -> str | None:
+def find_packing_fault(policy: Policy) -> str | None:
     """Why a model's rollouts have to be padded, or None if they can be packed."""
-    fault = supports_seam(policy.base_model)
+    fault = find_attention_fault(policy.base_model)
     if fault is not None:
         return fault
     width = _PROMPT + max(_SUFFIXES)

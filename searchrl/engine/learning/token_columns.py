@@ -1,29 +1,17 @@
-"""What an update saw of each rollout, token by token: what a record shows beside the text.
+"""What an update saw of each rollout, token by token, read off its micro-batch.
 
-Owns the record and how it is read off a micro-batch. The learner reports it, `records` writes it.
+Owns the reading; `TokenColumns` is the result. The learner reports it, `records` writes it.
 Shapes: N trained tokens of a micro-batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from torch import Tensor
 
+from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.packing import MicroBatch
-
-
-class TokenColumns(NamedTuple):
-    """What the first update on a rollout saw of it, over its trained tokens in order."""
-
-    advantage: float | tuple[float, ...]
-    """One number where the algorithm gave one for the whole rollout."""
-    ratio: tuple[float, ...]
-    """pi / sampler before that update."""
-    entropy: tuple[float, ...]
-    """Nats, of the full distribution at the sampling temperature."""
-
 
 OnTokens = Callable[[str, TokenColumns], None]
 

@@ -1,18 +1,19 @@
 """The forecast: what a training run will take, whether it fits, and what would make it fit.
 
-Owns the prediction from a model's `footprint` and a config, the search for settings that fit, and
-the meter of what was really taken. `planning` asks for it before any weight is loaded.
+Owns the prediction from a model's `footprint` and a config, and the search for settings that fit.
+What is free on this machine is `machine`. `planning` asks for a forecast before any weight is
+loaded.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import torch
 
 from searchrl.config import RunConfig
 from searchrl.engine.memory.footprint import Footprint, optimizer_bytes
+from searchrl.engine.memory.machine import available
 from searchrl.engine.memory.plan import MemoryPlan, Part, Settings, format_bytes
 from searchrl.engine.model.head import chunk_rows
 from searchrl.errors import PolicyError
@@ -205,63 +206,3 @@ def _flags(settings: Settings, config: RunConfig) -> list[str]:
         ("model.quantize", settings.quantize, config.model.quantize),
     )
     return [f"--set {name}={value}" for name, value, now in pairs if value != now]
-
-
-def available(device: torch.device) -> int | None:
-    """Bytes that a device could give now; None where that cannot be found out."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if device.type != "cpu":
-        return None
-    rooms = [room for room in (_free_ram(), _cgroup_room()) if room is not None]
-    return min(rooms, default=None)
-
-
-def _free_ram() -> int | None:
-    fields = _status_fields(Path("/proc/meminfo"))
-    return fields.get("MemAvailable")
-
-
-def _cgroup_room() -> int | None:
-    """What the container that this process runs in may still take."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit = (folder / "memory.max").read_text("ascii").strip()
-        used = (folder / "memory.current").read_text("ascii").strip()
-    except OSError:
-        return None
-    return int(limit) - int(used) if limit.isdigit() else None
-
-
-def _status_fields(path: Path) -> dict[str, int]:
-    """Bytes by name of a file of Linux's process information; empty elsewhere."""
-    try:
-        lines = path.read_text("ascii", "replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.split() for line in lines if line.endswith(" kB"))
-    return {pair[0].rstrip(":"): 1024 * int(pair[1]) for pair in pairs}
-
-
-class PeakMeter:
-    """What a run really took: begins when it is made."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._at_start = 0
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-        else:
-            self._at_start = _status_fields(Path("/proc/self/status")).get("VmRSS", 0)
-
-    def peak_bytes(self) -> int | None:
-        """Most bytes held at a time since then; None where that cannot be found out.
-
-        On a CPU what the process gained, with all that is no tensor; at least 0.
-        """
-        if self._device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self._device))
-        most = _status_fields(Path("/proc/self/status")).get("VmHWM")
-        if self._device.type != "cpu" or most is None:
-            return None
-        return max(0, most - self._at_start)

@@ -103,8 +103,8 @@ def grouped_attention(
     return output.reshape(rows, num_heads, length, width)
 
 
-def supports_seam(model: Any) -> str | None:
-    """Why a model cannot run through the seam, or None if it can; tried on four tokens."""
+def find_attention_fault(model: Any) -> str | None:
+    """Why a model cannot take its attention from here, or None if it can; tried on four tokens."""
     config = model.config
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
         return "it has sliding-window attention"

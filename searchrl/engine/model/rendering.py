@@ -320,27 +320,6 @@ class _AddedTokens:
             yield match.start(), match.end(), self._ids[match.lastindex - 1]
 
 
-class StopHit(NamedTuple):
-    """Where a stop string ends in a text, and which one it was."""
-
-    end: int
-    stop: str
-
-
-def find_stop(text: str, stops: Sequence[str], start: int = 0) -> StopHit | None:
-    """The stop string that ends first in `text[start:]`, or None. `end` counts from text's start.
-
-    >>> find_stop("a</search>b", ("</answer>", "</search>"))
-    StopHit(end=10, stop='</search>')
-    """
-    hits = [
-        StopHit(position + len(stop), stop)
-        for stop in stops
-        if stop and (position := text.find(stop, start)) >= 0
-    ]
-    return min(hits, default=None)
-
-
 def _without_added_tokens(backend: Any) -> Any:
     """A `tokenizers.Tokenizer` over the same model that knows no added token and adds none."""
     from tokenizers import Tokenizer

@@ -3,8 +3,9 @@
 Where a model is small, part of a decode step is spent between its modules. Here the query, key
 and value projections are one matrix, gate and up another, adapters are merged, and a step is a
 plain function of them. Owns the fused copies: made anew whenever weights change, so worth their
-memory for small models only. `SlotGenerator` uses it after `find_fault` has compared it with the
-model itself. Shapes: B rows, D hidden size, H query heads, K key/value heads, S cached positions.
+memory for small models only. `SlotGenerator` uses it after `find_fusing_fault` has compared it
+with the model itself. Shapes: B rows, D hidden size, H query heads, K key/value heads, S cached
+positions.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def _bias(linear: Any) -> Any:
     return getattr(linear, "base_layer", linear).bias
 
 
-def find_fault(policy: Policy) -> str | None:
+def find_fusing_fault(policy: Policy) -> str | None:
     """Why fused decoding cannot stand in for this model, or None: compared on a few tokens."""
     if policy.num_parameters[1] > MAX_PARAMETERS:
         return f"it has more than {MAX_PARAMETERS:,} weights"

@@ -1,11 +1,11 @@
-"""The slot engine: many dialogues in one cache, one token for all of them per tick.
+"""The slot engine: many sequences in one cache, one token for all of them per tick.
 
 Owns the schedule. A group's prompt is computed once and forked; observations are appended to what
-is cached, nothing is recomputed; a slot that becomes free is refilled at once, and no dialogue
+is cached, nothing is recomputed; a slot that becomes free is refilled at once, and no sequence
 waits for another's turn to end. What is decoded together follows from the order of calls alone,
 never from a clock, so that a run repeats bit for bit.
 
-A dialogue's ids are the truth and the cache is a memory of them: `cached` of them have keys and
+A sequence's ids are the truth and the cache is a memory of them: `cached` of them have keys and
 values, the rest is pending. Whenever weights have changed, `cached` is 0 again. Caller: the
 rollout driver, through `Generator`. Shapes: B rows, T tokens, V vocabulary.
 """
@@ -14,20 +14,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from searchrl.contracts import Expert
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.model.attention import attending, supports_seam
+from searchrl.engine.model.attention import attending, find_attention_fault
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
-from searchrl.engine.sampling.fused import FusedDecoder, find_fault
+from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
+from searchrl.engine.sampling.sequence import OpenSequence
 from searchrl.engine.sampling.slots import CacheShape, SlotCache, SlotPlan
-from searchrl.engine.sampling.stops import STOPPED, StopTable, vocabulary_bytes
+from searchrl.engine.sampling.stops import START, STOPPED, StopTable, vocabulary_bytes
 from searchrl.errors import PolicyError
 
 _EXTEND_SHARE = 8
@@ -65,25 +66,20 @@ class SlotStats:
         return self.num_decoded / max(1, self.num_row_ticks)
 
 
-@dataclass(slots=True, eq=False)
-class _Dialogue:
-    handle: Handle
+@dataclass(slots=True, eq=False, kw_only=True)
+class SlotSequence(OpenSequence):
+    """A sequence that may have a slot: keys and values of its first `cached` ids are there."""
+
     group: int
-    ids: list[int]
-    rng_key: int
     num_shared: int
     """Prompt tokens that the group has in common in the cache: all but the last."""
     cached: int = 0
     slot: int | None = None
-    stops: tuple[str, ...] = ()
-    max_tokens: int = 0
-    is_asked: bool = False
     stop_state: int = 0
-    new_ids: list[int] = field(default_factory=list)
-    new_logps: list[float] = field(default_factory=list)
 
     @property
     def num_pending(self) -> int:
+        """Ids that have no keys and values yet."""
         return len(self.ids) - self.cached
 
 
@@ -93,8 +89,8 @@ class SlotGenerator:
     Args:
         policy: the model and tokenizer; a cache never outlives its weights.
         sampling: temperature and truncation.
-        num_slots: dialogues held at the same time.
-        max_length: most tokens of one dialogue.
+        num_slots: sequences held at the same time.
+        max_length: most tokens of one sequence.
         extend_tokens: most tokens of one pass over prompts or observations.
         fused: decode without the model's modules; None: where that is faster and agrees with
             them (small models on a CPU).
@@ -112,7 +108,7 @@ class SlotGenerator:
         extend_tokens: int = 8192,
         fused: bool | None = None,
     ) -> None:
-        if problem := supports_seam(policy.base_model):
+        if problem := find_attention_fault(policy.base_model):
             raise PolicyError(f"the slot engine cannot run this model: {problem}")
         self.policy = policy
         self.sampling = sampling
@@ -125,12 +121,12 @@ class SlotGenerator:
         self._cache = SlotCache(shape, num_slots, max_length, policy.device)
         self._vocabulary = vocabulary_bytes(policy.tokenizer, policy.vocab_size)
         self._tables: dict[tuple[str, ...], StopTable] = {}
-        self._dialogues: dict[Handle, _Dialogue] = {}
-        self._queue: deque[_Dialogue] = deque()
-        self._held: list[_Dialogue | None] = []
-        """The dialogue of each slot in use; free ones among them are None."""
+        self._sequences: dict[Handle, SlotSequence] = {}
+        self._queue: deque[SlotSequence] = deque()
+        self._held: list[SlotSequence | None] = []
+        """The sequence of each slot in use; free ones among them are None."""
         self._prompts: list[int] = []
-        """The group whose prompt each slot begins with, even after its dialogue has gone."""
+        """The group whose prompt each slot begins with, even after its sequence has gone."""
         self._next_handle = self._next_group = 0
         self._fused: FusedDecoder | None = None
         self._is_fused = self._choose_fused(fused)
@@ -154,11 +150,15 @@ class SlotGenerator:
         for key in rng_keys[:n]:
             handle = Handle(self._next_handle)
             self._next_handle += 1
-            dialogue = _Dialogue(
-                handle, self._next_group, list(prompt_ids), key, len(prompt_ids) - 1
+            sequence = SlotSequence(
+                handle,
+                list(prompt_ids),
+                key,
+                group=self._next_group,
+                num_shared=len(prompt_ids) - 1,
             )
-            self._dialogues[handle] = dialogue
-            self._queue.append(dialogue)
+            self._sequences[handle] = sequence
+            self._queue.append(sequence)
             handles.append(handle)
         self._next_group += 1
         return handles
@@ -167,11 +167,9 @@ class SlotGenerator:
         self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
     ) -> None:
         """See `Generator.submit`."""
-        dialogue = self._dialogues[handle]
-        dialogue.ids.extend(append_ids)
-        dialogue.stops, dialogue.max_tokens = tuple(stops), max_tokens
-        dialogue.new_ids, dialogue.new_logps, dialogue.stop_state = [], [], 0
-        dialogue.is_asked = True
+        sequence = self._sequences[handle]
+        sequence.ask(append_ids, stops, max_tokens)
+        sequence.stop_state = START
 
     def poll(self) -> list[FinishedTurn]:
         """Decode until a turn is finished; several may finish with the same token."""
@@ -191,15 +189,15 @@ class SlotGenerator:
                     return finished
 
     def close(self, handle: Handle) -> None:
-        """See `Generator.close`; the slot is free for the next dialogue."""
-        dialogue = self._dialogues.pop(handle, None)
-        if dialogue is None:
+        """See `Generator.close`; the slot is free for the next sequence."""
+        sequence = self._sequences.pop(handle, None)
+        if sequence is None:
             return
-        if dialogue.slot is None:
-            self._queue.remove(dialogue)
+        if sequence.slot is None:
+            self._queue.remove(sequence)
         else:
-            self._held[dialogue.slot] = None
-        if not self._dialogues:
+            self._held[sequence.slot] = None
+        if not self._sequences:
             self._drop()
 
     def sync(self, policy: Policy) -> int:
@@ -209,8 +207,8 @@ class SlotGenerator:
         self.version = policy.version
         self._weights = policy.weights_stamp()
         self._prompts = [-1] * len(self._prompts)
-        for dialogue in self._dialogues.values():
-            dialogue.cached = 0
+        for sequence in self._sequences.values():
+            sequence.cached = 0
         return self.version
 
     # The schedule
@@ -218,7 +216,7 @@ class SlotGenerator:
     def _choose_fused(self, wanted: bool | None) -> bool:
         if wanted is False or (wanted is None and self.policy.device.type != "cpu"):
             return False
-        fault = find_fault(self.policy)
+        fault = find_fusing_fault(self.policy)
         if wanted and fault:
             raise PolicyError(f"fused decoding cannot stand in for this model: {fault}")
         return fault is None
@@ -229,23 +227,23 @@ class SlotGenerator:
         self._cache.clear()
 
     def _admit(self) -> None:
-        """Give free slots to dialogues in the queue, in order, each with its group's prompt."""
+        """Give free slots to sequences in the queue, in order, each with its group's prompt."""
         free = [slot for slot, held in enumerate(self._held) if held is None]
-        admitted: list[_Dialogue] = []
+        admitted: list[SlotSequence] = []
         while self._queue and (free or len(self._held) < self.num_slots):
-            dialogue = self._queue.popleft()
+            sequence = self._queue.popleft()
             if not free:
                 free.append(len(self._held))
                 self._held.append(None)
                 self._prompts.append(-1)
             # The slot that a sibling left begins with the prompt already.
-            place = next((i for i, s in enumerate(free) if self._prompts[s] == dialogue.group), 0)
-            dialogue.slot = free.pop(place)
-            self._held[dialogue.slot] = dialogue
-            admitted.append(dialogue)
+            place = next((i for i, s in enumerate(free) if self._prompts[s] == sequence.group), 0)
+            sequence.slot = free.pop(place)
+            self._held[sequence.slot] = sequence
+            admitted.append(sequence)
         self._prefill(admitted)
 
-    def _prefill(self, admitted: Sequence[_Dialogue]) -> None:
+    def _prefill(self, admitted: Sequence[SlotSequence]) -> None:
         """Compute the prompts that no slot holds yet, one row per group, and fork the others."""
         leads: dict[int, int] = {
             group: slot
@@ -253,29 +251,29 @@ class SlotGenerator:
             if not any(d.slot == slot and d.group != group for d in admitted)
         }
         fresh = []
-        for dialogue in admitted:
-            if dialogue.num_shared and dialogue.group not in leads:
-                assert dialogue.slot is not None
-                leads[dialogue.group] = dialogue.slot
-                fresh.append(dialogue)
+        for sequence in admitted:
+            if sequence.num_shared and sequence.group not in leads:
+                assert sequence.slot is not None
+                leads[sequence.group] = sequence.slot
+                fresh.append(sequence)
         self.stats.num_prefilled += sum(d.num_shared for d in fresh)
         self._compute([(d, d.num_shared) for d in fresh])
         copies: dict[int, list[int]] = {}
-        for dialogue in admitted:
-            assert dialogue.slot is not None
-            if dialogue.num_shared:
-                lead = leads[dialogue.group]
-                if dialogue.slot != lead and self._prompts[dialogue.slot] != dialogue.group:
-                    copies.setdefault(lead, []).append(dialogue.slot)
-                dialogue.cached = dialogue.num_shared
-            self._prompts[dialogue.slot] = dialogue.group
+        for sequence in admitted:
+            assert sequence.slot is not None
+            if sequence.num_shared:
+                lead = leads[sequence.group]
+                if sequence.slot != lead and self._prompts[sequence.slot] != sequence.group:
+                    copies.setdefault(lead, []).append(sequence.slot)
+                sequence.cached = sequence.num_shared
+            self._prompts[sequence.slot] = sequence.group
         for lead, slots in copies.items():
             group = self._prompts[lead]
             length = next(d.num_shared for d in admitted if d.group == group)
             self._cache.fork(lead, slots, length)
 
     def _extend(self) -> None:
-        """Append observations to the cache, all but the last token of each dialogue."""
+        """Append observations to the cache, all but the last token of each sequence."""
         waiting = [d for d in self._held if d is not None and d.is_asked and d.num_pending > 1]
         if not waiting:
             return
@@ -285,7 +283,7 @@ class SlotGenerator:
         self.stats.num_appended += sum(d.num_pending - 1 for d in waiting)
         self._compute([(d, len(d.ids) - 1) for d in waiting])
 
-    def _compute(self, targets: Sequence[tuple[_Dialogue, int]]) -> None:
+    def _compute(self, targets: Sequence[tuple[SlotSequence, int]]) -> None:
         """Write keys and values up to a length each; no logits are made."""
         for batch in _batches(targets, self.extend_tokens):
             width = max(stop - d.cached for d, stop in batch)
@@ -293,16 +291,16 @@ class SlotGenerator:
             self._cache.reserve(span)
             ids_BT = torch.zeros(len(batch), width, dtype=torch.long)
             position_BT = torch.full((len(batch), width), self._cache.scratch)
-            for row, (dialogue, stop) in enumerate(batch):
-                count = stop - dialogue.cached
-                ids_BT[row, :count] = torch.tensor(dialogue.ids[dialogue.cached : stop])
-                position_BT[row, :count] = torch.arange(dialogue.cached, stop)
+            for row, (sequence, stop) in enumerate(batch):
+                count = stop - sequence.cached
+                ids_BT[row, :count] = torch.tensor(sequence.ids[sequence.cached : stop])
+                position_BT[row, :count] = torch.arange(sequence.cached, stop)
             self._forward(ids_BT, position_BT, [_slot(d) for d, _ in batch], span)
-            for dialogue, stop in batch:
-                dialogue.cached = stop
+            for sequence, stop in batch:
+                sequence.cached = stop
 
-    def _decode(self, ready: list[_Dialogue]) -> list[FinishedTurn]:
-        """One token for every dialogue that is ready."""
+    def _decode(self, ready: list[SlotSequence]) -> list[FinishedTurn]:
+        """One token for every sequence that is ready."""
         self._compact()
         slots = [_slot(d) for d in ready]
         num_rows = 1 + max(slots)
@@ -334,37 +332,26 @@ class SlotGenerator:
         return self._record(ready, draw.token_B.tolist(), draw.logp_B.tolist())
 
     def _record(
-        self, ready: Sequence[_Dialogue], tokens: list[int], logps: list[float]
+        self, ready: Sequence[SlotSequence], tokens: list[int], logps: list[float]
     ) -> list[FinishedTurn]:
         """Append the tokens drawn; the turns that ended with them, in order of slots."""
         finished = []
-        for dialogue, token, logp in zip(ready, tokens, logps, strict=True):
-            dialogue.cached = len(dialogue.ids)
-            dialogue.ids.append(token)
-            dialogue.new_ids.append(token)
-            dialogue.new_logps.append(logp)
-            reason = self._stop_reason(dialogue, token)
+        for sequence, token, logp in zip(ready, tokens, logps, strict=True):
+            sequence.cached = len(sequence.ids)
+            sequence.append(token, logp)
+            reason = self._stop_reason(sequence, token)
             if reason is not None:
-                dialogue.is_asked = False
-                finished.append(
-                    FinishedTurn(
-                        dialogue.handle,
-                        tuple(dialogue.new_ids),
-                        tuple(dialogue.new_logps),
-                        reason,
-                        self.version,
-                    )
-                )
+                finished.append(sequence.finish(reason, self.version))
         return finished
 
-    def _stop_reason(self, dialogue: _Dialogue, token: int) -> TurnStop | None:
+    def _stop_reason(self, sequence: SlotSequence, token: int) -> TurnStop | None:
         """Whether the turn ended with this token."""
         if token in self.policy.eos_ids:
             return TurnStop.EOS
-        dialogue.stop_state = self._table(dialogue.stops).feed(dialogue.stop_state, token)
-        if dialogue.stop_state == STOPPED:
+        sequence.stop_state = self._table(sequence.stops).feed(sequence.stop_state, token)
+        if sequence.stop_state == STOPPED:
             return TurnStop.STOP_STRING
-        if len(dialogue.new_ids) >= dialogue.max_tokens:
+        if len(sequence.new_ids) >= sequence.max_tokens:
             return TurnStop.MAX_TOKENS
         return None
 
@@ -374,16 +361,16 @@ class SlotGenerator:
         return self._tables[stops]
 
     def _compact(self) -> None:
-        """Once nobody waits for a slot, move the dialogues left together."""
+        """Once nobody waits for a slot, move the sequences left together."""
         kept = [slot for slot, held in enumerate(self._held) if held is not None]
         if self._queue or len(kept) > _COMPACT_SHARE * len(self._held):
             return
         self._cache.compact(kept)
         self._held = [self._held[slot] for slot in kept]
         self._prompts = [self._prompts[slot] for slot in kept]
-        for slot, dialogue in enumerate(self._held):
-            assert dialogue is not None
-            dialogue.slot = slot
+        for slot, sequence in enumerate(self._held):
+            assert sequence is not None
+            sequence.slot = slot
 
     def _forward(
         self, ids_BT: Tensor, position_BT: Tensor, slots: Sequence[int] | None, span: int
@@ -397,14 +384,14 @@ class SlotGenerator:
         return self.policy.hidden(ids_BT.to(device), known_BT, plan)
 
 
-def _slot(dialogue: _Dialogue) -> int:
-    assert dialogue.slot is not None
-    return dialogue.slot
+def _slot(sequence: SlotSequence) -> int:
+    assert sequence.slot is not None
+    return sequence.slot
 
 
 def _batches(
-    targets: Sequence[tuple[_Dialogue, int]], max_tokens: int
-) -> Iterator[list[tuple[_Dialogue, int]]]:
+    targets: Sequence[tuple[SlotSequence, int]], max_tokens: int
+) -> Iterator[list[tuple[SlotSequence, int]]]:
     """Passes of at most `max_tokens` padded tokens, longest first; each has at least one row."""
     ordered = sorted(targets, key=lambda one: (one[0].cached - one[1], one[0].handle))
     while ordered:

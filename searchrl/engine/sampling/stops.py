@@ -1,14 +1,15 @@
-"""Stop strings found on the fly: an automaton over bytes, tabulated per token of a vocabulary.
+"""Stop strings: found in a text, or on the fly, token by token.
 
 A stop string may begin inside one token and end inside another, and a token may hold text beyond
-it. `StopTable` is made for all tokens at once; feeding one is then a look-up.
-Owns what the bytes of a vocabulary are. Caller: `slot_generator`. Shapes: V vocabulary.
+it. `StopTable` is an automaton over bytes, tabulated for all tokens of a vocabulary at once;
+feeding one is then a look-up. Owns what the bytes of a vocabulary are. Callers: the generators,
+and the rollout driver, which cuts a turn after its stop string. Shapes: V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,27 @@ from searchrl.errors import PolicyError
 
 START, STOPPED = 0, 1
 """States of every table: nothing read yet, and a stop string was read (for ever)."""
+
+
+class StopHit(NamedTuple):
+    """Where a stop string ends in a text, and which one it was."""
+
+    end: int
+    stop: str
+
+
+def find_stop_string(text: str, stops: Sequence[str]) -> StopHit | None:
+    """The stop string that ends first in a text, or None.
+
+    >>> find_stop_string("a</search>b", ("</answer>", "</search>"))
+    StopHit(end=10, stop='</search>')
+    """
+    hits = [
+        StopHit(position + len(stop), stop)
+        for stop in stops
+        if stop and (position := text.find(stop)) >= 0
+    ]
+    return min(hits, default=None)
 
 
 class StopTable:

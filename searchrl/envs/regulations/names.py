@@ -1,61 +1,45 @@
 """Names and values that a school draws: people, places, rooms, times, sums, dates.
 
-Owns the pools and the domains, which are wide on purpose: a constant or memorised answer must be
-worthless. Holds no wording (see `daily`, `office`, `chains`). Called by `school.py`, and by the
-scripted policies for a plausible guess.
+Owns the domains, which are wide on purpose: a constant or memorised answer must be worthless. The
+names themselves are data (`searchrl/assets/regulations/names.json`); wordings are in
+`wordings.py`. Called by `school.py`, and by the scripted policies for a plausible guess.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from random import Random
 
+from pydantic import with_config
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+from searchrl.envs.regulations.word_lists import ASSETS, EXACT, load_word_list
 
-
-FIRST_NAMES = _words(
-    "Alba Anton Arne Basil Berit Bruno Carla Cedric Celia Clara Conrad Dagny Dario Delia Edda "
-    "Edgar Elias Elin Emil Enid Esther Fabian Felix Fergus Fiona Flora Freya Gideon Greta Gustav "
-    "Hanna Hector Hilda Hugo Ida Ilse Ines Ivo Jonas Julia Kasper Katja Lars Leona Linus Lotta "
-    "Magnus Mara Marlon Mila Nadia Nils Nora Olga Orla Oscar Petra Quentin Ramon Rhea Rosa Rufus "
-    "Selma Silas Tamsin Tilda Tobias Ulla Vera Viktor Wanda Wilma"
-)
-LAST_NAMES = _words(
-    "Abbott Amsel Ashdown Barlow Beck Birtle Blythe Bower Brandt Brooke Calder Carver Cobb Corwin "
-    "Crane Dahl Denby Drury Eames Eckert Elwood Fenn Fisk Forster Gale Garnett Gill Graves Haldane "
-    "Harker Hobbs Holt Ingram Jarvis Kemp Kern Kipling Lambert Larch Lorenz Lund Marlow Meers Moss "
-    "Munro Nash Norden Oakley Orme Paget Penn Perrin Quill Radley Reeve Rowan Sayer Selby Sharpe "
-    "Sorrel Stamm Stroud Tate Thorne Tully Upton Vance Vogel Wade Weller Winter Yates"
-)
-PLACE_NAMES = _words(
-    "Alder Amber Aspen Bay Birch Briar Cedar Cherry Clover Copper Coral Cypress Elder Elm Fern "
-    "Flint Garnet Granite Hazel Heather Heron Holly Ivory Jasper Juniper Kestrel Larch Laurel "
-    "Lilac Linden Lotus Magpie Maple Marble Myrtle Nettle Olive Opal Orchid Osprey Pearl Pine "
-    "Plover Poplar Quartz Raven Robin Rowan Saffron Sage Sorrel Spruce Starling Swan Tansy "
-    "Thistle Topaz Tulip Violet Walnut Willow Wren Yarrow Yew"
-)
-_BUILDINGS = ("House", "Hall", "Lodge", "Wing")
-_SCHOOL_HEADS = _words(
-    "Ald Ash Bar Bex Bram Brack Brin Cald Carl Cher Clay Cob Crad Dal Den Dor Dun Eas Eld Elm "
-    "Fair Far Fen Gar Glen Gran Had Hal Ham Har Hart Haw Hol Hurst Ing Kel Kes Kirk Lang Lark Led "
-    "Lin Mar Mel Mid Mil Nor Oak Old Or Pen Pol Quen Rad Red Ros Rush Sal Sel Shel Stan Stoke "
-    "Sut Thorn Til Tor Up Wal War Wel Whit Wil Win Wood Yar"
-)
-_SCHOOL_TAILS = _words(
-    "beck berry borough bourne bridge brook burgh bury by cliff combe cote croft dale dean den "
-    "don down field fold ford garth gate grove ham hampton haven hay head hill holm hope hurst "
-    "ington lake land leigh ley low march mead mere mill minster moor mouth ness over pool port "
-    "ridge sett shaw stead stock stone stow thorpe ton tree vale wade water way well wick wold "
-    "worth yard"
-)
-_SCHOOL_TYPES = ("School", "Academy", "College", "High")
-_MONTHS = (
+BUILDINGS = ("House", "Hall", "Lodge", "Wing")
+MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
 )  # fmt: skip
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names to draw from: the content of `names.json`. A school's name is head + tail, type."""
+
+    first_names: tuple[str, ...]
+    last_names: tuple[str, ...]
+    place_names: tuple[str, ...]
+    school_heads: tuple[str, ...]
+    school_tails: tuple[str, ...]
+    school_types: tuple[str, ...]
+
+
+@cache
+def load_names() -> Names:
+    """The names of the package, read once."""
+    return load_word_list(Names, ASSETS / "names.json")
 
 
 class ValueKind(StrEnum):
@@ -107,17 +91,18 @@ def draw_value(kind: ValueKind, rng: Random) -> str:
         case ValueKind.MONEY:
             return f"£{rng.randrange(11, 99)}"
         case ValueKind.DATE:
-            return f"{rng.randrange(1, 29)} {rng.choice(_MONTHS)}"
+            return f"{rng.randrange(1, 29)} {rng.choice(MONTHS)}"
         case ValueKind.ROOM:
             return f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 500)}"
         case ValueKind.PERSON:
-            return f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}"
+            names = load_names()
+            return f"{rng.choice(names.first_names)} {rng.choice(names.last_names)}"
         case ValueKind.BUILDING:
-            return f"{rng.choice(PLACE_NAMES)} {rng.choice(_BUILDINGS)}"
+            return f"{rng.choice(load_names().place_names)} {rng.choice(BUILDINGS)}"
         case ValueKind.FORM:
             return f"form {rng.choice('KLMNPRSTVW')}{rng.randrange(10, 100)}"
         case ValueKind.FUND:
-            return f"{rng.choice(LAST_NAMES)} Fund"
+            return f"{rng.choice(load_names().last_names)} Fund"
     raise ValueError(f"no domain for {kind!r}")
 
 
@@ -144,14 +129,14 @@ class DistinctValues:
 
 
 _NAMED = (ValueKind.ROOM, ValueKind.PERSON, ValueKind.BUILDING, ValueKind.FORM, ValueKind.FUND)
-_COMMON_WORDS = frozenset((*_BUILDINGS, "form", "Fund"))
+_COMMON_WORDS = frozenset((*BUILDINGS, "form", "Fund"))
 
 
 @cache
 def school_names(world_seed: int) -> tuple[str, ...]:
     """All school names of a world in its own order; no name occurs twice."""
-    rng = Random(f"school names {world_seed}")
-    places = [head + tail for head in _SCHOOL_HEADS for tail in _SCHOOL_TAILS]
+    rng, names = Random(f"school names {world_seed}"), load_names()
+    places = [head + tail for head in names.school_heads for tail in names.school_tails]
     places = list(dict.fromkeys(places))
     rng.shuffle(places)
-    return tuple(f"{place} {rng.choice(_SCHOOL_TYPES)}" for place in places)
+    return tuple(f"{place} {rng.choice(names.school_types)}" for place in places)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
@@ -27,8 +28,12 @@ from searchrl.envs.regulations.wordings import (
     load_topics,
 )
 
-NUM_SCHOOLS: Mapping[str, int] = {"train": 4000, "test": 250}
-"""Schools per split. Their names are disjoint: no place name is used twice in a world."""
+NUM_SCHOOLS: Mapping[str, int] = {"test": 250, "train": 4000, "validation": 250}
+"""Schools per split, in the order in which the splits take their names from `school_names`.
+
+No place name is used twice in a world, so no two splits share one."""
+
+_FIRST_NAME = dict(zip(NUM_SCHOOLS, accumulate(NUM_SCHOOLS.values(), initial=0), strict=False))
 
 NUM_ARTICLES = (44, 48)
 """Between how many articles a handbook has; more only where the rules would be too few."""
@@ -112,8 +117,7 @@ def words_of(text: str) -> frozenset[str]:
 @lru_cache(maxsize=512)
 def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
     """Build school `number` of `split`. Pure; the most recent ones are kept."""
-    offset = 0 if split == "test" else NUM_SCHOOLS["test"]
-    name = school_names(world_seed)[offset + number]
+    name = school_names(world_seed)[_FIRST_NAME[split] + number]
     key = f"regulations/{world_seed}/{split}/{number}/{difficulty}"
     rng = Random(key)
     values = DistinctValues(rng)

@@ -14,7 +14,7 @@ from typing import Any
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Task
-from searchrl.envs.regulations.names import ValueKind, draw_value
+from searchrl.envs.regulations.names import BUILDINGS, MONTHS, ValueKind, draw_value
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.envs.regulations.school import words_of
 
@@ -32,12 +32,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _SHAPES = {
     "time": r"\b\d{2}:\d{2}\b",
     "money": r"£\d+",
-    "date": r"\b\d{1,2} (?:January|February|March|April|May|June|July|August|September|October"
-    r"|November|December)\b",
+    "date": rf"\b\d{{1,2}} (?:{'|'.join(MONTHS)})\b",
     "room": r"\b[A-Z]\d{3}\b",
     "form": r"\b[A-Z]\d{2}\b",
     "fund": r"\b[A-Z][a-z]+ Fund\b",
-    "building": r"\b[A-Z][a-z]+ (?:House|Hall|Lodge|Wing)\b",
+    "building": rf"\b[A-Z][a-z]+ (?:{'|'.join(BUILDINGS)})\b",
     "person": r"\b(?!The |Ask |For )[A-Z][a-z]+ [A-Z][a-z]+\b",
     "number": r"(?<![\w£:])\d+(?![\w:])",
 }

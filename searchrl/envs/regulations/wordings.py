@@ -1,7 +1,10 @@
-"""Parses the wordings of `daily`, `office` and `chains` into topics and families.
+"""Topics and families: how articles and questions are worded, with slots for a school's values.
 
-Owns the little format of those files and nothing of what they say. `school.py` fills article
-wordings with a school's values, `questions.py` fills question wordings.
+Owns the form of the word lists `daily.json`, `office.json` (topics) and `chains.json` (families)
+in `searchrl/assets/regulations`; what they say is data. Slots: `{v}` the value; in a family also
+`{A}` and `{a}` a name of the subject, `{p}` the entity, `{q}` the name in a question. In a
+question the words in [brackets] form the expert's query, and the one in <angles> is the generic
+word that a careless searcher types. `school.py` fills articles, `questions.py` fills questions.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from searchrl.envs.regulations.chains import CHAINS
-from searchrl.envs.regulations.daily import DAILY
+from pydantic import BeforeValidator, Field, with_config
+
 from searchrl.envs.regulations.names import ValueKind, telling_words
-from searchrl.envs.regulations.office import OFFICE
+from searchrl.envs.regulations.word_lists import ASSETS, EXACT, load_word_list
 
 _QUERY_WORD = re.compile(r"\[([^\]]*)\]")
 _THIN_WORD = re.compile(r"<([^>]*)>")
@@ -34,8 +37,7 @@ class Question(NamedTuple):
     template: str
 
 
-@dataclass(frozen=True, slots=True)
-class ArticleWording:
+class ArticleWording(NamedTuple):
     """Title and text of an article, with slots."""
 
     title: str
@@ -67,14 +69,26 @@ class QuestionWording:
         )
 
 
+Articles = Annotated[tuple[ArticleWording, ...], Field(min_length=2)]
+"""In a file: `[title, text]` each. The easy world uses the first two only."""
+
+Questions = Annotated[
+    tuple[QuestionWording, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda texts: [{"marked": text} for text in texts]),
+]
+"""In a file: texts with marks."""
+
+
+@with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A rule with one value, stated by one article."""
 
     key: str
     kind: ValueKind
-    articles: tuple[ArticleWording, ...]
-    questions: tuple[QuestionWording, ...]
+    articles: Articles
+    questions: Questions
 
     @property
     def gist(self) -> str:
@@ -82,14 +96,16 @@ class Topic:
         return f"{self.key.replace('-', ' ')} {section(self.key)}"
 
 
+@with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Subject:
     """Something a chain starts from, with the names it goes by."""
 
     key: str
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
+@with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Family:
     """A kind of chain: a subject's article names an entity, another article is about it."""
@@ -99,13 +115,13 @@ class Family:
     value_kind: ValueKind
     attribute: str
     subjects: tuple[Subject, ...]
-    links: tuple[ArticleWording, ...]
-    entities: tuple[ArticleWording, ...]
-    subject_remarks: tuple[ArticleWording, ...]
-    entity_remarks: tuple[ArticleWording, ...]
-    link_questions: tuple[QuestionWording, ...]
-    entity_questions: tuple[QuestionWording, ...]
-    hop_questions: tuple[QuestionWording, ...]
+    links: Articles
+    entities: Articles
+    subject_remarks: Articles
+    entity_remarks: Articles
+    link_questions: Questions
+    entity_questions: Questions
+    hop_questions: Questions
 
     def link_gist(self, subject: Subject) -> str:
         """What a link article and a question about it are about, whichever name is used."""
@@ -144,60 +160,12 @@ def _catalogue() -> dict[str, int]:
 
 @cache
 def load_topics() -> tuple[Topic, ...]:
-    """All topics with a single article, in file order."""
-    return tuple(
-        Topic(
-            key=header[0],
-            kind=ValueKind(header[1]),
-            articles=tuple(_article(line) for line in lines if not line.startswith("? ")),
-            questions=tuple(QuestionWording(line[2:]) for line in lines if line.startswith("? ")),
-        )
-        for header, lines in _blocks(DAILY + OFFICE, "== ")
-    )
+    """All topics with a single article, in the order of the files."""
+    daily, office = ASSETS / "daily.json", ASSETS / "office.json"
+    return load_word_list(tuple[Topic, ...], daily) + load_word_list(tuple[Topic, ...], office)
 
 
 @cache
 def load_families() -> tuple[Family, ...]:
-    """All kinds of chain, in file order."""
-    return tuple(_family(header, lines) for header, lines in _blocks(CHAINS, "=== "))
-
-
-def _family(header: list[str], lines: list[str]) -> Family:
-    def marked(mark: str) -> list[str]:
-        return [line[len(mark) + 1 :] for line in lines if line.startswith(mark + " ")]
-
-    def articles(mark: str) -> tuple[ArticleWording, ...]:
-        return tuple(_article(text) for text in marked(mark))
-
-    def questions(mark: str) -> tuple[QuestionWording, ...]:
-        return tuple(QuestionWording(text) for text in marked(mark))
-
-    subjects = [text.split(": ", 1) for text in marked("*")]
-    return Family(
-        key=header[0],
-        bridge_kind=ValueKind(header[1]),
-        value_kind=ValueKind(header[2]),
-        attribute=marked("+")[0],
-        subjects=tuple(Subject(key, tuple(names.split(", "))) for key, names in subjects),
-        links=articles(">"),
-        entities=articles("@"),
-        subject_remarks=articles("-"),
-        entity_remarks=articles("~"),
-        link_questions=questions("?"),
-        entity_questions=questions("?@"),
-        hop_questions=questions("??"),
-    )
-
-
-def _article(line: str) -> ArticleWording:
-    title, text = line.split(" | ")
-    return ArticleWording(title, text)
-
-
-def _blocks(source: str, mark: str) -> list[tuple[list[str], list[str]]]:
-    """Split `source` at its header lines into (words of the header, lines below it)."""
-    blocks = []
-    for block in ("\n" + source.strip()).split("\n" + mark)[1:]:
-        header, *lines = block.splitlines()
-        blocks.append((header.split(), [line for line in lines if line.strip()]))
-    return blocks
+    """All kinds of chain, in the order of the file."""
+    return load_word_list(tuple[Family, ...], ASSETS / "chains.json")

@@ -129,6 +129,36 @@ class TestBudgets:
         assert 0 < policy.renderer.count(first) <= LIMITS.max_observation_tokens
         assert rollout.episode.signals["observations_cut"] >= 1
 
+    def test_observation_that_fills_its_budget_exactly_is_not_cut(
+        self, toy_world: MakeWorld, policy: Policy
+    ):
+        """One token less in the budget, and the same observation is cut, and counted as cut."""
+        world = toy_world("toy-faulty", fault="ignores-budget")
+        turns = [SEARCH_MIRA, Said("", TurnStop.EOS, (next(iter(policy.eos_ids)),))]
+        wide = Limits(1000, 10_000, 20_000)
+        (whole,), _ = say(world, turns, policy.renderer, wide)
+        shown = whole.episode.turns[0].observation
+        size = policy.renderer.count(shown)
+        for limit, num_cut in ((size, 0), (size - 1, 1)):
+            limits = replace(wide, max_observation_tokens=limit)
+            (rollout,), _ = say(world, turns, policy.renderer, limits)
+            assert rollout.episode.signals.get("observations_cut", 0) == num_cut
+            assert (rollout.episode.turns[0].observation == shown) == (num_cut == 0)
+
+    def test_observation_that_fills_the_trajectory_exactly_leaves_no_turn(
+        self, toy_world: MakeWorld
+    ):
+        """It is not appended, and no turn of 0 tokens is asked for; one token more is enough."""
+        world, codec = toy_world(), ByteCodec()
+        (whole,), _ = say(world, [SEARCH_MIRA, ANSWER], codec, WIDE, index=3)
+        full = len(whole.trajectory) - len(ANSWER)
+        for total, num_asked in ((full, 1), (full + 1, 2)):
+            limits = replace(WIDE, max_total_tokens=total)
+            (rollout,), generator = say(world, [SEARCH_MIRA, ANSWER], codec, limits, index=3)
+            assert len(generator.submitted) == num_asked
+            assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS
+            assert bool(rollout.episode.turns[0].observation) == (num_asked == 2)
+
     def test_passages_that_found_no_room_do_not_count_as_shown(
         self, toy_world: MakeWorld, policy: Policy
     ):

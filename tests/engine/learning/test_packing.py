@@ -16,12 +16,11 @@ from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import StepScores, dead_groups, grpo_advantages
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import MicroBatch, TrainItem, micro_batches, pack_step
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PluginError
 

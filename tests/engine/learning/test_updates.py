@@ -16,10 +16,10 @@ from torch import nn
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.loss import Reduction
+from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import TrainItem, mini_batches, pack_step
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 

@@ -15,7 +15,8 @@ from searchrl.config import RunConfig, build_config, load_preset, merge, parse_s
 from searchrl.engine.learning.packed_check import _Rollout
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
-from searchrl.engine.memory.forecast import PeakMeter, ensure_fits, make_plan
+from searchrl.engine.memory.forecast import ensure_fits, make_plan
+from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan, Settings, describe_peak, format_bytes
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import pack

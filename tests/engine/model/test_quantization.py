@@ -18,7 +18,7 @@ from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import num_weights
-from searchrl.engine.sampling.fused import FusedDecoder, find_fault
+from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import ConfigError, PolicyError
@@ -113,7 +113,7 @@ def test_adapter_off_is_the_reference_on_the_same_base(four_bit: Policy, small_q
 
 
 def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
-    fault = find_fault(four_bit)
+    fault = find_fusing_fault(four_bit)
     assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault
     with pytest.raises(TypeError, match="Linear4bit"):
         FusedDecoder(four_bit)

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from searchrl.core.episode import Passage
-from searchrl.engine.model.rendering import Renderer, StopHit, find_stop
+from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError
 from searchrl.protocols import ThinkSearchAnswer
 
@@ -383,14 +383,3 @@ class TestCut:
         assert budget.max_tokens == 7
         assert budget.count("😀") == 4
         assert budget.cut("a😀", 2) == "a"
-
-
-class TestStops:
-    def test_the_stop_that_ends_first_wins(self):
-        stops = ("</answer>", "</search>")
-        assert find_stop("x</search> y</answer>", stops) == StopHit(10, "</search>")
-        assert find_stop("x</answer></search>", stops) == StopHit(10, "</answer>")
-        assert find_stop("x</search", stops) is None
-        assert find_stop("</search></search>", stops, 1) == StopHit(18, "</search>")
-        assert find_stop("", stops) is None
-        assert find_stop("text", ()) is None

@@ -140,6 +140,25 @@ def test_stale_cache_after_a_weight_update_is_impossible(micro_model: Path, fuse
     assert second.logps == pytest.approx(full_logps(policy, ids, len(ids) - 4, 1.0), abs=1e-5)
 
 
+def test_a_sibling_that_waited_for_a_slot_reads_no_prompt_of_older_weights(policy: Policy):
+    """Four siblings on two slots; the weights change when the first two have ended."""
+    policy.eos_ids = frozenset()
+    generator = SlotGenerator(policy, Sampling(0.0), 2, 800)
+    handles = generator.open(PROMPTS[0], 4, range(4))
+    for handle in handles:
+        generator.submit(handle, [], (), 4)
+    early = generator.poll()
+    assert [turn.handle for turn in early] == handles[:2]
+    with torch.no_grad():
+        for parameter in policy.parameters:
+            parameter.mul_(1.3)
+    for turn in early:
+        generator.close(turn.handle)
+    for turn in finish(generator, handles[2:]):
+        expected = full_logps(policy, [*PROMPTS[0], *turn.ids], len(PROMPTS[0]), 1.0)
+        assert turn.logps == pytest.approx(expected, abs=1e-5)
+
+
 def test_idle_slots_are_refilled_at_once(policy: Policy):
     """256 episodes of log-normal lengths spread eightfold on 32 slots."""
     policy.eos_ids = frozenset()

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from searchrl.engine.model.rendering import find_stop
-from searchrl.engine.sampling.stops import STOPPED, StopTable, vocabulary_bytes
+from searchrl.engine.sampling.stops import (
+    STOPPED,
+    StopHit,
+    StopTable,
+    find_stop_string,
+    vocabulary_bytes,
+)
 from searchrl.errors import PolicyError
 
 LETTERS = [b"a", b"b", b"ab", b"ba", b"aab", b"", b"abab"]
@@ -28,6 +33,22 @@ def stopped_at(table: StopTable, tokens: list[int]) -> int | None:
     return None
 
 
+@pytest.mark.parametrize(
+    ("text", "stops", "hit"),
+    [
+        ("x</search> y</answer>", ("</answer>", "</search>"), StopHit(10, "</search>")),
+        ("x</answer></search>", ("</answer>", "</search>"), StopHit(10, "</answer>")),
+        ("x</search", ("</answer>", "</search>"), None),
+        ("", ("</search>",), None),
+        ("text", (), None),
+    ],
+)
+def test_the_stop_string_that_ends_first_wins(
+    text: str, stops: tuple[str, ...], hit: StopHit | None
+):
+    assert find_stop_string(text, stops) == hit
+
+
 @given(
     st.lists(st.text("ab", min_size=1, max_size=4), max_size=4),
     st.lists(st.integers(0, len(LETTERS) - 1), max_size=12),
@@ -39,7 +60,7 @@ def test_every_stop_string_is_found_with_the_token_that_completes_it(
     expected = None
     for count in range(1, len(tokens) + 1):
         text = b"".join(LETTERS[token] for token in tokens[:count]).decode()
-        if find_stop(text, stops) is not None:
+        if find_stop_string(text, stops) is not None:
             expected = count
             break
     assert stopped_at(table, tokens) == expected
@@ -48,6 +69,11 @@ def test_every_stop_string_is_found_with_the_token_that_completes_it(
 def test_a_stop_string_inside_a_longer_one_ends_first():
     table = StopTable([b"a", b"b", b"c"], ["abc", "b"])
     assert stopped_at(table, [0, 1, 2]) == 2
+
+
+def test_a_stop_string_that_begins_inside_a_failed_attempt_is_found():
+    """`aab` on a a a b: the third `a` fails as `aab` and is the second `a` of the next one."""
+    assert stopped_at(StopTable([b"a", b"b"], ["aab"]), [0, 0, 0, 1]) == 4
 
 
 def test_a_token_may_hold_text_beyond_the_stop_string():

@@ -21,13 +21,12 @@ from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
-from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
+from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
-from searchrl.engine.learning.token_columns import TokenColumns
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
@@ -306,31 +305,25 @@ class TestTheLastToken:
                     overhanging += bool(turn.overhang)
         assert overhanging > 0
 
+    @pytest.mark.parametrize(
+        ("before", "stop"),
+        [("", "</search>"), ("é", "</a_tag_name_as_long_as_somebody_may_like_to_configure_it>")],
+    )
     def test_stop_string_that_spans_tokens_ends_the_turn(
-        self, toy_world: Callable[..., Any], policy: Policy
+        self, policy: Policy, before: str, stop: str
     ):
-        stop = "</search>"
-        ids = policy.renderer.encode_plain(stop)
-        spelt = [policy.renderer.encode_plain(c)[0] for c in stop]
-        assert len(spelt) == len(stop) > len(ids)  # one token as written, nine as spelt here
+        """One token as written, as many as characters as spelt here; long ones are found, too."""
+        spelt = [policy.renderer.encode_plain(c)[0] for c in before + stop]
+        assert len(policy.renderer.encode_plain(stop)) < len(stop)
         generator = HFGenerator(policy, Sampling())
         (handle,) = generator.open([5], 1, [0])
-        generator.submit(handle, [], (stop, "</answer>"), 50)
-        dialogue = generator._dialogues[handle]
-        for token in spelt:
-            assert generator._stop_reason(dialogue) is None if dialogue.new_ids else True
-            dialogue.new_ids.append(token)
-        assert generator._stop_reason(dialogue) is TurnStop.STOP_STRING
-        assert dialogue.new_ids == spelt
-
-    def test_stop_string_longer_than_any_usual_tag_is_found(self, policy: Policy):
-        stop = "</a_tag_name_as_long_as_somebody_may_like_to_configure_it>"
-        generator = HFGenerator(policy, Sampling())
-        (handle,) = generator.open([5], 1, [0])
-        generator.submit(handle, [], (stop,), 500)
-        dialogue = generator._dialogues[handle]
-        dialogue.new_ids = [policy.renderer.encode_plain(c)[0] for c in "é" + stop]
-        assert generator._stop_reason(dialogue) is TurnStop.STOP_STRING
+        generator.submit(handle, [], (stop, "</answer>"), 500)
+        sequence = generator._sequences[handle]
+        for token in spelt[:-1]:
+            sequence.append(token, 0.0)
+            assert generator._stop_reason(sequence) is None
+        sequence.append(spelt[-1], 0.0)
+        assert generator._stop_reason(sequence) is TurnStop.STOP_STRING
 
     def test_end_of_message_token_does_not_spoil_an_answer(
         self, toy_world: Callable[..., Any], policy: Policy

@@ -1,0 +1,71 @@
+"""The memory of this machine: what a device could give now, and what a run has really taken.
+
+Owns the questions to CUDA and to Linux (`/proc`, control groups). It predicts nothing. Callers:
+`forecast` asks what is free, `planning` measures the peak.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+
+def available(device: torch.device) -> int | None:
+    """Bytes that a device could give now; None where that cannot be found out."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    rooms = [room for room in (_free_ram(), _cgroup_room()) if room is not None]
+    return min(rooms, default=None)
+
+
+def _free_ram() -> int | None:
+    fields = _status_fields(Path("/proc/meminfo"))
+    return fields.get("MemAvailable")
+
+
+def _cgroup_room() -> int | None:
+    """What the container that this process runs in may still take."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = (folder / "memory.max").read_text("ascii").strip()
+        used = (folder / "memory.current").read_text("ascii").strip()
+    except OSError:
+        return None
+    return int(limit) - int(used) if limit.isdigit() else None
+
+
+def _status_fields(path: Path) -> dict[str, int]:
+    """Bytes by name of a file of Linux's process information; empty elsewhere."""
+    try:
+        lines = path.read_text("ascii", "replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split() for line in lines if line.endswith(" kB"))
+    return {pair[0].rstrip(":"): 1024 * int(pair[1]) for pair in pairs}
+
+
+class PeakMeter:
+    """What a run really took: begins when it is made."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._at_start = 0
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            self._at_start = _status_fields(Path("/proc/self/status")).get("VmRSS", 0)
+
+    def peak_bytes(self) -> int | None:
+        """Most bytes held at a time since then; None where that cannot be found out.
+
+        On a CPU what the process gained, with all that is no tensor; at least 0.
+        """
+        if self._device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self._device))
+        most = _status_fields(Path("/proc/self/status")).get("VmHWM")
+        if self._device.type != "cpu" or most is None:
+            return None
+        return max(0, most - self._at_start)

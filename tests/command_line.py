@@ -1,0 +1,31 @@
+"""`searchrl` as a user types it, run in this process: one way for all tests of programs."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner, Result
+
+from searchrl.cli import main
+
+
+def call(*words: object, typed: str = "", env: dict[str, str] | None = None) -> Result:
+    """Run a command line, whatever it ends with."""
+    return CliRunner().invoke(main, [str(word) for word in words], input=typed, env=env)
+
+
+def succeed(*words: object, typed: str = "", env: dict[str, str] | None = None) -> Result:
+    """Run a command line that must end with status 0."""
+    result = call(*words, typed=typed, env=env)
+    assert result.exit_code == 0, (words, result.output, result.exception)
+    return result
+
+
+def complaint(*words: object, code: int = 2) -> str:
+    """Run a command line that must fail without a traceback; returns the text of its error."""
+    result = call(*words)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    # A run that failed too often (3) shows the traceback of the plugin at fault.
+    assert code != 2 or "Traceback" not in result.output
+    _, mark, text = f"\n{result.stderr}".partition("\nError: ")
+    assert mark, result.stderr
+    return text

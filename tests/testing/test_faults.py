@@ -1,0 +1,119 @@
+"""Every criterion finds the fault it is there for, at its line, and nothing else.
+
+The faults are patches of the sound plugins; `fixtures/unsound` has the tables.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import random
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fixtures.unsound import SOUND, fault_lines, faults_of, write_unsound
+
+from searchrl.cli import main
+from searchrl.plugins import load_plugins
+from searchrl.testing import Report, Status, check_plugin
+from searchrl.testing.kinds import env_episodes, env_tasks, retrievers, rewards
+from searchrl.testing.kit import fuzz
+from searchrl.testing.suites import criteria_of
+
+pytestmark = pytest.mark.thorough
+
+KINDS = ("env", "protocol", "reward", "retriever", "tracker")
+FAULTS = [(kind, name) for kind in KINDS for name in faults_of(kind)]
+NEED_A_PROCESS = ("E19", "W11", "R11")
+
+
+def report_on(path: Path) -> Report:
+    (report,) = check_plugin(str(path))
+    return report
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Few random texts, and no other process: no fault but those of one needs more."""
+    monkeypatch.setattr(fuzz, "NUM_EXAMPLES", 20)
+    for module in (env_episodes, rewards, retrievers):
+        monkeypatch.setattr(
+            module, "call_elsewhere", lambda registry, ask, *args: ask(registry, *args)
+        )
+    # Some of the plugins write where they stand.
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def definitions_around(path: Path, line: int) -> set[int]:
+    """The first lines of every function and class that holds a line."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return {n.lineno for n in nodes if n.lineno <= line <= (n.end_lineno or 0)}
+
+
+@pytest.mark.parametrize(("kind", "name"), FAULTS)
+def test_a_fault_is_found_by_its_criterion_at_its_line(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = faults_of(kind)[name]
+    if fault.criterion in NEED_A_PROCESS:
+        monkeypatch.undo()
+        monkeypatch.setattr(fuzz, "NUM_EXAMPLES", 20)
+    if name == "slow_to_make":
+        monkeypatch.setattr(env_tasks, "MAX_MAKE_S", 0.04)
+    path = write_unsound(kind, name, tmp_path)
+    (line,) = fault_lines(path)
+    lines = {line}
+    if kind in ("env", "protocol"):  # what a method returns is said at the method
+        lines |= definitions_around(path, line)
+
+    failed = {result.number: result for result in report_on(path).failed}
+
+    assert fault.criterion in failed, f"failed instead: {sorted(failed)}"
+    assert {*failed} <= {fault.criterion, *fault.also.split()}
+    findings = failed[fault.criterion].findings
+    assert any(fault.says in finding.what for finding in findings), findings
+    assert {finding.file for finding in findings} == {str(path)}
+    assert {finding.line for finding in findings} <= lines, findings
+    assert all(finding.mend for finding in findings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_criterion_has_a_fault_that_it_must_find(kind: str) -> None:
+    numbers = [criterion.number for criterion in criteria_of(kind)]
+    assert numbers == [f"{numbers[0][0]}{i}" for i in range(1, len(numbers) + 1)]
+    assert list(dict.fromkeys(f.criterion for f in faults_of(kind).values())) == numbers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sound_plugin_passes_everything(kind: str) -> None:
+    report = report_on(SOUND / f"{kind}.py")
+    assert report.is_good, report.failed
+    left_out = {r.number for r in report.results if r.status is not Status.PASSED}
+    assert left_out <= {"W4"}  # it gives no process scores
+
+
+@pytest.mark.parametrize(("kind", "name"), FAULTS)
+def test_an_unsound_plugin_breaks_nothing_else(kind: str, name: str, tmp_path: Path) -> None:
+    unsound, sound = write_unsound(kind, name, tmp_path), SOUND / "env.py"
+    registry = load_plugins([str(unsound), str(sound)], entry_points=False)
+    assert not registry.failures
+    assert registry.get("env", "env:capitals").make(
+        protocol=registry.get("protocol", "think-search-answer").make(),
+        retriever=registry.get("retriever", "bm25").load(),
+    )
+    shown = CliRunner().invoke(main, ["--plugin", str(unsound), "--help"])
+    assert shown.exit_code == 0, shown.output
+    assert "Not loaded" not in shown.output
+
+
+def test_the_checks_leave_seeds_clock_and_folder_as_they_were(tmp_path: Path) -> None:
+    random.seed(5)
+    expected, before, clock = random.Random(5).random(), Path.cwd(), time.time
+    report_on(write_unsound("reward", "clock", tmp_path))
+    assert (random.random(), Path.cwd(), time.time) == (expected, before, clock)
+    assert not math.isclose(time.time(), 2.0e9, abs_tol=1e6)

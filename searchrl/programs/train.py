@@ -156,7 +156,7 @@ def _begin(session: Session, observer: Observer, stop: StopFlag, folder: Path | 
         fingerprint=config.fingerprint,
         model=policy.source,
         device=str(policy.device),
-        algorithm={"name": config.algorithm.name, **learner.loss_settings._asdict()},
+        algorithm={"name": config.algorithm.name, **asdict(learner.loss_settings)},
         trainable_parameters=trainable,
         parameters=total,
     )

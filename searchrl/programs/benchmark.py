@@ -23,7 +23,7 @@ from searchrl.config import RunConfig
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.step_groups import sample_groups, train_item
+from searchrl.engine.learning.step_groups import sample_groups
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import Registry
 from searchrl.programs.evaluate import FailureLimit, make_driver, save_beside
@@ -111,7 +111,6 @@ def measure(
             policy, config, registry, rollout.temperature, rollout.batch_size, on_note
         )
         prompts = PromptStream(worlds, config.seed, rollout.prompts_per_step, rollout.group_size)
-        penalty = algorithm.length_penalty_of(rollout.max_total_tokens)
         limit = FailureLimit("bench", rollout.max_failure_frac, save_beside, on_note)
 
         def take(number: int) -> _Step:
@@ -121,10 +120,9 @@ def measure(
             sampled = _now(policy.device)
             limit.ensure(drawn.rollouts, f"step {number + 1}", f"step_{number + 1:06d}")
             groups = algorithm.extend(drawn.groups, number)
-            items = [train_item(r, penalty) for group in groups for r in group.rollouts]
             _empty_cache(policy.device)
             before = _now(policy.device)
-            stats = learner.train_step(items)
+            stats = learner.train_step(groups)
             updated = _now(policy.device)
             _empty_cache(policy.device)
             return _Step(

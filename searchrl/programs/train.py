@@ -33,7 +33,7 @@ from searchrl.engine.learning.checkpoint import (
 )
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
-from searchrl.engine.learning.step_groups import sample_groups, sampler_metrics, train_item
+from searchrl.engine.learning.step_groups import sample_groups, sampler_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.loading import resolve_device
@@ -88,7 +88,6 @@ class _Session:
         self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
             **config.algorithm.settings
         )
-        self.length_penalty = self.algorithm.length_penalty_of(config.rollout.max_total_tokens)
         self.memory = watch_memory(config, self.algorithm.resolve(config.algorithm).beta > 0)
         self.policy: Policy = load_planned_policy(config, trainable=True)
         self.learner = Learner(
@@ -284,10 +283,8 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
     _free_cache(session.policy)
     columns: dict[str, TokenColumns] = {}
     observer.phase("update", 0, 1)
-    extended = algorithm.extend(drawn.groups, step)
-    penalty = session.length_penalty
-    items = [train_item(rollout, penalty) for group in extended for rollout in group.rollouts]
-    stats = session.learner.train_step(items, on_tokens=columns.__setitem__)
+    groups = algorithm.extend(drawn.groups, step)
+    stats = session.learner.train_step(groups, on_tokens=columns.__setitem__)
     # From here on the weights are those of the finished step, whatever becomes of its record.
     state["step"] = step + 1
     _free_cache(session.policy)
@@ -306,6 +303,7 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
     metrics |= {name: exact(value, max(1, num_tokens)) for name, value in stats.items()}
     if algorithm.max_refills is not None:
         metrics["refills"] = exact(drawn.num_refills)
+    penalty = session.learner.length_penalty
     if penalty is not None:
         taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
         metrics["overlong"] = mean(taken, (-math.inf, 0.0))

@@ -12,14 +12,13 @@ from qwen3_toy import QWEN3_4B, save_qwen3
 from transformers import Qwen3Config
 
 from searchrl.config import RunConfig, build_config, load_preset, merge, parse_set
-from searchrl.engine.learning.packed_check import _Rollout
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
 from searchrl.engine.memory.forecast import ensure_fits, make_plan
 from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan, Settings, describe_peak, format_bytes
 from searchrl.engine.model import head
-from searchrl.engine.model.layout import pack
+from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
@@ -137,7 +136,7 @@ def test_reference_is_a_copy_in_full_fine_tuning_only(small_qwen3: Path):
 def peak_of_update(policy: Policy, num_tokens: int) -> int:
     """Most bytes of a forward and backward pass over one packed rollout, by torch's profiler."""
     ids = (torch.arange(num_tokens) * 7 % 300).tolist()
-    rollout = _Rollout(ids, [False] * 5 + [True] * (num_tokens - 5))
+    rollout = TokenRow(ids, [False] * 5 + [True] * (num_tokens - 5), 5)
     probe = torch.tensor([ids[:6]])
     with torch.no_grad():
         policy.token_logps(probe, probe > 0)  # the first pass also tries the head

@@ -22,8 +22,8 @@ from transformers import (
 
 from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, ModelConfig, OptimConfig
+from searchrl.core.group import make_groups
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.model.head import has_plain_head
 from searchrl.engine.model.loading import (
     DEFAULT_MODEL,
@@ -140,8 +140,7 @@ class TestLora:
         policy = micro_policy(micro_model, adapter="lora", lora_r=4)
         base = {n: p.clone() for n, p in policy.model.named_parameters() if not p.requires_grad}
         world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-        items = [TrainItem(r.trajectory, r.scored.reward) for r in play(policy, world)]
-        stats = make_learner(policy).train_step(items)
+        stats = make_learner(policy).train_step(make_groups(play(policy, world)))
         assert stats["grad_norm"] > 0
         for name, parameter in policy.model.named_parameters():
             if not parameter.requires_grad:
@@ -252,9 +251,9 @@ class TestReference:
     ):
         policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
         world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-        items = [TrainItem(r.trajectory, r.scored.reward) for r in play(policy, world)]
+        groups = make_groups(play(policy, world))
         learner = make_learner(policy, beta=0.01)
-        first, second = learner.train_step(items), learner.train_step(items)
+        first, second = (learner.train_step(groups) for _ in range(2))
         assert first["kl"] == pytest.approx(0.0, abs=1e-9)
         assert second["kl"] > 1e-6
 

@@ -20,13 +20,14 @@ from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, play, say
 from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches, pack_step
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
@@ -40,13 +41,13 @@ def short_world(toy_world: Callable[..., Any]) -> Any:
     return toy_world(protocol="short-stops", retriever="random", reward="parity")
 
 
-def items_of(rollouts: Sequence[Rollout]) -> list[TrainItem]:
-    return [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
-
-
 def pack(rollouts: Sequence[Rollout], reduction: Reduction = Reduction.TOKEN_MEAN) -> Any:
     return pack_step(
-        items_of(rollouts), make_grpo().advantages, reduction, keep_dead_groups=True, constant=1
+        make_groups(rollouts),
+        make_grpo().advantages,
+        reduction,
+        keep_dead_groups=True,
+        constant=1,
     )
 
 
@@ -98,7 +99,7 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
     ]
     rollouts = [r for group in driver.run(requests) for r in group.rollouts]
     packed = pack(rollouts)
-    batches = list(micro_batches(packed.rollouts, 10**6, CPU))
+    batches = list(micro_batches(packed.groups, 10**6, CPU))
     trained = {
         name: (batch.ids_BT[row], batch.mask_BT[row], batch.sampler_logp_BT[row])
         for batch in batches
@@ -141,7 +142,7 @@ def test_trainer_logprobs_equal_sampler_logprobs(
 ):
     rollouts = play(policy, short_world, temperature=temperature)
     assert max(len(r.episode.turns) for r in rollouts) > 2
-    for batch in micro_batches(pack(rollouts).rollouts, 10**6, CPU):
+    for batch in micro_batches(pack(rollouts).groups, 10**6, CPU):
         with torch.no_grad():
             logp_N, _ = policy.token_logps(batch.ids_BT, batch.mask_BT, temperature=temperature)
         gap = (logp_N - batch.sampler_logp_BT[batch.mask_BT]).abs().max()
@@ -150,7 +151,7 @@ def test_trainer_logprobs_equal_sampler_logprobs(
 
 def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world, temperature=0.6)
-    (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+    (batch,) = micro_batches(pack(rollouts).groups, 10**6, CPU)
     with torch.no_grad():
         logp_N, _ = policy.token_logps(batch.ids_BT, batch.mask_BT, temperature=1.0)
     assert (logp_N - batch.sampler_logp_BT[batch.mask_BT]).abs().max() > 1e-2
@@ -163,7 +164,7 @@ def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
     rollouts = play(policy, short_world, temperature=0.9)
     columns: dict[str, TokenColumns] = {}
     learner = make_learner(policy, temperature=0.9, beta=0.0)
-    stats = learner.train_step(items_of(rollouts), on_tokens=columns.__setitem__)
+    stats = learner.train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
     assert stats["num_tokens"] > 50 and stats["max_abs_log_ratio"] <= 1e-5
     ratios = [ratio for column in columns.values() for ratio in column.ratio]
     assert ratios and max(abs(ratio - 1) for ratio in ratios) <= 1e-5
@@ -217,9 +218,9 @@ class TestEnvironmentTokensGetNoGradient:
 
         policy.model.get_decoder().register_forward_hook(keep)
         learner = make_learner(policy, beta=0.01, optim={"micro_batch_tokens": 10**6})
-        learner.train_step(items_of(rollouts))
+        learner.train_step(make_groups(rollouts))
         packed = pack(rollouts)
-        (batch,) = micro_batches(packed.rollouts, 10**6, CPU, is_packed=True)
+        (batch,) = micro_batches(packed.groups, 10**6, CPU, is_packed=True)
         (hidden_1TD,) = hiddens
         assert hidden_1TD.grad is not None
         grad_T = hidden_1TD.grad[0].abs().amax(dim=-1)
@@ -237,7 +238,7 @@ class TestEnvironmentTokensGetNoGradient:
         self, policy: Policy, short_world: Any
     ):
         rollouts = play(policy, short_world)
-        (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+        (batch,) = micro_batches(pack(rollouts).groups, 10**6, CPU)
         logits_BTV = torch.randn(*batch.ids_BT.shape, 400, requires_grad=True)
         loss = self.loss(rollouts, logits_BTV, batch)
         loss.backward()
@@ -259,7 +260,7 @@ class TestEnvironmentTokensGetNoGradient:
     def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
         # Masked from the loss is not masked from sight: the trainer conditions on what was read.
         rollouts = [r for r in play(policy, short_world) if len(r.episode.turns) > 1]
-        (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+        (batch,) = micro_batches(pack(rollouts).groups, 10**6, CPU)
         first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
         row = batch.rollout_ids.index(rollouts[0].trajectory.rollout_id)
         other = batch.ids_BT.clone()
@@ -349,7 +350,7 @@ class TestTheLastToken:
         (rollout,), _ = say(toy_world(), [said, Said("<answer>", TurnStop.EOS)], policy.renderer)
         trajectory = rollout.trajectory
         packed = pack_step(
-            [TrainItem(trajectory, 1.0), TrainItem(trajectory, 0.0)],
+            make_groups([TrainItem(trajectory, 1.0), TrainItem(trajectory, 0.0)]),
             make_grpo().advantages,
             Reduction.TOKEN_MEAN,
             keep_dead_groups=False,
@@ -378,7 +379,7 @@ def test_nonfinite_sampler_logprob_is_dropped_and_counted():
     other.append_prompt([1, 2])
     other.append_model([3], [-1.0], version=0, reason=TurnStop.STOP_STRING)
     packed = pack_step(
-        [TrainItem(trajectory, 1.0), TrainItem(other, 0.0)],
+        make_groups([TrainItem(trajectory, 1.0), TrainItem(other, 0.0)]),
         make_grpo().advantages,
         Reduction.TOKEN_MEAN,
         keep_dead_groups=False,
@@ -396,7 +397,7 @@ def test_demonstration_has_no_logprobs_and_is_refused():
     trajectory.append_model([2], None, version=-1, reason=TurnStop.STOP_STRING)
     with pytest.raises(ValueError, match="r is a demonstration: it has no sampler log-probs"):
         pack_step(
-            [TrainItem(trajectory, 1.0)],
+            make_groups([TrainItem(trajectory, 1.0)]),
             make_grpo().advantages,
             Reduction.TOKEN_MEAN,
             keep_dead_groups=False,
@@ -407,7 +408,7 @@ def test_demonstration_has_no_logprobs_and_is_refused():
 def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world)
     columns: dict[str, TokenColumns] = {}
-    make_learner(policy).train_step(items_of(rollouts), on_tokens=columns.__setitem__)
+    make_learner(policy).train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
     for rollout in rollouts:
         name = rollout.trajectory.rollout_id
         row = json.loads(

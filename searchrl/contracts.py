@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
 
 from searchrl.core.episode import (
     ACT,
@@ -160,11 +160,15 @@ class TaskEnv(Protocol):
 
 
 class Metric(TypedDict):
-    """A value with its 95 % interval and the number of observations behind it."""
+    """A value, its 95 % interval and the number of observations behind it.
+
+    A metric without sampling error (a learning rate, a time, a loss) has no `low` and no `high`.
+    A metric that was not measured is absent: there is no value that stands for it.
+    """
 
     value: float
-    low: float
-    high: float
+    low: NotRequired[float]
+    high: NotRequired[float]
     n: int
 
 

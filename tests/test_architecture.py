@@ -1,46 +1,38 @@
-"""The four floors: imports point downward only, whatever the place in the file they stand in.
+"""The house: floors, rooms, who imports whom, and the picture that is drawn from it.
 
-The map below is the architecture; a module that is not in it belongs to the programs on top.
+The map of floors is in docs/draw_rooms.py, which also reads the imports and draws them.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "searchrl"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+REPO = Path(__file__).resolve().parent.parent
+_SPEC = importlib.util.spec_from_file_location("draw_rooms", REPO / "docs" / "draw_rooms.py")
+assert _SPEC is not None and _SPEC.loader is not None
+rooms: Any = importlib.util.module_from_spec(_SPEC)
+sys.modules[_SPEC.name] = rooms
+_SPEC.loader.exec_module(rooms)
+
+PACKAGE: Path = rooms.PACKAGE
+MODULES: dict[str, Path] = {rooms.module_name(path): path for path in rooms.find_modules()}
+HOUSE = rooms.read_house()
+
 MAX_LINES = 450
+MAX_LOOSE_MODULES = 6
+FILES_IN_A_ROOM = range(4, 15)
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
 
-FLOORS = {
-    "core": 0,
-    "errors": 0,
-    "contracts": 1,
-    "algorithms": 1,
-    "hookspecs": 1,
-    "run_folder": 1,
-    "config": 1,
-    "plugins": 1,
-    "protocols": 1,
-    "envs": 1,
-    "rewards": 1,
-    "retrieval": 1,
-    "trackers": 1,
-    "engine": 2,
-    "programs": 3,
-    "scaffold": 3,
-    "testing": 3,
-    "cli": 3,
-}
 ENGINE_ROOMS = ("model", "sampling", "episodes", "learning", "memory")
-"""The rooms of the engine, from the bottom up: a room imports itself and the ones below it."""
-TOP = 3
+"""The rooms of the engine. Nothing on a lower floor knows them."""
 
 PARTS = {"protocols", "envs", "rewards", "retrieval", "trackers", "algorithms", "config"}
 """Floor-1 parts. They meet in the contracts and do not know each other."""
@@ -60,107 +52,100 @@ NAMES_TO_OBJECTS = "searchrl.trackers.feed"
 """Outside `plugins/`, the only module of a part that turns names into objects."""
 
 PUBLIC_NAMES = "searchrl"
-"""`searchrl/__init__.py` lists names of every floor; it resolves them lazily."""
+"""`searchrl/__init__.py` lists names of every floor and resolves them lazily."""
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Every imported module of a file with its line, imports inside functions included."""
-    name = module_name(path)
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            target = node.module or ""
-            if node.level:
-                above = package.split(".")
-                above = above[: len(above) - node.level + 1]
-                target = ".".join([*above, *filter(None, [target])])
-            if target == "searchrl":
-                # `from searchrl import envs` names a module, `from searchrl import hookimpl` none.
-                for alias in node.names:
-                    is_module = (PACKAGE / f"{alias.name}.py").is_file()
-                    is_package = (PACKAGE / alias.name).is_dir()
-                    found = is_module or is_package
-                    yield (f"searchrl.{alias.name}" if found else "searchrl", node.lineno)
-            else:
-                yield target, node.lineno
-
-
-def part(name: str) -> str:
-    """`searchrl.envs.text` -> `envs`; the package itself -> ``."""
-    return name.partition(".")[2].partition(".")[0]
-
-
-def floor(name: str) -> int:
-    return FLOORS.get(part(name), TOP)
+def ours(name: str) -> list[tuple[str, int]]:
+    """The imports of one of our modules that are ours."""
+    return [(t, line) for t, line in rooms.read_imports(MODULES[name]) if t.startswith("searchrl.")]
 
 
 def is_below(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def ours(path: Path) -> list[tuple[str, int]]:
-    return [(name, line) for name, line in imports(path) if name.startswith("searchrl.")]
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_downward(path: Path) -> None:
-    name = module_name(path)
-    if name == PUBLIC_NAMES:
-        return
-    upward = [f"{path}:{line} imports {t}" for t, line in ours(path) if floor(t) > floor(name)]
-    assert not upward, f"{name} is on floor {floor(name)}: {upward}"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_parts_know_each_other_through_contracts_only(path: Path) -> None:
-    name = module_name(path)
-    if part(name) not in PARTS or name == NAMES_TO_OBJECTS:
-        return
-    sideways = [
-        f"{path}:{line} imports {target}"
-        for target, line in ours(path)
-        if part(target) != part(name) and not is_below(target, OPEN_TO_PARTS)
+def test_imports_point_downward() -> None:
+    upward = [
+        f"{MODULES[name]}:{line} (floor {rooms.floor(name)}) imports {target}"
+        for name in MODULES
+        if name != PUBLIC_NAMES
+        for target, line in ours(name)
+        if rooms.floor(target) > rooms.floor(name)
     ]
-    assert not sideways, f"{name} may import {OPEN_TO_PARTS}: {sideways}"
+    assert not upward, upward
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if "core" in p.parts], ids=module_name)
-def test_core_imports_torch_and_the_standard_library_only(path: Path) -> None:
-    roots = {name.partition(".")[0] for name, _ in imports(path)}
-    assert roots <= set(sys.stdlib_module_names) | {"torch", "searchrl"}
-    assert all(part(name) == "core" for name, _ in ours(path))
+def test_parts_know_each_other_through_contracts_only() -> None:
+    sideways = [
+        f"{MODULES[name]}:{line} imports {target}"
+        for name in MODULES
+        if rooms.part(name) in PARTS and name != NAMES_TO_OBJECTS
+        for target, line in ours(name)
+        if rooms.part(target) != rooms.part(name) and not is_below(target, OPEN_TO_PARTS)
+    ]
+    assert not sideways, f"a part may import {OPEN_TO_PARTS}: {sideways}"
+
+
+def test_every_file_is_one_noun_with_a_docstring() -> None:
+    faults = []
+    for name, path in MODULES.items():
+        text = path.read_text(encoding="utf-8")
+        num_lines = len(text.splitlines())
+        if num_lines > MAX_LINES:
+            faults.append(f"{path} has {num_lines} lines; past {MAX_LINES} it is two nouns")
+        if FORBIDDEN_NAMES & set(name.split(".")):
+            faults.append(f"{path}: the name says nothing")
+        if not ast.get_docstring(ast.parse(text)):
+            faults.append(f"{path} does not say what it owns")
+    assert not faults, faults
+
+
+def test_the_root_of_the_package_is_no_drawer() -> None:
+    loose = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+    assert len(loose) <= MAX_LOOSE_MODULES, loose
+
+
+def test_a_room_has_four_to_fourteen_files() -> None:
+    sizes = {name: len(files) for name, files in HOUSE.modules.items() if files != (name,)}
+    assert {f"engine/{name}" for name in ENGINE_ROOMS} == {n for n in sizes if "engine" in n}
+    wrong = {name: size for name, size in sizes.items() if size not in FILES_IN_A_ROOM}
+    assert not wrong, wrong
+
+
+def test_rooms_do_not_import_each_other_in_a_circle() -> None:
+    circles = [name for name in HOUSE.modules if name in HOUSE.reachable(name)]
+    assert not circles, circles
+
+
+def test_every_entry_of_the_map_exists() -> None:
+    found = {p.stem for p in PACKAGE.glob("*.py")} | {p.parent.name for p in PACKAGE.glob("*/*.py")}
+    assert rooms.FLOORS.keys() == found - {"__init__"}
+
+
+def test_the_picture_of_the_rooms_is_current() -> None:
+    drawn = rooms.PICTURE.read_text("utf-8")
+    assert drawn == rooms.draw(HOUSE), "the imports changed: run `python docs/draw_rooms.py`"
+
+
+def test_the_page_of_the_architecture_names_every_room() -> None:
+    page = (REPO / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE))
+    assert named == HOUSE.modules.keys() - {"__main__"}
+
+
+def test_core_imports_torch_and_the_standard_library_only() -> None:
+    allowed = set(sys.stdlib_module_names) | {"torch", "searchrl"}
+    for name in (name for name in MODULES if rooms.part(name) == "core"):
+        roots = {target.partition(".")[0] for target, _ in rooms.read_imports(MODULES[name])}
+        assert roots <= allowed, name
+        assert all(rooms.part(target) == "core" for target, _ in ours(name)), name
 
 
 def test_core_package_and_errors_import_nothing_of_ours_and_no_torch() -> None:
-    assert not list(imports(PACKAGE / "core" / "__init__.py"))
-    for name in ("errors.py", "core/episode.py"):
-        roots = {target.partition(".")[0] for target, _ in imports(PACKAGE / name)}
+    assert not list(rooms.read_imports(MODULES["searchrl.core"]))
+    for name in ("searchrl.errors", "searchrl.core.episode"):
+        roots = {target.partition(".")[0] for target, _ in rooms.read_imports(MODULES[name])}
         assert roots <= set(sys.stdlib_module_names), name
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_file_is_one_noun_with_a_docstring(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    num_lines = len(text.splitlines())
-    assert num_lines <= MAX_LINES, f"{path} has {num_lines} lines; past {MAX_LINES} it is two nouns"
-    assert not FORBIDDEN_NAMES & set(path.relative_to(PACKAGE).with_suffix("").parts)
-    assert ast.get_docstring(ast.parse(text)), f"{path} does not say what it owns"
-
-
-def test_every_module_of_the_map_exists() -> None:
-    missing = [
-        name
-        for name in FLOORS
-        if not (PACKAGE / f"{name}.py").is_file() and not (PACKAGE / name).is_dir()
-    ]
-    assert not missing
 
 
 def run(code: str) -> str:
@@ -180,7 +165,7 @@ def run(code: str) -> str:
     [
         "import searchrl",
         "import searchrl.plugins as p; r = p.load_plugins(); r.provenance()",
-        "import searchrl.config",
+        "import searchrl.config, searchrl.scaffold, searchrl.testing",
         "import searchrl.contracts, searchrl.core.episode, searchrl.rewards, searchrl.protocols",
     ],
 )

@@ -11,13 +11,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
-import gymnasium
 import pytest
 from docs_runner import LANGUAGES, BlockFailed, read_blocks, run_blocks
 
@@ -78,14 +76,10 @@ def section(text: str, heading: str) -> str:
 
 
 @pytest.fixture
-def docs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current directory as that of a reader, and no Gymnasium id left behind."""
-    shutil.copytree(REPO / "examples", tmp_path / "examples")
-    monkeypatch.chdir(tmp_path)
-    known = dict(gymnasium.registry)
-    yield tmp_path
-    gymnasium.registry.clear()
-    gymnasium.registry.update(known)
+def docs_folder(own_folder: Path) -> Path:
+    """A current folder as that of a reader: with the examples in it."""
+    shutil.copytree(REPO / "examples", own_folder / "examples")
+    return own_folder
 
 
 def _build_small(*layers: Any) -> RunConfig:

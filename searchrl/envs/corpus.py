@@ -20,13 +20,12 @@ from searchrl.contracts import Expert, RetrieverFactory, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
 from searchrl.envs.data_files import (
     CORPUS_SHAPES,
-    FILE_KINDS,
     QUESTION_SHAPES,
-    Problems,
     Question,
     read_corpus_rows,
     read_questions,
 )
+from searchrl.envs.rows import FILE_KINDS, Problems
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.envs.text_folder import (
     TEXT_SUFFIXES,

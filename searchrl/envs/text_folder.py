@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
-from searchrl.envs.data_files import Problems
+from searchrl.envs.rows import Problems, read_text
 
 TEXT_SUFFIXES = (".txt", ".md", ".markdown")
 
@@ -64,15 +64,10 @@ def read_text_folder(folder: Path, problems: Problems) -> list[Passage]:
 
 def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
     """Read one file into passages whose ids begin with `name`."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        problems.add(path, line, "not UTF-8 text")
+    text = read_text(path, problems, f"a text file ({', '.join(TEXT_SUFFIXES)})")
+    if text is None:
         return []
-    except OSError as error:
-        problems.add(path, 0, f"cannot be read: {error.strerror or error}")
-        return []
+    text = text.replace("\r\n", "\n")
     file_title = " ".join(re.split(r"[\s_-]+", path.stem)).strip()
     if path.suffix.lower() == ".txt":
         sections = [Section((), text)]

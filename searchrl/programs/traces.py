@@ -1,17 +1,15 @@
-"""Demonstrations from a file: a JSONL of traces as supervised trajectories.
+"""Demonstrations from a file: rows of traces as supervised trajectories.
 
 Owns the two row shapes and their checks: `{"prompt", "turns": [{"text", "observation"}]}` and
-`{"messages": [{"role", "content"}]}`, in which assistant messages are turns and what follows one
-is its observation. Every bad row is reported, with file and line, before anything starts.
+`{"messages": [{"role", "content"}]}`, in which assistant messages are turns and the messages after
+one are its observation. Files, formats and lines are `envs.rows`'. Called by `programs.sft`.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,17 @@ from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.trajectory import Origin, Trajectory, TurnStop
 from searchrl.engine.model.codec import TextCodec
-from searchrl.errors import DataError
+from searchrl.envs.rows import (
+    BadRow,
+    Problems,
+    Row,
+    ensure_encodable,
+    ensure_object,
+    parse_rows,
+    show,
+)
+
+TRACE_SHAPES = '{"prompt", "turns": [{"text", "observation"}]} or {"messages"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,69 +40,45 @@ class Trace:
 
 
 def load_traces(path: str | Path) -> list[Trace]:
-    """Read a JSONL (or .jsonl.gz) of traces.
+    """Read a file of traces: JSONL, JSON or Parquet, as for questions.
 
     Raises:
         DataError: listing every unusable row with its line, or a missing or empty file.
     """
-    file = Path(path)
-    if not file.is_file():
-        raise DataError(f"no such file of traces: '{path}'; expected JSONL or JSONL.gz")
-    opener: Any = gzip.open if file.suffix == ".gz" else open
-    traces, problems = [], []
-    try:
-        with opener(file, "rb") as raw:
-            lines = raw.read().split(b"\n")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(
-            f"cannot read the traces '{path}': damaged gzip ({error}); unpack it to see, or fetch "
-            "it again"
-        ) from error
-    except OSError as error:
-        raise DataError(f"cannot read the traces '{path}': {error.strerror or error}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            traces.append(_read(json.loads(line), f"{file.name}:{number}"))
-        except ValueError as error:
-            problems.append(f"  {path}:{number}: {error}")
-        except RecursionError:
-            problems.append(f"  {path}:{number}: nested too deeply")
-    if problems:
-        raise DataError(f"{len(problems)} rows cannot be used:\n" + "\n".join(problems))
-    if not traces:
-        raise DataError(f"'{path}' holds no traces")
+    file, problems = Path(path), Problems()
+    parse = partial(_parse, file_name=file.name)
+    traces = parse_rows(file, problems, parse, f"trace; expected rows {TRACE_SHAPES}")
+    problems.ensure_none()
     return traces
 
 
-def _read(row: Any, name: str) -> Trace:
-    if not isinstance(row, Mapping):
-        raise ValueError(f"expected an object, got {type(row).__name__}")
-    if "messages" in row:
-        return Trace(str(row.get("id", name)), *_from_messages(row["messages"]))
-    if not isinstance(row.get("prompt"), str) or not isinstance(row.get("turns"), list):
-        raise ValueError('expected "messages", or "prompt" (text) and "turns" (list)')
+def _parse(row: Row, file_name: str) -> Trace:
+    value = ensure_object(row.value, f"such as {TRACE_SHAPES}")
+    name = str(value.get("id", f"{file_name}:{row.line}"))
+    if "messages" in value:
+        return Trace(name, *_read_messages(value["messages"]))
+    if not isinstance(value.get("prompt"), str) or not isinstance(value.get("turns"), list):
+        raise BadRow('expected "messages", or "prompt" (text) and "turns" (list)')
     turns = tuple(
         (_text(turn, "text", f"turn {n}"), _text(turn, "observation", f"turn {n}", default=""))
-        for n, turn in enumerate(row["turns"])
+        for n, turn in enumerate(value["turns"])
     )
     if not turns:
-        raise ValueError("no turns")
-    return Trace(str(row.get("id", name)), row["prompt"], turns)
+        raise BadRow("no turns")
+    return Trace(name, ensure_encodable("prompt", value["prompt"]), turns)
 
 
 def _text(row: Any, key: str, where: str, default: str | None = None) -> str:
-    """A text value of an object in a row; ValueError says where and what was found instead."""
+    """A text value of an object in a row; `BadRow` says where and what was found instead."""
     value = row.get(key, default) if isinstance(row, Mapping) else None
     if not isinstance(value, str):
-        raise ValueError(f'{where}: expected an object with the text "{key}", got {row!r}'[:200])
-    return value
+        raise BadRow(f'{where}: expected an object with the text "{key}", got {show(row)}')
+    return ensure_encodable(f"{where}: {key}", value)
 
 
-def _from_messages(messages: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _read_messages(messages: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
     if not isinstance(messages, list):
-        raise ValueError(f'expected "messages" to be a list, got {type(messages).__name__}')
+        raise BadRow(f'expected "messages" to be a list, got {type(messages).__name__}')
     prompt: list[str] = []
     turns: list[tuple[str, str]] = []
     for n, message in enumerate(messages):
@@ -109,7 +93,7 @@ def _from_messages(messages: Any) -> tuple[str, tuple[tuple[str, str], ...]]:
         else:
             prompt.append(content)
     if not prompt or not turns:
-        raise ValueError("needs a user message and, after it, an assistant message")
+        raise BadRow("needs a user message and, after it, an assistant message")
     return "\n".join(prompt), tuple(turns)
 
 

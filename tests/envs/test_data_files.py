@@ -13,14 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchrl.core.episode import Passage
-from searchrl.envs.data_files import (
-    FILE_KINDS,
-    Problems,
-    Question,
-    read_corpus_rows,
-    read_questions,
-    read_rows,
-)
+from searchrl.envs.data_files import Question, read_corpus_rows, read_questions
+from searchrl.envs.rows import FILE_KINDS, Problems, read_rows
 from searchrl.errors import ConfigError, DataError
 
 

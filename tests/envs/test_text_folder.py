@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.envs.data_files import Problems
+from searchrl.envs.rows import Problems
 from searchrl.envs.text_folder import (
     MAX_PASSAGE_CHARS,
     Section,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import multiprocessing
+import os
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Iterator
 
 import pytest
 
@@ -29,6 +29,14 @@ from searchrl.plugins.deadline import (
 def hang_here(release: threading.Event) -> str:
     release.wait(30)
     return "too late"
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """What calls hang on: until it is set, or the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 def test_returns_the_value_and_passes_arguments() -> None:
@@ -54,20 +62,17 @@ def test_a_system_exit_of_the_call_reaches_the_caller() -> None:
         call_with_deadline(sys.exit, 3, timeout_s=5, owner="x")
 
 
-def test_a_hang_is_reported_in_time_with_owner_and_place() -> None:
-    release = threading.Event()
+def test_a_hang_is_reported_in_time_with_owner_and_place(release: threading.Event) -> None:
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded, match=r"env 'slow' did not return within 0\.05 s") as late:
         call_with_deadline(hang_here, release, timeout_s=0.05, owner="env 'slow'")
-    release.set()
     assert time.monotonic() - start < 5
     assert isinstance(late.value, SearchRLError)
     assert "in hang_here" in late.value.where and "release.wait(30)" in late.value.where
     assert (late.value.owner, late.value.timeout_s) == ("env 'slow'", 0.05)
 
 
-def test_a_late_result_is_never_given_to_the_next_caller() -> None:
-    release = threading.Event()
+def test_a_late_result_is_never_given_to_the_next_caller(release: threading.Event) -> None:
     with pytest.raises(DeadlineExceeded):
         call_with_deadline(hang_here, release, timeout_s=0.02, owner="x")
     release.set()
@@ -75,12 +80,13 @@ def test_a_late_result_is_never_given_to_the_next_caller() -> None:
         assert call_with_deadline(abs, -number, timeout_s=5, owner="x") == number
 
 
-def test_threads_are_reused_and_an_abandoned_one_ends_when_its_call_returns() -> None:
+def test_threads_are_reused_and_an_abandoned_one_ends_when_its_call_returns(
+    release: threading.Event,
+) -> None:
     first = call_with_deadline(threading.get_ident, timeout_s=5, owner="x")
     assert {call_with_deadline(threading.get_ident, timeout_s=5, owner="x") for _ in range(9)} == {
         first
     }
-    release = threading.Event()
     hung: list[threading.Thread] = []
 
     def hang() -> None:
@@ -154,22 +160,18 @@ def test_a_wait_of_next_to_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None
 class TestBatches:
     """`call_together`: one time-out for all that hang, and no surprise for all that do not."""
 
-    def test_a_batch_of_hangs_costs_about_one_time_out(self) -> None:
-        release = threading.Event()
+    def test_a_batch_of_hangs_costs_about_one_time_out(self, release: threading.Event) -> None:
         calls = [(lambda: hang_here(release), f"env {n}") for n in range(60)]
         start = time.monotonic()
         outcomes = call_together(calls, timeout_s=0.4)
         took = time.monotonic() - start
-        release.set()
         assert 0.4 <= took < 2  # one after another: 24 s
         for number, outcome in enumerate(outcomes):
             assert isinstance(outcome, Raised) and isinstance(outcome.error, DeadlineExceeded)
             assert outcome.error.owner == f"env {number}"
             assert "in hang_here" in outcome.error.where
 
-    def test_outcomes_stand_in_the_order_of_the_calls(self) -> None:
-        release = threading.Event()
-
+    def test_outcomes_stand_in_the_order_of_the_calls(self, release: threading.Event) -> None:
         def call(number: int) -> int:
             if number % 3 == 0:
                 release.wait(30)
@@ -179,7 +181,6 @@ class TestBatches:
 
         calls = [(functools.partial(call, n), str(n)) for n in range(9)]
         outcomes = call_together(calls, timeout_s=0.2)
-        release.set()
         for number, outcome in enumerate(outcomes):
             if number % 3 == 2:
                 assert outcome == Returned(number)
@@ -219,11 +220,10 @@ class TestBatches:
         assert outcomes == [Returned(None)] * 12 and most == 3
 
     def test_threads_that_hang_are_bounded_and_free_again_when_they_return(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, monkeypatch: pytest.MonkeyPatch, release: threading.Event
     ) -> None:
         monkeypatch.setattr(deadline, "MAX_HANGING", 2)
         monkeypatch.setattr(deadline, "_abandoned", [])
-        release = threading.Event()
         call_together([(lambda: hang_here(release), "x")] * 2, timeout_s=0.02)
         with pytest.raises(SearchRLError, match="env 'y' was not called: 2 earlier calls hang"):
             call_with_deadline(abs, -1, timeout_s=5, owner="env 'y'")
@@ -243,33 +243,29 @@ class TestBatches:
         assert isinstance(exits, Raised) and isinstance(exits.error, SystemExit)
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-def test_a_forked_child_does_not_wait_for_threads_it_does_not_have() -> None:
-    script = """
-        import os
-        from searchrl.plugins.deadline import call_with_deadline as call
-        call(abs, -1, timeout_s=5, owner="parent")
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0 if call(abs, -7, timeout_s=5, owner="child") == 7 else 1)
-        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    """
-    run_script(script)
+FORK = """
+import os
+from searchrl.plugins.deadline import call_with_deadline as call
+call(abs, -1, timeout_s=5, owner="parent")
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if call(abs, -7, timeout_s=5, owner="child") == 7 else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+HANG = """
+import time
+from searchrl.plugins.deadline import DeadlineExceeded, call_with_deadline
+try:
+    call_with_deadline(time.sleep, 600, timeout_s=0.05, owner="x")
+except DeadlineExceeded:
+    raise SystemExit(0)
+raise SystemExit(1)
+"""
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
-def test_a_hung_call_does_not_hold_up_the_exit() -> None:
-    script = """
-        import time
-        from searchrl.plugins.deadline import DeadlineExceeded, call_with_deadline
-        try:
-            call_with_deadline(time.sleep, 600, timeout_s=0.05, owner="x")
-        except DeadlineExceeded:
-            raise SystemExit(0)
-        raise SystemExit(1)
-    """
-    run_script(script)
-
-
-def run_script(script: str) -> None:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], timeout=60)
-    assert done.returncode == 0
+@pytest.mark.parametrize(
+    "script", [pytest.param(FORK, marks=needs_fork), HANG], ids=["fork", "exit"]
+)
+def test_threads_neither_hold_up_a_forked_child_nor_the_exit(script: str) -> None:
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0

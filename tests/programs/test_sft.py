@@ -332,7 +332,7 @@ class TestRefused:
     def test_bad_traces(self, tmp_path: Path):
         file = tmp_path / "t.jsonl"
         file.write_text('{"prompt": 1}\nnothing\n')
-        match = r"(?s)2 rows cannot be used.*t.jsonl:1: .*t.jsonl:2: "
+        match = r"(?s)2 problems.*t.jsonl:1: .*t.jsonl:2: "
         self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
 
     def test_traces_that_do_not_fit(self, tmp_path: Path):

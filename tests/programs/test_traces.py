@@ -37,7 +37,9 @@ def test_damaged_gzip_is_named_and_says_what_to_do(tmp_path: Path, content: byte
     """`zlib.error` is neither an OSError nor an EOFError."""
     file = tmp_path / "t.jsonl.gz"
     file.write_bytes(content)
-    with pytest.raises(DataError, match="damaged gzip .*unpack it to see, or fetch it") as caught:
+    with pytest.raises(
+        DataError, match="unreadable gzip .*unpack it to see, or fetch it"
+    ) as caught:
         load_traces(file)
     assert str(file) in str(caught.value)
 
@@ -51,3 +53,20 @@ def test_every_bad_row_is_listed_with_its_line(tmp_path: Path) -> None:
     assert [line.partition(": ")[0] for line in str(caught.value).splitlines()[1:]] == [
         f"  {file}:{number}" for number in (2, 3, 4)
     ]
+
+
+def test_half_of_a_surrogate_pair_is_refused_before_a_tokenizer_meets_it(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    broken = r'{"prompt": "q", "turns": [{"text": "\ud83d"}]}'
+    file.write_text(f"{ROW}\n{broken}\n")
+    with pytest.raises(DataError, match=r"t\.jsonl:2: 'turn 0: text' holds half of a surrogate"):
+        load_traces(file)
+
+
+def test_a_json_list_of_traces_is_read_with_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    file.write_text(f"[\n{ROW},\n{ROW}]")
+    assert [trace.turns for trace in load_traces(file)] == [(("t", "o"),)] * 2
+    file.write_text(f"[\n{ROW},\n7]")
+    with pytest.raises(DataError, match=r"t\.json:3: expected an object such as"):
+        load_traces(file)

@@ -21,7 +21,9 @@ from searchrl.plugins import load_plugins
 from searchrl.testing.kinds.trackers import TRACKER_CRITERIA, sample_log
 
 
-def metric(value: float, width: float = 0.0) -> Metric:
+def metric(value: float, width: float | None = None) -> Metric:
+    if width is None:
+        return Metric(value=value, n=8)
     return Metric(value=value, low=value - width, high=value + width, n=8)
 
 

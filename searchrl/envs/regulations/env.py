@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Passage, Task
+from searchrl.envs.data_files import Question
 from searchrl.envs.regulations.handbook_file import (
-    FileQuestion,
     Handbook,
     load_demo,
     load_handbook,
@@ -196,7 +196,7 @@ class RegulationsEnv(TextEnv):
             f"got {number!r}."
         )
 
-    def _file_task(self, split: str, index: int, question: FileQuestion) -> Task:
+    def _file_task(self, split: str, index: int, question: Question) -> Task:
         return Task(
             id=question.id,
             split=split,
@@ -240,7 +240,7 @@ def _ensure_difficulty(name: str) -> Difficulty:
 
 def _load(
     handbook: str | Path | None, questions: str | Path | None
-) -> tuple[Handbook, tuple[FileQuestion, ...]]:
+) -> tuple[Handbook, tuple[Question, ...]]:
     if handbook is None or handbook == "demo":
         demo, demo_questions = load_demo()
         if questions is None:

@@ -1,26 +1,38 @@
 """Handbooks and questions from files: the demo handbook and a user's own.
 
-Owns the two handbook formats (Markdown with a `## Title` per article; JSON) and the question rows
-(JSON or JSONL), and reports every unusable row at once with file and line. Knows nothing of
-generated schools. Called by `env.py`.
+Owns the two handbook formats (Markdown with a `## Title` per article; JSON) and what a question
+about a handbook has beyond any other. Files, lines and faults are `envs.rows`'; the text and the
+answers of a question are `envs.data_files`'. Knows nothing of generated schools. Called by
+`env.py`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from searchrl.core.episode import Passage
+from searchrl.envs.data_files import Question, parse_passage, parse_question
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, NOT_REGULATED_ANSWER, TWO_HOP
 from searchrl.envs.regulations.word_lists import ASSETS
-from searchrl.errors import DataError
+from searchrl.envs.rows import (
+    BadRow,
+    Problems,
+    Row,
+    ensure_encodable,
+    parse_rows,
+    read_array,
+    read_text,
+    show,
+)
 
-_FORMATS = "Expected Markdown (.md) with '## Title' sections, or JSON (.json)"
+_FORMATS = "Markdown (.md) with '## Title' sections, or JSON (.json)"
 _ARTICLES_KEY = re.compile(r'"articles"\s*:\s*(?=\[)')
 
 
@@ -33,58 +45,91 @@ class Handbook:
     passages: tuple[Passage, ...]
 
 
-class FileQuestion(NamedTuple):
-    """One question about a fixed handbook; `queries` and `bridge` serve the scripted policies."""
-
-    id: str
-    question: str
-    answers: tuple[str, ...]
-    kind: str
-    gold_ids: tuple[str, ...]
-    queries: tuple[str, ...]
-    bridge: str
-
-
-class _Row(NamedTuple):
-    line: int
-    value: Any
-
-
 @cache
-def load_demo() -> tuple[Handbook, tuple[FileQuestion, ...]]:
+def load_demo() -> tuple[Handbook, tuple[Question, ...]]:
     """The handbook and questions that come with the package."""
-    text = (ASSETS / "demo_handbook.md").read_text(encoding="utf-8")
-    handbook = parse_markdown(text, "demo_handbook.md")
-    rows = (ASSETS / "demo_questions.json").read_text(encoding="utf-8")
-    return handbook, parse_questions(rows, "demo_questions.json", handbook)
+    handbook = load_handbook(ASSETS / "demo_handbook.md")
+    return handbook, load_questions(ASSETS / "demo_questions.json", handbook)
 
 
 def load_handbook(path: Path) -> Handbook:
-    """Read a handbook of the user's.
+    """Read a handbook: Markdown (`# School` once, then `## Title` and the article's text), or JSON.
+
+    JSON is a list of `{id?, title, text}`, or `{name, articles: [...]}`.
 
     Raises:
         DataError: the file cannot be read or holds unusable articles; lists all with their lines.
     """
-    text = _read(path, "handbook")
-    if path.suffix.lower() in (".md", ".markdown"):
-        return parse_markdown(text, str(path))
-    if path.suffix.lower() == ".json":
-        return parse_json(text, str(path))
-    raise DataError(f"{path}: unknown kind of handbook. {_FORMATS}.")
+    problems = Problems()
+    name, rows = _read_articles(path, problems)
+    expected = f"article; expected {_FORMATS}"
+    articles = parse_rows(path, problems, _parse_article, expected, places={}, rows=_numbered(rows))
+    problems.ensure_none()
+    return Handbook(f"handbook/{path}", name or path.stem, tuple(articles))
 
 
-def load_questions(path: Path, handbook: Handbook) -> tuple[FileQuestion, ...]:
-    """Read questions about `handbook` from JSON (a list) or JSONL.
+def load_questions(path: Path, handbook: Handbook) -> tuple[Question, ...]:
+    """Read question rows: `question`, `answer` and optionally `id`, `kind`, `articles` (ids or
+    titles of the evidence), `queries` and `bridge` (what a two-hop question's first hop yields).
 
     Raises:
         DataError: the file cannot be read or holds unusable rows; lists all with their lines.
     """
-    return parse_questions(_read(path, "questions"), str(path), handbook)
+    problems = Problems()
+    known = {p.title.casefold(): p.id for p in handbook.passages}
+    known |= {p.id.casefold(): p.id for p in handbook.passages}
+    parse = partial(_parse_question, path=path, known=known)
+    expected = 'question; expected rows {"question", "answer", "articles"}'
+    questions = parse_rows(path, problems, parse, expected, places={})
+    problems.ensure_none()
+    return tuple(questions)
 
 
-def parse_markdown(text: str, source: str) -> Handbook:
-    """Read articles from Markdown: `# School` once, then `## Title` and the article's text."""
-    name, problems = "", []
+def _parse_question(row: Row, path: Path, known: dict[str, str]) -> Question:
+    question = parse_question(row, path, path.stem)
+    evidence, queries = _read_texts(row.value, "articles"), _read_texts(row.value, "queries")
+    unknown = [name for name in evidence if name.casefold() not in known]
+    if unknown:
+        raise BadRow(f"'articles' names {unknown}, which the handbook does not have")
+    kind = row.value.get("kind")
+    if not kind:
+        is_silent = question.answers[0].casefold() == NOT_REGULATED_ANSWER
+        kind = NOT_REGULATED if is_silent else TWO_HOP if len(evidence) > 1 else LOOKUP
+    return replace(
+        question,
+        gold_ids=tuple(known[name.casefold()] for name in evidence),
+        kind=str(kind),
+        queries=queries,
+        bridge=str(row.value.get("bridge", "")),
+    )
+
+
+def _read_texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The texts of `key`, which holds a text, a list of texts, or nothing."""
+    value = row.get(key, [])
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(v, str) and v.strip() for v in values):
+        raise BadRow(f"'{key}' must be a text or a list of texts, got {show(value)}")
+    return tuple(ensure_encodable(key, text.strip()) for text in values)
+
+
+def _read_articles(path: Path, problems: Problems) -> tuple[str, Iterator[Row]]:
+    """The school's name in a handbook and its articles; nothing if it cannot be read."""
+    suffix = path.suffix.lower()
+    if suffix not in (".md", ".markdown", ".json"):
+        problems.add(path, 0, f"unknown kind of handbook; expected {_FORMATS}")
+    elif (text := read_text(path, problems, f"a handbook: {_FORMATS}")) is not None:
+        if suffix != ".json":
+            return _read_sections(text)
+        if text.lstrip().startswith("["):
+            return "", read_array(path, text, problems)
+        return _read_object(path, text, problems)
+    return "", iter(())
+
+
+def _read_sections(text: str) -> tuple[str, Iterator[Row]]:
+    """The articles of a Markdown handbook; a section's line is that of its heading."""
+    name = ""
     sections: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("## "):
@@ -93,152 +138,37 @@ def parse_markdown(text: str, source: str) -> Handbook:
             name = line[2:].strip()
         elif sections:
             sections[-1][2].append(line.strip())
-    rows = []
-    for number, title, body in sections:
-        rows.append(_Row(number, {"title": title, "text": " ".join(filter(None, body))}))
-    if not rows:
-        problems.append(f"{source}:1: no article found. {_FORMATS}.")
-    return _handbook(rows, source, name, problems)
+    return name, (
+        Row(number, {"title": title, "text": " ".join(filter(None, body))})
+        for number, title, body in sections
+    )
 
 
-def parse_json(text: str, source: str) -> Handbook:
-    """Read articles from JSON: a list of `{id?, title, text}`, or `{name, articles: [...]}`."""
-    whole, name, start = _decode(text, source), "", 0
-    if isinstance(whole, dict):
-        name = str(whole.get("name", ""))
-        found = _ARTICLES_KEY.search(text)
-        if not isinstance(whole.get("articles"), list) or found is None:
-            raise DataError(f'{source}:1: expected a list, or {{"name": …, "articles": [...]}}.')
-        start = found.end()
-    elif not isinstance(whole, list):
-        raise DataError(f"{source}:1: expected a list of articles, got {type(whole).__name__}.")
-    problems = [] if whole else [f"{source}:1: no article found."]
-    return _handbook(list(_elements(text, start)), source, name, problems)
-
-
-def parse_questions(text: str, source: str, handbook: Handbook) -> tuple[FileQuestion, ...]:
-    """Read question rows: `question`, `answer` and optionally `id`, `kind`, `articles` (ids or
-    titles of the evidence), `queries` and `bridge` (what a two-hop question's first hop yields).
-    """
-    if text.lstrip().startswith("["):
-        _decode(text, source)
-        rows = list(_elements(text, 0))
+def _read_object(path: Path, text: str, problems: Problems) -> tuple[str, Iterator[Row]]:
+    """The articles of a JSON handbook that names its school."""
+    try:
+        whole = json.loads(text)
+    except JSONDecodeError as error:
+        problems.add(path, error.lineno, f"not JSON: {error.msg} at column {error.colno}")
+    except RecursionError:
+        problems.add(path, 0, "not usable JSON: nested too deeply")
     else:
-        lines = enumerate(text.splitlines(), 1)
-        rows = [_Row(n, _decode(line, source, n)) for n, line in lines if line.strip()]
-    known = {p.title.casefold(): p.id for p in handbook.passages}
-    known |= {p.id.casefold(): p.id for p in handbook.passages}
-    questions, problems = [], []
+        found = _ARTICLES_KEY.search(text)
+        if found and isinstance(whole, dict) and isinstance(whole.get("articles"), list):
+            return str(whole.get("name", "")), read_array(path, text, problems, found.end())
+        problems.add(path, 1, 'expected a list of articles, or {"name": …, "articles": [...]}')
+    return "", iter(())
+
+
+def _numbered(rows: Iterator[Row]) -> Iterator[Row]:
+    """Articles with ids: those without one are `art-01`, `art-02`, … by their place."""
     for number, row in enumerate(rows, 1):
-        read = _question(row.value, f"q{number:02d}", known)
-        if isinstance(read, str):
-            problems.append(f"{source}:{row.line}: {read}")
-        else:
-            questions.append(read)
-    if not rows:
-        problems.append(f"{source}:1: no question found.")
-    _ensure_no(problems)
-    return tuple(questions)
+        is_object = isinstance(row.value, Mapping)
+        yield Row(row.line, {"id": f"art-{number:02d}", **row.value}) if is_object else row
 
 
-def _question(row: Any, fallback_id: str, known: dict[str, str]) -> FileQuestion | str:
-    """The question of a row, or what is wrong with it."""
-    if not isinstance(row, dict):
-        return f"expected an object with 'question' and 'answer', got {type(row).__name__}"
-    question = row.get("question")
-    if not isinstance(question, str) or not question.strip():
-        return "'question' must be a non-empty string"
-    answers = _strings(row.get("answer", row.get("answers")))
-    if not answers:
-        return "'answer' must be a non-empty string or a list of them"
-    evidence = _strings(row.get("articles", []))
-    queries = _strings(row.get("queries", []))
-    if evidence is None or queries is None:
-        return "'articles' and 'queries' must be strings or lists of non-empty strings"
-    unknown = [name for name in evidence if name.casefold() not in known]
-    if unknown:
-        return f"'articles' names {unknown}, which the handbook does not have"
-    gold_ids = tuple(known[name.casefold()] for name in evidence)
-    kind = row.get("kind") or (
-        NOT_REGULATED
-        if answers[0].casefold() == NOT_REGULATED_ANSWER
-        else TWO_HOP
-        if len(gold_ids) > 1
-        else LOOKUP
-    )
-    return FileQuestion(
-        id=str(row.get("id", fallback_id)),
-        question=question.strip(),
-        answers=answers,
-        kind=str(kind),
-        gold_ids=gold_ids,
-        queries=queries,
-        bridge=str(row.get("bridge", "")),
-    )
-
-
-def _strings(value: Any) -> tuple[str, ...] | None:
-    """The strings of a string or list; None if there is anything else in it."""
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(v, str) and v.strip() for v in values):
-        return None
-    return tuple(v.strip() for v in values)
-
-
-def _handbook(rows: Sequence[_Row], source: str, name: str, problems: list[str]) -> Handbook:
-    passages: list[Passage] = []
-    seen: dict[str, int] = {}
-    for number, (line, row) in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            kind = type(row).__name__
-            problems.append(f"{source}:{line}: expected an object with 'text', got {kind}")
-            continue
-        identity = str(row.get("id", f"art-{number:02d}"))
-        title, text = row.get("title", ""), row.get("text")
-        if not isinstance(text, str) or not text.strip():
-            problems.append(f"{source}:{line}: article '{title or identity}' has no text")
-        elif not isinstance(title, str):
-            problems.append(f"{source}:{line}: 'title' must be a string")
-        elif identity in seen:
-            problems.append(f"{source}:{line}: id '{identity}' is also at line {seen[identity]}")
-        else:
-            seen[identity] = line
-            passages.append(Passage(identity, text.strip(), title.strip()))
-    _ensure_no(problems)
-    return Handbook(f"handbook/{source}", name or Path(source).stem, tuple(passages))
-
-
-def _elements(text: str, start: int) -> Iterator[_Row]:
-    """The elements of the JSON array at `start`, each with its line; the text is known to parse."""
-    decoder = json.JSONDecoder()
-    at = text.index("[", start) + 1
-    while True:
-        while text[at].isspace() or text[at] == ",":
-            at += 1
-        if text[at] == "]":
-            return
-        value, end = decoder.raw_decode(text, at)
-        yield _Row(text.count("\n", 0, at) + 1, value)
-        at = end
-
-
-def _decode(text: str, source: str, line: int = 1) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{source}:{line + error.lineno - 1}: not valid JSON: {error.msg} "
-            f"(column {error.colno})."
-        ) from error
-
-
-def _read(path: Path, what: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot read the {what} file: {error}") from error
-
-
-def _ensure_no(problems: Sequence[str]) -> None:
-    if problems:
-        raise DataError("\n".join(problems))
+def _parse_article(row: Row) -> Passage:
+    passage = parse_passage(row)
+    if not passage.text:
+        raise BadRow(f"article '{passage.title}' has no text")
+    return passage

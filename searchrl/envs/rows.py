@@ -1,0 +1,275 @@
+"""Rows from files: the one reader behind questions, corpora, handbooks and demonstrations.
+
+Owns the file formats (JSON, JSONL, gzip, Parquet), the line of every row, and `Problems`, which
+collects what is wrong with all rows of all files for one error, before anything starts. What a row
+means is decided by the callers: `data_files`, `regulations.handbook_file` and `programs.traces`.
+`text_folder` reads its text with the same functions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from searchrl.errors import ConfigError, DataError
+
+FILE_KINDS = ".jsonl, .json (each also as .gz) or .parquet"
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JSON_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class Identified(Protocol):
+    """Anything with an id."""
+
+    @property
+    def id(self) -> str:
+        """The id as the row gives it, or as it was made up from the place of the row."""
+        ...
+
+
+Parsed = TypeVar("Parsed", bound=Identified)
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: in which file, at which line (0: the file as a whole), and what."""
+
+    path: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Problems:
+    """Collects what is wrong with the data, so that one error can name all of it."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, path: Path, line: int, reason: str) -> None:
+        """Note one problem; reading goes on."""
+        self.found.append(Problem(str(path), line, reason))
+
+    def ensure_none(self) -> None:
+        """Raise one `DataError` that lists every problem, if there is any."""
+        if not self.found:
+            return
+        count = f"{len(self.found)} problem{'s' if len(self.found) > 1 else ''}"
+        lines = "\n".join(f"  {problem}" for problem in self.found)
+        raise DataError(f"The data cannot be used: {count}. Nothing was started.\n{lines}")
+
+
+class Row(NamedTuple):
+    """One row of a data file and the line (Parquet: the row number) where it begins."""
+
+    line: int
+    value: Any
+
+
+class BadRow(Exception):
+    """Why one row cannot be used; becomes a `Problem`."""
+
+
+def parse_rows(
+    path: Path,
+    problems: Problems,
+    parse: Callable[[Row], Parsed],
+    expected: str,
+    *,
+    places: dict[str, str] | None = None,
+    rows: Iterator[Row] | None = None,
+) -> list[Parsed]:
+    """What `parse` makes of the rows of a file; the rows that it refuses with `BadRow` are noted.
+
+    Args:
+        path, problems: as for `read_rows`.
+        parse: reads one row.
+        expected: names a row and its shapes for a file without any: `question; expected rows {…}`.
+        places: where each id was used so far, if ids must be unique; new ones are added.
+        rows: the rows of `path` if they were read already.
+    """
+    parsed: list[Parsed] = []
+    for row in read_rows(path, problems) if rows is None else rows:
+        try:
+            made = parse(row)
+            if places is not None:
+                if made.id in places:
+                    raise BadRow(f"duplicate id {made.id!r}, first used at {places[made.id]}")
+                places[made.id] = f"{path}:{row.line}"
+            parsed.append(made)
+        except BadRow as reason:
+            problems.add(path, row.line, str(reason))
+    if not parsed and not any(found.path == str(path) for found in problems.found):
+        problems.add(path, 0, f"holds no {expected}")
+    return parsed
+
+
+def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
+    """Yield the rows of a JSON, JSONL or Parquet file that can be read; note the others.
+
+    gzip is recognised by its content as well as its name. Lines count from 1.
+
+    Raises:
+        ConfigError: a Parquet file, and pyarrow is not installed.
+    """
+    if path.suffix == ".parquet":
+        yield from _read_parquet(path, problems)
+        return
+    data = _read_bytes(path, problems, f"a file of rows ({FILE_KINDS})")
+    if data is None:
+        return
+    if data.lstrip()[:1] == b"[":
+        text = _decode(path, data, problems)
+        yield from () if text is None else read_array(path, text, problems)
+        return
+    if (single := _read_single_object(data)) is not None:
+        yield single
+        return
+    for line, raw in enumerate(data.split(b"\n"), 1):
+        if not raw.strip():
+            continue
+        try:
+            yield Row(line, json.loads(raw.decode("utf-8")))
+        except UnicodeDecodeError as error:
+            problems.add(path, line, f"not UTF-8 text (byte {error.start + 1} of the line)")
+        except JSONDecodeError as error:
+            problems.add(path, line, f"not JSON: {error.msg} at column {error.colno}")
+        except RecursionError:
+            problems.add(path, line, "not usable JSON: nested too deeply")
+
+
+def read_text(path: Path, problems: Problems, expected: str) -> str | None:
+    """The text of a file, unpacked if it is gzip; None if it cannot be read, which is noted.
+
+    `expected` says what the file should have been: `a handbook (.md or .json)`.
+    """
+    data = _read_bytes(path, problems, expected)
+    return None if data is None else _decode(path, data, problems)
+
+
+def read_array(path: Path, text: str, problems: Problems, start: int = 0) -> Iterator[Row]:
+    """The elements of the JSON array that begins at or after `start`, each with its line.
+
+    Nothing may follow the array, unless it is inside something else (`start` is not 0).
+    """
+    decoder = json.JSONDecoder()
+    line, counted_to = 1, 0
+    at = _skip_space(text, text.index("[", start) + 1)
+    try:
+        while text[at : at + 1] != "]":
+            line, counted_to = line + text.count("\n", counted_to, at), at
+            value, at = decoder.raw_decode(text, at)
+            yield Row(line, value)
+            at = _skip_space(text, at)
+            if text[at : at + 1] == ",":
+                at = _skip_space(text, at + 1)
+            elif text[at : at + 1] != "]":
+                raise JSONDecodeError("expected ',' or ']'", text, at)
+        if not start and text[at + 1 :].strip():
+            raise JSONDecodeError("text after the closing ']'", text, at + 1)
+    except JSONDecodeError as error:
+        # After a fault in an array it is unknown where the next row begins.
+        reason = f"not JSON: {error.msg} at column {error.colno}; the rest was not read"
+        problems.add(path, error.lineno, reason)
+    except RecursionError:
+        problems.add(path, line, "not usable JSON: nested too deeply; the rest was not read")
+
+
+def ensure_object(value: Any, expected: str) -> Mapping[str, Any]:
+    """Return `value` if it is a JSON object; raise `BadRow` with what was expected."""
+    if isinstance(value, Mapping):
+        return value
+    raise BadRow(f"expected an object {expected}, got {show(value)}")
+
+
+def ensure_encodable(key: str, text: str) -> str:
+    """Return `text` unless it holds half of a surrogate pair, which JSON can write as an escape.
+
+    No file and no tokenizer can take such a text. Raises `BadRow` naming `key`.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        raise BadRow(f"'{key}' holds half of a surrogate pair, {half}: no Unicode text") from None
+    return text
+
+
+def show(value: Any) -> str:
+    """A value for an error text, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _read_bytes(path: Path, problems: Problems, expected: str) -> bytes | None:
+    """The content of a file, unpacked if it is gzip, without a byte order mark; None if bad."""
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz" or data[:2] == _GZIP_MAGIC:
+            data = gzip.decompress(data)
+    except FileNotFoundError:
+        problems.add(path, 0, f"no such file; expected {expected}")
+    except IsADirectoryError:
+        problems.add(path, 0, f"is a folder; expected {expected}")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        problems.add(path, 0, f"unreadable gzip ({error}); unpack it to see, or fetch it again")
+    except OSError as error:
+        problems.add(path, 0, f"cannot be read: {error.strerror or error}")
+    else:
+        return data.removeprefix(_BYTE_ORDER_MARK)
+    return None
+
+
+def _decode(path: Path, data: bytes, problems: Problems) -> str | None:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problems.add(path, data.count(b"\n", 0, error.start) + 1, "not UTF-8 text")
+        return None
+
+
+def _read_single_object(data: bytes) -> Row | None:
+    """A file that is one object over several lines: one row, not a fault on each line."""
+    first, _, rest = data.strip().partition(b"\n")
+    if not rest or first.rstrip().endswith(b"}"):
+        return None
+    try:
+        return Row(data[: data.index(first)].count(b"\n") + 1, json.loads(data))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _skip_space(text: str, at: int) -> int:
+    match = _JSON_SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _read_parquet(path: Path, problems: Problems) -> Iterator[Row]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise ConfigError(
+            f"{path}: reading Parquet needs pyarrow, which is not installed. "
+            "Run: pip install pyarrow"
+        ) from None
+    if not path.is_file():
+        problems.add(path, 0, f"no such file; expected a file of rows ({FILE_KINDS})")
+        return
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, ArrowException) as error:
+        problems.add(path, 0, f"unreadable Parquet: {error}")
+        return
+    for number, value in enumerate(rows, 1):
+        yield Row(number, value)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from engine_toy import LIMITS, TOY_PLUGIN, micro_policy
+from engine_toy import LIMITS, TOY_PLUGIN, micro_policy, token_logps
 
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.config import build_config
@@ -58,7 +58,7 @@ def make_items(policy: Policy, groups: Sequence[int]) -> list[TrainItem]:
             chosen_BT[0, : len(prompt)] = False
             chosen_BT[0, len(prompt) + n : len(prompt) + n + 9] = False
             with torch.no_grad():
-                logp_N, _ = policy.token_logps(ids_BT, chosen_BT)
+                logp_N = token_logps(policy, ids_BT, chosen_BT)
             noise_N = 0.2 * torch.randn(len(logp_N), generator=generator)
             logps = (logp_N + noise_N).tolist()
             trajectory = Trajectory(f"g{g}/{i}", f"g{g}")

@@ -132,33 +132,6 @@ class Expert(Protocol):
         ...
 
 
-class TaskEnv(Protocol):
-    """What the rollout driver uses of an environment beyond `gymnasium.Env`'s five-tuple.
-
-    `reset`'s info holds `task: Task`; `step`'s info holds `action: Action`, `passages:
-    tuple[Passage, ...]` and optionally `signals: dict[str, float]`. An env without these is
-    driven all the same: the driver parses the turn with the protocol itself.
-    """
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
-        """Begin the episode of `options` (`split`, `index`); returns (prompt, info)."""
-        ...
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play one raw model turn; Gymnasium's five-tuple."""
-        ...
-
-    def num_tasks(self, split: str) -> int:
-        """How many tasks a split has."""
-        ...
-
-    def close(self) -> None:
-        """Free what is held."""
-        ...
-
-
 class Metric(TypedDict):
     """A value, its 95 % interval and the number of observations behind it.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,7 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
         fingerprint=config.fingerprint,
         model=session.policy.source,
         device=str(session.policy.device),
-        algorithm={"name": config.algorithm.name, **session.learner.loss_settings._asdict()},
+        algorithm={"name": config.algorithm.name, **asdict(session.learner.loss_settings)},
         trainable_parameters=trainable,
         parameters=total,
     )

@@ -277,12 +277,14 @@ def _has_searches(summary: Mapping[str, Any]) -> bool:
 
 def loss_hint(metrics: Mapping[str, Metric]) -> str:
     """What to say of a training step whose loss or gradient is 0; "" if there is nothing."""
+    if "reward" not in metrics:  # nothing was scored, or it is supervised training
+        return ""
     loss, grad_norm, dead = (metrics.get(key) for key in ("loss", "grad_norm", "dead_groups"))
     if dead is not None and dead["value"] == 1 and (grad_norm is None or not grad_norm["value"]):
         return DEAD_HINT
     is_zero = loss is not None and abs(loss["value"]) < 1e-6
     has_gradient = grad_norm is not None and grad_norm["value"] > 0
-    return LOSS_HINT if "reward" in metrics and is_zero and has_gradient else ""
+    return LOSS_HINT if is_zero and has_gradient else ""
 
 
 def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:

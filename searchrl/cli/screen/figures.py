@@ -33,6 +33,8 @@ _BEHAVIOUR = ("passive", "tool_calls")
 _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
 """Shown only when there is something to see."""
 
+NOT_MEASURED = "—"
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -84,7 +86,7 @@ def format_value(key: str, value: float) -> str:
 def format_metric(key: str, metrics: Mapping[str, Metric], *, is_bare: bool = False) -> str:
     """A metric with its 95 % interval, if it has one and `is_bare` is off; — if not measured."""
     if key not in metrics:
-        return "—"
+        return NOT_MEASURED
     metric = metrics[key]
     value = format_value(key, metric["value"])
     if is_bare or "low" not in metric:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy
+from engine_toy import micro_policy, token_logps
 from packed_toy import caught_gradients, is_close, make_items, make_learner, make_policy
 from torch import nn
 
@@ -160,8 +160,8 @@ def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
         chosen = [logp is not None for logp in item.trajectory.sampler_logps]
         if any(chosen):
             with torch.no_grad():
-                logp_N, _ = policy.token_logps(
-                    torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
+                logp_N = token_logps(
+                    policy, torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
                 )
             values = iter(logp_N.tolist())
             item.trajectory._logps[:] = [next(values) if c else None for c in chosen]

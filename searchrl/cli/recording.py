@@ -1,6 +1,6 @@
-"""`--run-dir` of commands that train nothing: a run folder with the episodes they played.
+"""`--run-dir` of `eval`, `ask` and `play`: a run folder with the episodes they played.
 
-Owns what `eval`, `ask` and `play` write. The layout is that of every run folder.
+Owns what these commands write. The layout is the same as in every run folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def record_episodes(
 ) -> None:
     """Write config, provenance, metrics and episodes to `config.run_dir`, if one was given.
 
-    Episodes whose first turn was `forced` have the phase `PHASE_forced`.
+    Episodes in `forced` (their first turn had to be a search) get the phase `PHASE_forced`.
 
     Raises:
         RunFolderError: if the folder holds a run already or cannot be written.

@@ -1,15 +1,22 @@
 """The sections of the configuration tree: every knob, its default and why.
 
-Owns the pydantic models of the parts; `config.py` puts them together and reads them. The text below
-a field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Frozen,
-unknown keys refused. No plugin, no model and no file is touched here.
+Owns the pydantic models of the parts; `tree.py` puts them together and reads them. The text below a
+field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Sections are
+frozen and refuse unknown keys. Nothing here loads a plugin, a model or a file.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -36,6 +43,11 @@ class Named(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_only(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -76,12 +88,10 @@ class TaskConfig(Section):
     """What a search searches with: a name, or a mapping of the name and its
     [settings](builtins.md#retrievers)."""
 
-    @field_validator("env", "protocol", "retriever", mode="before")
+    @field_validator("protocol", mode="before")
     @classmethod
-    def _name_only(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name == "protocol" and isinstance(value, dict):
-            return {"name": AUTO, **value}
-        return {"name": value} if isinstance(value, str) else value
+    def _settings_only(cls, value: Any) -> Any:
+        return {"name": AUTO, **value} if isinstance(value, dict) else value
 
 
 class ScratchConfig(Section):
@@ -262,11 +272,6 @@ class EngineConfig(Section):
     computed together, and so the last bits of every float, then repeats. `auto`: on the CPU, where
     an environment is seldom what one waits for."""
 
-    @field_validator("generator", mode="before")
-    @classmethod
-    def _name_only(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
 
 class SamplingConfig(Section):
     """What may be drawn. For evaluation: in training a cut distribution biases the ratio."""
@@ -379,8 +384,5 @@ class LogConfig(Section):
 
     @field_validator("trackers", mode="before")
     @classmethod
-    def _names_only(cls, value: Any) -> Any:
-        items = [value] if isinstance(value, str) else value or []
-        if not isinstance(items, list):
-            return items
-        return [{"name": item} if isinstance(item, str) else item for item in items]
+    def _one_or_none(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value or []

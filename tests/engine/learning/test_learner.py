@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, play, token_logps
+from engine_toy import micro_policy, pack_items, play, token_logps
 
 from searchrl.algorithms import (
     Algorithm,
@@ -22,12 +22,11 @@ from searchrl.algorithms import (
     make_rloo,
 )
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import grpo_advantages
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner, learning_rate
-from searchrl.engine.learning.packing import micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")
@@ -188,13 +187,7 @@ class TestMicroBatchSplit:
 
 
 def _batches(items: Sequence[TrainItem], size: int) -> Any:
-    packed = pack_step(
-        make_groups(items),
-        grpo_advantages,
-        Reduction.TOKEN_MEAN,
-        keep_dead_groups=False,
-        constant=1,
-    )
+    packed = pack_items(items, keep_dead_groups=False)
     return micro_batches(packed.groups, size, CPU)
 
 
@@ -236,13 +229,8 @@ class TestWhatLeavesTheStep:
         empty = Trajectory("empty", "g0")
         empty.append_prompt([1, 2, 3])
         # In the advantages it counts (its reward is real); in the loss it has nothing to train.
-        packed = pack_step(
-            make_groups([*items, TrainItem(empty, 0.5)]),
-            grpo_advantages,
-            Reduction.SEQUENCE_MEAN,
-            keep_dead_groups=False,
-            constant=1,
-        )
+        offered = [*items, TrainItem(empty, 0.5)]
+        packed = pack_items(offered, reduction=Reduction.SEQUENCE_MEAN, keep_dead_groups=False)
         assert "empty" in packed.advantages
         assert [r.rollout_id for r in packed.rollouts] == [
             i.trajectory.rollout_id for i in items[:9]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import play
+from engine_toy import pack_items, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,13 +47,7 @@ def make_item(name: str, turns: Sequence[int], reward: float | None = 1.0) -> Tr
 
 
 def pack(items: Sequence[TrainItem], values: Any) -> list[MicroBatch]:
-    packed = pack_step(
-        make_groups(items),
-        lambda _: values,
-        Reduction.SEQUENCE_MEAN,
-        keep_dead_groups=True,
-        constant=1,
-    )
+    packed = pack_items(items, lambda _: values, Reduction.SEQUENCE_MEAN)
     return list(micro_batches(packed.groups, 64, CPU))
 
 
@@ -161,9 +155,7 @@ def test_an_algorithm_knows_how_many_turns_and_tokens_to_answer_for():
         return [[reward] * n for reward, n in zip(step.rewards, step.num_turns, strict=True)]
 
     items = [make_item("r0", [2, 3]), make_item("r1", [6], 0.0)]
-    pack_step(
-        make_groups(items), advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
-    )
+    pack_items(items, advantages)
     assert (seen[0].num_turns, seen[0].num_tokens) == ([2, 1], [5, 6])
 
 

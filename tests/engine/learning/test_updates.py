@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, token_logps
+from engine_toy import micro_policy, pack_items, token_logps
 from packed_toy import caught_gradients, is_close, make_items, make_learner, make_policy
 from torch import nn
 
 from searchrl.algorithms import make_grpo, make_tis
-from searchrl.core.advantage import grpo_advantages
+from searchrl.core.columns import LossColumns
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.loss import Reduction
+from searchrl.core.loss import LossSettings, Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packing import mini_batches, pack_step
+from searchrl.engine.learning.packing import mini_batches
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -52,13 +52,7 @@ class TestMiniBatches:
             assert sum(is_close(grad, one, 1e-10) for one in alone) == 1
 
     def test_they_share_all_groups_and_depend_on_the_key_alone(self):
-        groups = pack_step(
-            make_groups(make_items()),
-            grpo_advantages,
-            Reduction.TOKEN_MEAN,
-            keep_dead_groups=True,
-            constant=1,
-        ).groups
+        groups = pack_items(make_items()).groups
         seen = set()
         for key in range(12):
             first, second = (
@@ -174,10 +168,10 @@ def spy_on_losses(learner: Learner, items: list[TrainItem]) -> list[dict[str, to
     seen: list[dict[str, torch.Tensor]] = []
     loss = learner.algorithm.loss
 
-    def spy(logp: torch.Tensor, old: torch.Tensor, *args: Any, **options: Any) -> Any:
-        sampler = options["sampler_logp_T"]
-        seen.append({"logp": logp.detach(), "old": old, "sampler": sampler})
-        return loss(logp, old, *args, **options)
+    def spy(columns: LossColumns, settings: LossSettings) -> Any:
+        own = {"old": columns.old_logp_T, "sampler": columns.sampler_logp_T}
+        seen.append({"logp": columns.logp_T.detach(), **own})
+        return loss(columns, settings)
 
     learner.algorithm = replace(learner.algorithm, loss=spy)
     learner.train_step(make_groups(items))

@@ -8,29 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+from engine_toy import pack_items
 from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
 
 from searchrl.algorithms import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import grpo_advantages
-from searchrl.core.group import Group, TrainItem, make_groups
-from searchrl.core.loss import Reduction
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packed_check import find_packing_fault
-from searchrl.engine.learning.packing import PackedRollout, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")
-
-
-def packed_groups(items: list[TrainItem]) -> tuple[Group[PackedRollout], ...]:
-    step = pack_step(
-        make_groups(items), grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
-    )
-    return step.groups
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +145,7 @@ class TestWhatIsComputed:
 
     @pytest.mark.parametrize("size", [1, 60, 200, 300, 10**6])
     def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
-        groups = packed_groups(make_items())
+        groups = pack_items(make_items()).groups
         batches = list(micro_batches(groups, size, CPU, is_packed=True))
         names = [name for batch in batches for name in batch.rollout_ids]
         assert sorted(names) == sorted(r.rollout_id for group in groups for r in group.rollouts)
@@ -167,7 +159,7 @@ class TestWhatIsComputed:
             assert len(homes) == 1 or cost > size
 
     def test_rows_predict_what_the_ledger_says(self):
-        groups = packed_groups(make_items())
+        groups = pack_items(make_items()).groups
         (batch,) = micro_batches(groups, 10**6, CPU, is_packed=True)
         layout = batch.layout
         trained = [(r.ids, t) for r in batch.rollouts for t, is_in in enumerate(r.mask) if is_in]

@@ -1,7 +1,7 @@
 """Numbered tasks in splits: the check of what `reset(options={"split": …, "index": …})` was given.
 
-Owns the two questions every environment asks of its options and the text of the errors. Knows no
-environment; `text` and `foreign` call it.
+Owns these two checks and the text of their errors. Knows no environment. Called by `text` and
+`foreign`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def ensure_split(env: str, split: object, splits: Sequence[str]) -> str:
 
 
 def ensure_index(env: str, split: str, index: object, total: int) -> int:
-    """Return `index` as an int if it numbers one of `total` tasks; raise `ConfigError` else."""
+    """Return `index` as an int if it numbers one of `total` tasks; raise `ConfigError` if not."""
     if isinstance(index, int | np.integer) and 0 <= int(index) < total:
         return int(index)
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""`plugins` lists what is loaded; under `--strict` a fault or a name offered twice ends programs."""
+"""`plugins` lists what is loaded; under `--strict` a fault or a name offered twice is an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Numbered tasks in splits: the check of what `reset(options={"split": …, "index": …})` was given.
 
-Owns these two checks and the text of their errors. Knows no environment. Called by `text` and
-`foreign`.
+Owns the names of the two splits that training uses, how many training tasks are held out if there
+is no validation split, the two checks that every environment makes, and the text of their errors.
+Knows no environment. Called by `text`, `foreign`, plugins and `TaskWorld`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchrl.errors import ConfigError, suggest
+
+TRAIN = "train"
+VALIDATION = "validation"
+"""Tasks that nothing is trained on and that choose the best checkpoint. An environment without
+such a split lends some of its training tasks, see `num_held_out`."""
+
+MAX_HELD_OUT = 64
+
+
+def num_held_out(num_train: int) -> int:
+    """How many of `num_train` training tasks, the last ones, are held out for validation.
+
+    One in ten, at least 1 and at most `MAX_HELD_OUT`. A single training task is kept: 0.
+    """
+    return min(MAX_HELD_OUT, max(num_train // 10, 1)) if num_train > 1 else 0
 
 
 def ensure_split(env: str, split: object, splits: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "algorithm_detached": ("A7", "expected a scalar tensor with a gradient", ""),
     "algorithm_sign": ("A8", "an update moves its log-prob down", ""),
     "algorithm_unmasked": ("A9", "token 1 is not in the mask and has the gradient", ""),
-    "algorithm_times_mask": ("A9", "where masked log-probs are nan", ""),
+    "algorithm_times_mask": ("A9", "where masked log-probs are nan", "A7"),
     "algorithm_forgets": ("A10", "after state_dict() was loaded", ""),
 }
 SLOW = ("W11", "R11")

@@ -197,7 +197,7 @@ def _has_gradient(subject: AlgorithmSubject) -> Iterator[Problem]:
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             yield Problem(
                 f"{what}: the loss is {loss!r:.80}; expected a scalar tensor with a gradient",
-                "sum over tokens with weight_T, and return (loss, LossStats) undetached", at,
+                "return columns.reduce(objective_T, ratio_T), undetached", at,
             )  # fmt: skip
             return
         loss.backward()
@@ -219,7 +219,7 @@ def _points_right(subject: AlgorithmSubject) -> Iterator[Problem]:
     batch = TokenBatch(algorithm)
     gradient = _gradient(batch)
     at = subject.returned_at(TokenBatch(algorithm).loss) or algorithm.loss
-    mend = "minimise the negative of the objective: loss = -(weight_T * ratio * adv_T).sum()"
+    mend = "minimise the negative of the objective: loss = -(columns.weight_T * ratio * adv).sum()"
     for i, (advantage, slope) in enumerate(zip(batch.adv, gradient, strict=True)):
         if slope * advantage > 0:
             way = "down" if advantage > 0 else "up"
@@ -246,7 +246,7 @@ def _keeps_to_mask(subject: AlgorithmSubject) -> Iterator[Problem]:
         if not is_trained and expected[i] != 0:
             yield Problem(
                 f"token {i} is not in the mask and has the gradient {expected[i]:g}",
-                "give masked tokens 0 with torch.where(mask_T, objective_T, 0)", at,
+                "weigh every token by columns.weight_T, which is 0 there", at,
             )  # fmt: skip
             return
     for odd in (7.0, math.nan, math.inf):
@@ -255,7 +255,7 @@ def _keeps_to_mask(subject: AlgorithmSubject) -> Iterator[Problem]:
             yield Problem(
                 f"the gradient is {found} where masked log-probs are {odd}, and {expected} where "
                 "they are as the others",
-                "take torch.where(mask_T, column_T, 0) of every column first: nan * 0 is nan", at,
+                "weigh every token by columns.weight_T, and nothing by the number of tokens", at,
             )  # fmt: skip
             return
 

@@ -109,21 +109,21 @@ class TokenBatch:
         """The loss with the algorithm's own numbers."""
         import torch
 
-        numbers_ = self._algorithm.resolve(AlgorithmConfig(name="checked"))
+        from searchrl.core.columns import loss_columns
+
+        settings = self._algorithm.resolve(AlgorithmConfig(name="checked"))
         same_T = self._logp_T.detach().clone()
-        result: Any = self._algorithm.loss(
+        weight_T = torch.full_like(same_T, 1 / 6)
+        columns = loss_columns(
             self._logp_T,
             same_T,
             torch.tensor(self.adv, dtype=torch.float64),
-            self._mask_T,
-            torch.full_like(same_T, 1 / 6),
-            clip_low=numbers_.clip_low,
-            clip_high=numbers_.clip_high,
-            beta=numbers_.beta,
-            ref_logp_T=same_T if numbers_.beta > 0 else None,
+            torch.where(self._mask_T, weight_T, torch.zeros_like(weight_T)),
+            ref_logp_T=same_T if settings.beta > 0 else None,
             sampler_logp_T=same_T,
             rollout_T=torch.tensor([0, 0, 0, 1, 1, 1]),
         )
+        result: Any = self._algorithm.loss(columns, settings)
         loss: Tensor = result[0]
         return loss
 

@@ -12,11 +12,13 @@ import pytest
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.core.episode import ACT, SEARCH
+from searchrl.engine.episodes.drivers import make_scripted_driver
+from searchrl.engine.episodes.evaluation import evaluate_both
 from searchrl.engine.episodes.world import make_worlds, name_protocols
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.make import make_env
-from searchrl.programs.evaluate import evaluate, evaluate_both, make_scripted_driver
+from searchrl.programs.evaluate import evaluate
 
 LAKE = {"name": "gym:FrozenLake-v1", "max_turns": 4}
 

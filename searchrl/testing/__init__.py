@@ -6,7 +6,7 @@ Everything that `searchrl check` does, for your own tests:
 - `conformance_cases("capitals.py")`: a `ConformanceCase` per criterion, for
   `pytest.mark.parametrize`; each is a test of its own.
 - `check_plugin("capitals.py")`: the `Report` of each name: a `Result` per criterion with its
-  `Status`, and a `Finding` per fault with file, line and how to mend it.
+  `Status`, and a `Finding` per fault with file, line and how to fix it.
 
 Episodes to score and turns to play:
 

@@ -18,9 +18,10 @@ from fixtures.unsound import SOUND, fault_lines, faults_of, write_unsound
 from searchrl.cli import main
 from searchrl.plugins import load_plugins
 from searchrl.testing import Report, Status, check_plugin
-from searchrl.testing.kinds import env_episodes, env_tasks, retrievers, rewards
+from searchrl.testing.conformance import criteria_of
+from searchrl.testing.kinds import env_tasks
 from searchrl.testing.kit import fuzz
-from searchrl.testing.suites import criteria_of
+from searchrl.testing.probes import elsewhere
 
 pytestmark = pytest.mark.thorough
 
@@ -38,10 +39,9 @@ def report_on(path: Path) -> Report:
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Few random texts, and no other process: no fault but those of one needs more."""
     monkeypatch.setattr(fuzz, "NUM_EXAMPLES", 20)
-    for module in (env_episodes, rewards, retrievers):
-        monkeypatch.setattr(
-            module, "call_elsewhere", lambda registry, ask, *args: ask(registry, *args)
-        )
+    monkeypatch.setattr(
+        elsewhere, "call_elsewhere", lambda registry, ask, *args: ask(registry, *args)
+    )
     # Some of the plugins write where they stand.
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -79,7 +79,7 @@ def test_a_fault_is_found_by_its_criterion_at_its_line(
     assert any(fault.says in finding.what for finding in findings), findings
     assert {finding.file for finding in findings} == {str(path)}
     assert {finding.line for finding in findings} <= lines, findings
-    assert all(finding.mend for finding in findings)
+    assert all(finding.fix for finding in findings)
 
 
 @pytest.mark.parametrize("kind", KINDS)

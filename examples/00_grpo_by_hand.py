@@ -9,7 +9,13 @@ import math
 import torch
 
 from searchrl.core.advantage import StepScores, grpo_advantages
-from searchrl.core.loss import Reduction, ppo_clip_loss, token_weights
+from searchrl.core.loss import (
+    LossSettings,
+    Reduction,
+    loss_columns,
+    ppo_clip_loss,
+    token_weights,
+)
 
 CLIP_LOW, CLIP_HIGH, BETA = 0.2, 0.28, 0.1
 
@@ -59,20 +65,20 @@ print(f"   loss = - sum of weight * J = {-objective:+.6f}   (weight {weight} per
 # 4. The same through the library.
 step = StepScores(rewards, group_ids=["question"] * 4, is_scored=[True] * 4)
 logp_T = torch.tensor(now_p, dtype=torch.float64).log().requires_grad_()
-loss, stats = ppo_clip_loss(
+columns = loss_columns(
     logp_T,
     torch.tensor(old_p, dtype=torch.float64).log(),
     torch.tensor(grpo_advantages(step), dtype=torch.float64),
-    torch.ones(4, dtype=torch.bool),
     torch.tensor(token_weights([1, 1, 1, 1], Reduction.TOKEN_MEAN), dtype=torch.float64),
-    clip_low=CLIP_LOW,
-    clip_high=CLIP_HIGH,
-    beta=BETA,
     ref_logp_T=torch.tensor(ref_p, dtype=torch.float64).log(),
 )
+settings = LossSettings(clip_low=CLIP_LOW, clip_high=CLIP_HIGH, beta=BETA)
+loss, stats = ppo_clip_loss(columns, settings)
 (gradient_T,) = torch.autograd.grad(loss, logp_T)
 print("4. searchrl.core.loss.ppo_clip_loss on the same numbers.")
-print(f"   loss {loss.item():+.6f}, clip fraction {stats.clip_frac}, kl {stats.kl:.4f} nats/token")
+means = stats.means()
+print(f"   loss {means['loss']:+.6f}, clip fraction {means['clip_frac']}")
+print(f"   kl {means['kl']:.4f} nats/token")
 print(f"   gradient by hand  {[round(g, 6) for g in gradients]}")
 print(f"   gradient by torch {[round(g, 6) for g in gradient_T.tolist()]}")
 assert math.isclose(loss.item(), -objective, rel_tol=1e-9)
@@ -81,13 +87,13 @@ print("   They agree.\n")
 
 # 5. The first update.
 fresh_T = torch.tensor(old_p, dtype=torch.float64).log().requires_grad_()
-loss, _ = ppo_clip_loss(
+columns = loss_columns(
     fresh_T,
     fresh_T.detach(),
     torch.tensor(advantages, dtype=torch.float64),
-    torch.ones(4, dtype=torch.bool),
     torch.full((4,), weight, dtype=torch.float64),
 )
+loss, _ = ppo_clip_loss(columns, LossSettings())
 (gradient_T,) = torch.autograd.grad(loss, fresh_T)
 print("5. And right after sampling, when every ratio is 1?")
 print(f"   loss {abs(loss.item()):.6f}: the advantages cancel. It is not broken, the gradient is")

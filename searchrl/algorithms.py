@@ -1,17 +1,18 @@
 """Algorithms: an advantage function, a loss function and a reduction, passed as functions.
 
-Owns the `Algorithm` record, the built-in algorithms and what the numbers are that a run does not
-set. The mathematics lives in `core`; nothing here chooses a loss by string inside a loop. Torch is
+Owns the `Algorithm` record, the built-in algorithms, and which numbers a run uses where it sets
+none. The mathematics lives in `core`; nothing here chooses a loss by string inside a loop. Torch is
 imported by the factories, not by this module, so that listing algorithms stays light. The learner
 and `train` call all of it.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -24,32 +25,19 @@ from searchrl.core.advantage import (
     reinforce_pp_baseline_advantages,
     rloo_advantages,
 )
+from searchrl.core.reduction import LossSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
 
-    from searchrl.core.loss import LossStats
+    from searchrl.core.columns import LossColumns, LossStats
 
-    LossFn = Callable[..., tuple[Tensor, LossStats]]
+    LossFn = Callable[[LossColumns, LossSettings], tuple[Tensor, LossStats]]
 
 AtLeastZero = Annotated[float, Field(ge=0)]
 AtLeastOne = Annotated[float, Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
-class LossSettings(NamedTuple):
-    """The numbers a run uses: its own where it sets them, else the algorithm's."""
-
-    clip_low: float
-    clip_high: float
-    beta: float
-    reduction: str
-
-    def describe(self) -> str:
-        """One line for a person: `clip 0.2/0.28, beta 0, token-mean`."""
-        clip = f"clip {self.clip_low:g}/{self.clip_high:g}"
-        return f"{clip}, beta {self.beta:g}, {self.reduction}"
 
 
 def _keep_groups(groups: Sequence[Any], step: int) -> Sequence[Any]:
@@ -72,11 +60,12 @@ def _ignore_state(state: Mapping[str, Any]) -> None:
 class Algorithm:
     """What turns scored rollouts into a gradient.
 
-    `advantages` sees the whole optimiser step and returns one per rollout, turn or token. `loss`
-    has the signature of `core.loss.ppo_clip_loss`. `reduction` names a `core.loss.Reduction`;
-    `constant` divides by `rollout.max_total_tokens`. `extend` may add rollouts to groups,
-    `parameters` may add trainable ones, `state_dict` is checkpointed and `load_state_dict`
-    restores it; all of these do nothing by default.
+    `advantages` sees the whole optimiser step and returns one per rollout, turn or token. `loss` is
+    `loss(columns, settings) -> (loss, LossStats)`, like `core.loss.ppo_clip_loss`. `reduction`
+    names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
+    may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
+    and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for a
+    loss of plugin API 1.
     """
 
     name: str
@@ -101,6 +90,16 @@ class Algorithm:
     length_penalty: Callable[[int, int], float] | None = None
     """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for a loss that cannot be called with columns and settings."""
+        if callable(self.loss) and (old := _old_signature(self.loss)):
+            raise TypeError(
+                f"algorithm '{self.name}' has a loss{old}, but since PLUGIN_API 2 a loss is "
+                "loss(columns, settings) -> (loss, LossStats): read columns.logp_T, .old_logp_T, "
+                ".adv_T and .weight_T, and settings.clip_low, .clip_high and .beta (docs/hooks.md, "
+                "register_algorithms)"
+            )
+
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run; nobody else decides what an unset one means."""
         given = settings.clip_low, settings.clip_high, settings.beta
@@ -115,6 +114,19 @@ class Algorithm:
         """Return the length penalty of a run as a function of the tokens alone."""
         penalty = self.length_penalty
         return None if penalty is None else lambda num_tokens: penalty(num_tokens, max_total_tokens)
+
+
+def _old_signature(loss: Callable[..., Any]) -> str:
+    """The parameters of a loss that does not take (columns, settings); "" for one that does."""
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):
+        return ""  # compiled code tells nothing: it has to be called
+    try:
+        signature.bind("columns", "settings")
+    except TypeError:
+        return str(signature)
+    return ""
 
 
 def make_grpo() -> Algorithm:
@@ -192,7 +204,12 @@ def make_gspo() -> Algorithm:
     """GSPO (arXiv 2507.18071): the ratio of a rollout, clipped as a whole; no KL."""
     from searchrl.core.losses import gspo_loss
 
-    return Algorithm("gspo", grpo_advantages, gspo_loss, clip_low=3e-4, clip_high=4e-4, beta=0.0)
+    # Against the sampler's record, rounding alone leaves so narrow a range: in bf16 nearly half of
+    # all tokens would be clipped before anything was learned.
+    return Algorithm(
+        "gspo", grpo_advantages, gspo_loss, clip_low=3e-4, clip_high=4e-4, beta=0.0,
+        needs_trainer_logp=True,
+    )  # fmt: skip
 
 
 def make_cispo() -> Algorithm:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
 
 from searchrl.core.episode import (
     ACT,
@@ -132,39 +132,16 @@ class Expert(Protocol):
         ...
 
 
-class TaskEnv(Protocol):
-    """What the rollout driver uses of an environment beyond `gymnasium.Env`'s five-tuple.
+class Metric(TypedDict):
+    """A value, its 95 % interval and the number of observations behind it.
 
-    `reset`'s info holds `task: Task`; `step`'s info holds `action: Action`, `passages:
-    tuple[Passage, ...]` and optionally `signals: dict[str, float]`. An env without these is
-    driven all the same: the driver parses the turn with the protocol itself.
+    A metric without sampling error (a learning rate, a time, a loss) has no `low` and no `high`.
+    A metric that was not measured is absent: there is no value that stands for it.
     """
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
-        """Begin the episode of `options` (`split`, `index`); returns (prompt, info)."""
-        ...
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play one raw model turn; Gymnasium's five-tuple."""
-        ...
-
-    def num_tasks(self, split: str) -> int:
-        """How many tasks a split has."""
-        ...
-
-    def close(self) -> None:
-        """Free what is held."""
-        ...
-
-
-class Metric(TypedDict):
-    """A value with its 95 % interval and the number of observations behind it."""
-
     value: float
-    low: float
-    high: float
+    low: NotRequired[float]
+    high: NotRequired[float]
     n: int
 
 

@@ -60,4 +60,6 @@ def _log_ratio(logp: Tensor, ref_logp: Tensor) -> Tensor:
             "expected logp and ref_logp of one shape, "
             f"got {tuple(logp.shape)} and {tuple(ref_logp.shape)}"
         )
-    return (widen(ref_logp) - widen(logp)).clamp(max=KL_LOG_RATIO_MAX)
+    u = widen(ref_logp) - widen(logp)
+    # `where` and not clamp, whose gradient on the bound itself differs between torch versions.
+    return torch.where(u > KL_LOG_RATIO_MAX, torch.full_like(u, KL_LOG_RATIO_MAX), u)

@@ -22,7 +22,6 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
 
 from searchrl.contracts import (
-    Retriever,
     RetrieverFactory,
     TagProtocol,
     TokenBudget,
@@ -336,11 +335,6 @@ class TextEnv(gymnasium.Env[str, str]):
     def ensure_index(self, split: str, index: object, total: int) -> int:
         """Return `index` as an int if it numbers a task of `split`; raise `ConfigError` else."""
         return ensure_index(self.name, split, index, total)
-
-    def retriever_for(self, task: Task) -> Retriever:
-        """The retriever over the task's passages, from the cache when it is there."""
-        key, passages = self.passages(task)
-        return self._indexes.get(key, passages)
 
     def _search(self, task: Task, queries: Sequence[str]) -> tuple[Passage, ...]:
         # Outside of the boundary: the corpus is the environment's own.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from searchrl.hookspecs import Register, RegisterEnv, hookimpl
 
-PLUGIN_API = 1
+PLUGIN_API = 2
 
 
 @hookimpl

@@ -298,12 +298,18 @@ def _read_api(plugin: object, file: str) -> int | None:
             f"'PLUGIN_API = {PLUGIN_API}'",
             line,
         )
-    if declared != PLUGIN_API:
-        advice = "Upgrade searchrl" if declared > PLUGIN_API else "Upgrade the plugin"
+    if declared < 1:
+        raise PluginFault(
+            f"declares PLUGIN_API = {declared}, which never was one: the numbers are 1 to "
+            f"{PLUGIN_API}. Write 'PLUGIN_API = {PLUGIN_API}'",
+            line,
+        )
+    # A lower number loads: only losses changed since API 1, and `Algorithm` refuses an old one.
+    if declared > PLUGIN_API:
         raise PluginFault(
             f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
-            f"{PLUGIN_API}. {advice} (pip install --upgrade …), or install a release of the plugin "
-            f"for API {PLUGIN_API}",
+            f"{PLUGIN_API}. Upgrade searchrl (pip install --upgrade …), or install a release of "
+            f"the plugin for API {PLUGIN_API}",
             line,
         )
     return declared

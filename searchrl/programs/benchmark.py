@@ -32,7 +32,7 @@ from searchrl.programs.planning import ensure_whole_distribution, load_planned_p
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Medians over the timed steps. Tokens are those the model wrote."""
+    """Medians over the timed steps; None: not measured. Tokens are those the model wrote."""
 
     num_steps: int
     rollouts_per_step: int
@@ -44,7 +44,8 @@ class Measured:
     steps_per_hour: float
     rollouts_per_s: float
     sample_tokens_per_s: float
-    train_tokens_per_s: float
+    train_tokens_per_s: float | None
+    """None: every group was dead, so nothing was trained on."""
     slot_use: float | None
     """Share of decoded rows that were sampled from; None: the generator does not count."""
     peak_memory_bytes: int | None
@@ -53,8 +54,8 @@ class Measured:
     model: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        """For JSON: what was not measured has no key."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def measure(
             world.close()
     step_s = statistics.median(one.sample_s + one.update_s for one in steps)
     sample_s = sum(one.sample_s for one in steps)
+    num_trained = sum(one.num_trained for one in steps)
     return Measured(
         num_steps=num_steps,
         rollouts_per_step=round(statistics.median(one.num_rollouts for one in steps)),
@@ -162,7 +164,7 @@ def measure(
         steps_per_hour=3600 / step_s,
         rollouts_per_s=statistics.median(one.num_rollouts for one in steps) / step_s,
         sample_tokens_per_s=sum(one.num_tokens for one in steps) / sample_s,
-        train_tokens_per_s=sum(s.num_trained for s in steps) / sum(s.update_s for s in steps),
+        train_tokens_per_s=num_trained / sum(s.update_s for s in steps) if num_trained else None,
         slot_use=None if counted is None else counted.slot_use,
         peak_memory_bytes=peak_memory(policy.device),
         device=str(policy.device),

@@ -1,7 +1,7 @@
-"""What a program tells whoever watches: plan, phases, steps, evaluations, episodes, the end.
+"""What a program tells its observer: plan, phases, steps, evaluations, episodes, the end.
 
-Owns the `Observer` interface and the silent one. Programs call it and never print; the CLI's
-console is one implementation, a notebook may be another.
+Owns the `Observer` interface and the silent one. Programs call it and never print. The CLI's
+console is one implementation; a notebook may have another.
 """
 
 from __future__ import annotations
@@ -16,57 +16,39 @@ from searchrl.engine.episodes.rollout import Rollout
 
 
 class Observer(Protocol):
-    """Receives the events of a program, in order."""
+    """Receives the events of a program, in order.
+
+    Metrics are read by name: one that was not measured is absent.
+    """
 
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
         """The resolved plan, before anything runs. `facts` are ready to print."""
-        ...
+        return
 
     def note(self, text: str) -> None:
         """One line a user should see."""
-        ...
+        return
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Progress of a phase (`evaluate before`, `sample`, `update`, …)."""
-        ...
+        return
 
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
         """One finished training step."""
-        ...
+        return
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """One finished evaluation (`before`, `during`, `after`)."""
-        ...
+        return
 
     def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
         """All episodes of the evaluations `before` and `after`: the same tasks in one order."""
-        ...
+        return
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
         """The end, with where everything is."""
-        ...
+        return
 
 
-class SilentObserver:
-    """Ignores every event."""
-
-    def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
-        """Ignore."""
-
-    def note(self, text: str) -> None:
-        """Ignore."""
-
-    def phase(self, name: str, done: int, total: int) -> None:
-        """Ignore."""
-
-    def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
-        """Ignore."""
-
-    def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
-        """Ignore."""
-
-    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
-        """Ignore."""
-
-    def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
-        """Ignore."""
+class SilentObserver(Observer):
+    """Ignores every event. Subclasses override what they want to hear."""

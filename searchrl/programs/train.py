@@ -7,9 +7,9 @@ checkpoint, loses what came after the last one. `resume` continues exactly.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
 from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.episodes.metrics import Metrics, exact, mean, proportion, summarise
+from searchrl.engine.episodes.metrics import Metrics, exact, summarise
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
@@ -33,7 +33,12 @@ from searchrl.engine.learning.checkpoint import (
 )
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
-from searchrl.engine.learning.step_groups import sample_groups, sampler_metrics, train_item
+from searchrl.engine.learning.step_groups import (
+    sample_groups,
+    sampler_metrics,
+    train_item,
+    update_metrics,
+)
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.loading import resolve_device
@@ -199,7 +204,7 @@ def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
         fingerprint=config.fingerprint,
         model=session.policy.source,
         device=str(session.policy.device),
-        algorithm={"name": config.algorithm.name, **session.learner.loss_settings._asdict()},
+        algorithm={"name": config.algorithm.name, **asdict(session.learner.loss_settings)},
         trainable_parameters=trainable,
         parameters=total,
     )
@@ -301,14 +306,7 @@ def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str
         )
     metrics = summarise(rollouts, session.worlds)
     model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
-    num_tokens = int(stats.pop("num_tokens"))
-    metrics["dead_groups"] = proportion(stats.pop("num_dead_groups"), int(stats.pop("num_groups")))
-    metrics |= {name: exact(value, max(1, num_tokens)) for name, value in stats.items()}
-    if algorithm.max_refills is not None:
-        metrics["refills"] = exact(drawn.num_refills)
-    if penalty is not None:
-        taken = [penalty(r.trajectory.num_model_tokens) for r in rollouts if r.is_scored]
-        metrics["overlong"] = mean(taken, (-math.inf, 0.0))
+    metrics |= update_metrics(stats, drawn, penalty, algorithm.max_refills)
     metrics |= sampler_metrics(session.sampler.generator, session.workers)
     metrics["sample_s"] = exact(sampled - started)
     metrics["update_s"] = exact(updated - sampled)
@@ -396,8 +394,8 @@ def _evaluate_during(
     writer.log(step, result.metrics, "during")
     # Until here a resumed run begins with this evaluation.
     state["evaluated"] = step
-    reward, best = result.metrics["reward"], state["best"]
-    is_best = reward["n"] > 0 and (best is None or reward["value"] > best["reward"]["value"])
+    reward, best = result.metrics.get("reward"), state["best"]
+    is_best = reward is not None and (best is None or reward["value"] > best["reward"]["value"])
     if is_best:
         state["best"] = {"step": step, "reward": reward}
     trackers.log(step, result.metrics, "eval")

@@ -9,19 +9,23 @@ part of the dialogue is only the step from one turn to the next. Called by the p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class Tags(NamedTuple):
-    """The tag names of one protocol, without angle brackets."""
+    """The tag names of one protocol, without angle brackets.
+
+    `request` is the tag of what the model asks of the environment (a search, a tool call, an act);
+    `answer` is "" in a protocol without answers.
+    """
 
     think: str
-    search: str
+    request: str
     information: str
-    answer: str
+    answer: str = ""
 
 
 class Part(StrEnum):
@@ -29,12 +33,10 @@ class Part(StrEnum):
 
     THINK = "think"
     """A complete think block."""
-    SEARCH = "search"
-    """A complete search block."""
+    REQUEST = "request"
+    """A complete request block: a search, a tool call, an act."""
     ANSWER = "answer"
     """A complete answer block."""
-    ACT = "act"
-    """A complete act block."""
     INFORMATION = "information"
     """An information tag, open or close: only the environment may write it."""
     STRAY = "stray"
@@ -63,15 +65,11 @@ _END_MARK_CHARS = 64
 
 
 class TagGrammar:
-    """Splits turns into segments.
+    """Splits turns into segments by the tags of one protocol."""
 
-    Args:
-        tags: the tag names of a search dialogue, or those of another one with what a block of each
-            is. The tag that stands for `Part.INFORMATION` the model may not write at all.
-    """
-
-    def __init__(self, tags: Tags | Mapping[str, Part]) -> None:
-        self._parts = _search_parts(tags) if isinstance(tags, Tags) else dict(tags)
+    def __init__(self, tags: Tags) -> None:
+        parts = zip(tags, (Part.THINK, Part.REQUEST, Part.INFORMATION, Part.ANSWER), strict=True)
+        self._parts = {tag: part for tag, part in parts if tag}
         names = "|".join(re.escape(name) for name in self._parts)
         self._tag = re.compile(rf"<(/?)({names})>")
         # A tag may be called `s` or `eos`; then it is a tag and no end mark.
@@ -123,15 +121,6 @@ class TagGrammar:
         return tuple(segments)
 
 
-def _search_parts(tags: Tags) -> dict[str, Part]:
-    return {
-        tags.think: Part.THINK,
-        tags.search: Part.SEARCH,
-        tags.answer: Part.ANSWER,
-        tags.information: Part.INFORMATION,
-    }
-
-
 class State(StrEnum):
     """Where a dialogue stands in the format automaton."""
 
@@ -141,9 +130,9 @@ class State(StrEnum):
     """The dialogue began with an empty think block, as chat templates write it with thinking
     off: it counts as the thought, and a model that thinks all the same has not thought twice."""
     THOUGHT = "thought"
-    """A thought is complete: a search or the answer must come, in the same turn."""
-    SEARCHED = "searched"
-    """A search is complete: the turn must end here."""
+    """A thought is complete: a request or the answer must come, in the same turn."""
+    REQUESTED = "requested"
+    """A request is complete: the turn must end here."""
     INFORMED = "informed"
     """The environment has replied: a new thought must come."""
     ANSWERED = "answered"
@@ -157,7 +146,7 @@ class Event(StrEnum):
 
     BLANK_THINK = "blank_think"
     THINK = "think"
-    SEARCH = "search"
+    REQUEST = "request"
     ANSWER = "answer"
     TURN_END = "turn_end"
     FAULT = "fault"
@@ -168,11 +157,11 @@ _STEPS: dict[tuple[State, Event], State] = {
     (State.START, Event.BLANK_THINK): State.BLANKED,
     (State.START, Event.THINK): State.THOUGHT,
     (State.BLANKED, Event.THINK): State.THOUGHT,
-    (State.BLANKED, Event.SEARCH): State.SEARCHED,
+    (State.BLANKED, Event.REQUEST): State.REQUESTED,
     (State.BLANKED, Event.ANSWER): State.ANSWERED,
-    (State.THOUGHT, Event.SEARCH): State.SEARCHED,
+    (State.THOUGHT, Event.REQUEST): State.REQUESTED,
     (State.THOUGHT, Event.ANSWER): State.ANSWERED,
-    (State.SEARCHED, Event.TURN_END): State.INFORMED,
+    (State.REQUESTED, Event.TURN_END): State.INFORMED,
     (State.INFORMED, Event.BLANK_THINK): State.THOUGHT,
     (State.INFORMED, Event.THINK): State.THOUGHT,
     (State.ANSWERED, Event.TURN_END): State.ANSWERED,
@@ -184,8 +173,8 @@ def _events(turns: Sequence[Sequence[Segment]]) -> Iterator[Event]:
         for segment in turn:
             if segment.part is Part.THINK:
                 yield Event.THINK if segment.text else Event.BLANK_THINK
-            elif segment.part is Part.SEARCH and segment.text:
-                yield Event.SEARCH
+            elif segment.part is Part.REQUEST and segment.text:
+                yield Event.REQUEST
             elif segment.part is Part.ANSWER and segment.text:
                 yield Event.ANSWER
             else:

@@ -31,28 +31,38 @@ class InlineProtocol:
 
     Args:
         name: the protocol's registered name.
-        tags: its tag names; `tags.search` is the tag of a request, whatever is requested.
-        wrapping: the environment's tag and the text around what it says.
+        tags: its tag names.
+        wrapping: the environment's tag and the text around what it says; by default the tag with
+            a blank line on both sides.
         foreign: further tag names that are neutralised in foreign text.
     """
 
     request = "search"
     """What a request is called in the reasons of invalid turns."""
     example = "query"
-    """What stands in a request, for the same."""
+    """What a request holds, in the reasons of invalid turns."""
     replier = "the search engine"
-    """Who alone may write the environment's tag, for the same."""
+    """Who alone may write the environment's tag, in the reasons of invalid turns."""
+    lead = "after thinking, write"
+    """What to do, in the reason of a turn without any action."""
 
     def __init__(
-        self, name: str, tags: Tags, wrapping: Wrapping, *, foreign: Iterable[str] = ()
+        self,
+        name: str,
+        tags: Tags,
+        *,
+        wrapping: Wrapping | None = None,
+        foreign: Iterable[str] = (),
     ) -> None:
         self.name = name
         self.tags = tags
-        self.stops: tuple[str, ...] = (f"</{tags.search}>", f"</{tags.answer}>")
+        self._actions = tuple(filter(None, (tags.request, tags.answer)))
+        self.stops: tuple[str, ...] = tuple(f"</{tag}>" for tag in self._actions)
         self._grammar = TagGrammar(tags)
-        self._wrapping = wrapping
+        tag = tags.information
+        self._wrapping = wrapping or Wrapping(tag, f"\n\n<{tag}>", f"</{tag}>\n\n")
         # Foreign text may come from a corpus made for another system: its usual tags go too.
-        self._foreign_tag = foreign_tags({*tags, *foreign})
+        self._foreign_tag = foreign_tags({*filter(None, tags), *foreign})
 
     @abstractmethod
     def read_request(self, text: str) -> Action:
@@ -115,17 +125,18 @@ class InlineProtocol:
         return self._wrapping.wrap(safe, budget)
 
     def _read(self, segments: Sequence[Segment]) -> Action:
-        actions = [s for s in segments if s.part in (Part.SEARCH, Part.ANSWER)]
+        actions = [s for s in segments if s.part in (Part.REQUEST, Part.ANSWER)]
         if any(s.part is Part.INFORMATION for s in segments):
             return invalid(f"Only {self.replier} may write <{self.tags.information}>.")
         if len(actions) > 1:
-            return invalid(f"A turn holds one {self.request} or one answer, not several.")
+            one = f"one {self.request}" + (" or one answer" if self.tags.answer else "")
+            return invalid(f"A turn holds {one}, not several.")
         if not actions:
             return invalid(self._why_no_action(segments))
         action = actions[0]
-        is_request = action.part is Part.SEARCH
+        is_request = action.part is Part.REQUEST
         if not action.text:
-            tag = self.tags.search if is_request else self.tags.answer
+            tag = self.tags.request if is_request else self.tags.answer
             return invalid(f"The <{tag}> block is empty.")
         return self.read_request(action.text) if is_request else Action(ANSWER, action.text)
 
@@ -133,28 +144,26 @@ class InlineProtocol:
         """The segments of a turn, with a request that says nothing readable as a fault."""
         return [
             Segment(Part.STRAY, s.text)
-            if s.part is Part.SEARCH and s.text and self.read_request(s.text).kind == INVALID
+            if s.part is Part.REQUEST and s.text and self.read_request(s.text).kind == INVALID
             else s
             for s in turn
         ]
 
     def _why_no_action(self, segments: Sequence[Segment]) -> str:
         strays = {s.text for s in segments if s.part is Part.STRAY}
-        actions = (self.tags.search, self.tags.answer)
-        for tag in actions:
+        for tag in self._actions:
             if f"<{tag}>" in strays and f"</{tag}>" in strays:
                 return f"The <{tag}> block holds another tag; write only text inside it."
-        for tag in actions:
+        for tag in self._actions:
             if f"<{tag}>" in strays:
                 return f"The <{tag}> tag was not closed with </{tag}>."
             if f"</{tag}>" in strays:
                 return f"</{tag}> has no <{tag}> before it."
         if f"<{self.tags.think}>" in strays:
             return f"The <{self.tags.think}> tag was not closed with </{self.tags.think}>."
-        return (
-            f"The turn has no action: after thinking, write <{self.tags.search}>{self.example}"
-            f"</{self.tags.search}> or <{self.tags.answer}>answer</{self.tags.answer}>."
-        )
+        blocks = zip(self._actions, (self.example, "answer"), strict=False)
+        choice = " or ".join(f"<{tag}>{example}</{tag}>" for tag, example in blocks)
+        return f"The turn has no action: {self.lead} {choice}."
 
     def _final_answer(self, turns: Sequence[Sequence[Segment]]) -> str | None:
         holders = [turn for turn in turns for s in turn if s.part is Part.ANSWER]
@@ -169,12 +178,14 @@ def invalid(reason: str) -> Action:
     return Action(INVALID, None, reason)
 
 
-def load_instruction(instruction: str) -> str:
+def load_instruction(instruction: str | None, default: str) -> str:
     """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
 
     Raises:
         ConfigError: the file cannot be read.
     """
+    if instruction is None:
+        return default
     if not instruction.startswith("@"):
         return instruction
     path = Path(instruction[1:])

@@ -17,7 +17,6 @@ from searchrl.protocols.inline import (
     load_instruction,
 )
 from searchrl.protocols.tag_names import ensure_tag_names
-from searchrl.protocols.wrapping import Wrapping
 
 _INSTRUCTION = """\
 Answer the user's question. Work in turns. Begin every turn by reasoning inside <{think}> and \
@@ -52,14 +51,10 @@ class ThinkSearchAnswer(InlineProtocol):
         answer: str = "answer",
         instruction: str | None = None,
     ) -> None:
-        tags = Tags(think, search, information, answer)
-        ensure_tag_names(tags._asdict())
-        wrapping = Wrapping(information, f"\n\n<{information}>", f"</{information}>\n\n")
-        super().__init__("think-search-answer", tags, wrapping)
-        if instruction is None:
-            self.instruction = _INSTRUCTION.format(**tags._asdict())
-        else:
-            self.instruction = load_instruction(instruction)
+        names = {"think": think, "search": search, "information": information, "answer": answer}
+        ensure_tag_names(names)
+        super().__init__("think-search-answer", Tags(*names.values()))
+        self.instruction = load_instruction(instruction, _INSTRUCTION.format(**names))
 
     def read_request(self, text: str) -> Action:
         """A search: one query per line."""
@@ -75,7 +70,7 @@ class ThinkSearchAnswer(InlineProtocol):
         think = f"<{self.tags.think}>{self.neutralise(thought)}</{self.tags.think}>"
         if action.kind == SEARCH:
             queries = (" ".join(self.neutralise(query).splitlines()) for query in action.queries)
-            return f"{think}\n<{self.tags.search}> " + "\n".join(queries) + f" {self.stops[0]}"
+            return f"{think}\n<{self.tags.request}> " + "\n".join(queries) + f" {self.stops[0]}"
         if action.kind == ANSWER:
             answer = self.neutralise(str(action.payload))
             return f"{think}\n<{self.tags.answer}> {answer} {self.stops[1]}"
@@ -86,7 +81,7 @@ class ThinkSearchAnswer(InlineProtocol):
     def opening(self, kind: str) -> str:
         """Text that commits a turn to a `search` or an `answer`, up to and with its tag."""
         if kind == SEARCH:
-            thought, tag = FIRST_THOUGHT, self.tags.search
+            thought, tag = FIRST_THOUGHT, self.tags.request
         elif kind == ANSWER:
             thought, tag = ANSWER_THOUGHT, self.tags.answer
         else:

@@ -113,9 +113,9 @@ class ToolCallProtocol(InlineProtocol):
     ) -> None:
         tags = Tags("think", "tool_call", "tool_response", "answer")
         wrapping = Wrapping("tool_response", "\n<tool_response>\n", "\n</tool_response>\n")
-        super().__init__("tool-call", tags, wrapping, foreign=["tools"])
+        super().__init__("tool-call", tags, wrapping=wrapping, foreign=["tools"])
         self.tools = _ensure_tools([SEARCH_TOOL] if tools is None else tools)
-        text = _INSTRUCTION if instruction is None else load_instruction(instruction)
+        text = load_instruction(instruction, _INSTRUCTION)
         listed = (
             json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
             for tool in self.tools

@@ -2,14 +2,14 @@
 
 Re-exports the names other floors use. `answers` compares answers, `components` holds the
 built-in components, `expression` reads `0.2*format+em`, `scorer` runs and combines them. Nothing
-here knows tokens, groups or models; standard library only.
+here knows tokens, groups or models.
 """
 
+from searchrl.config.sections import RewardStage
 from searchrl.rewards.components import BUILTIN_REWARDS, FunctionReward
 from searchrl.rewards.expression import (
     Expression,
     RewardSchedule,
-    RewardStage,
     UnknownComponentError,
     parse_expression,
 )

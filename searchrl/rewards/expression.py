@@ -11,14 +11,17 @@ The same strings serve `train`, `eval`, `score` and `check`; the scorer evaluate
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from itertools import zip_longest
+from typing import Any, NoReturn
 
+from searchrl.config.sections import RewardStage
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError, suggest
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -220,98 +223,72 @@ def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
-@runtime_checkable
-class StageSpec(Protocol):
-    """One stage as a configuration object; a mapping with the same two keys serves as well."""
-
-    @property
-    def expr(self) -> str:
-        """The expression of the stage."""
-        ...
-
-    @property
-    def until_step(self) -> int | None:
-        """The first step after the stage; None for the last stage."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RewardStage:
-    """One stretch of a schedule: `expression` holds while step < `until_step` (None: for good)."""
-
-    until_step: int | None
-    expression: Expression
-
-
 @dataclass(frozen=True, slots=True)
 class RewardSchedule:
-    """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`."""
+    """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`.
 
-    stages: tuple[RewardStage, ...]
+    `ends` are the steps at which all expressions but the last end, ascending.
+    """
+
+    expressions: tuple[Expression, ...]
+    ends: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, spec: object, known: Iterable[str] | None = None) -> RewardSchedule:
-        """Read the config value `reward`: an expression, or a list of `{until_step, expr}`.
+        """Read the config value `reward`: an expression, or a list of stages.
 
-        `until_step` is exclusive and ascends; the last stage has none. Raises `ConfigError`.
+        A stage is a `RewardStage` or a mapping `{until_step, expr}`. `until_step` is exclusive and
+        ascends; the last stage has none.
+
+        Raises:
+            ConfigError: something else was given; names the stage.
+            ExpressionError: as `parse_expression`.
         """
         names = None if known is None else tuple(known)
         if isinstance(spec, str):
-            return cls((RewardStage(None, parse_expression(spec, names)),))
+            return cls((parse_expression(spec, names),))
         if not isinstance(spec, list | tuple) or not spec:
             raise ConfigError(
                 "reward: expected an expression or a list of {until_step, expr} stages, "
                 f"found {spec!r}"
             )
-        stages: list[RewardStage] = []
+        expressions: list[Expression] = []
+        ends: list[int] = []
         for number, item in enumerate(spec, start=1):
             where = f"reward stage {number} of {len(spec)}"
-            text, until = _stage_fields(item, where, is_last=number == len(spec))
-            if stages and until is not None and until <= (before := stages[-1].until_step or 0):
+            text, end = _stage_fields(item, where, is_last=number == len(spec))
+            if ends and end is not None and end <= ends[-1]:
                 raise ConfigError(
-                    f"{where}: until_step {until} does not come after the previous stage's {before}"
+                    f"{where}: until_step {end} does not come after the previous stage's {ends[-1]}"
                 )
+            ends += [] if end is None else [end]
             try:
-                stages.append(RewardStage(until, parse_expression(text, names)))
+                expressions.append(parse_expression(text, names))
             except ExpressionError as error:
                 raise type(error)(f"{where}: {error}") from None
-        return cls(tuple(stages))
+        return cls(tuple(expressions), tuple(ends))
 
     def at(self, step: int) -> Expression:
         """The expression that holds at `step`; steps count from 0."""
-        for stage in self.stages:
-            if stage.until_step is None or step < stage.until_step:
-                return stage.expression
-        raise AssertionError("the last stage of a schedule is open-ended")
-
-    @property
-    def final(self) -> Expression:
-        """The expression of the last stage: what a finished run was trained towards."""
-        return self.stages[-1].expression
+        return self.expressions[bisect.bisect_right(self.ends, step)]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every component of any stage, once, in order of first appearance."""
-        return tuple(
-            dict.fromkeys(name for stage in self.stages for name in stage.expression.names)
-        )
+        return tuple(dict.fromkeys(name for one in self.expressions for name in one.names))
 
     def __str__(self) -> str:
-        parts = [
-            str(stage.expression)
-            if stage.until_step is None
-            else f"{stage.expression} until step {stage.until_step}"
-            for stage in self.stages
-        ]
-        return ", then ".join(parts)
+        until = (f" until step {end}" for end in self.ends)
+        parts = zip_longest(map(str, self.expressions), until, fillvalue="")
+        return ", then ".join(map("".join, parts))
 
 
 def _stage_fields(item: object, where: str, *, is_last: bool) -> tuple[str, int | None]:
     fields: Mapping[Any, Any]
     if isinstance(item, Mapping):
         fields = item
-    elif isinstance(item, StageSpec):
-        fields = {"expr": item.expr, "until_step": item.until_step}
+    elif isinstance(item, RewardStage):
+        fields = item.model_dump()
     else:
         raise ConfigError(f"{where}: expected {{until_step, expr}}, found {item!r}")
     for key in fields:

@@ -11,9 +11,15 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from searchrl.cli import main
-from searchrl.cli.screen.console import ConsoleObserver, choose_pair, make_console
+from searchrl.cli.screen.console import (
+    DEAD_HINT,
+    LOSS_HINT,
+    ConsoleObserver,
+    choose_pair,
+    make_console,
+)
 from searchrl.cli.screen.figures import (
-    format_interval,
+    format_metric,
     format_seconds,
     format_value,
     shown_keys,
@@ -32,7 +38,7 @@ def metrics(**values: float) -> dict[str, Any]:
 STEP = metrics(
     reward=1.5, format=1, em=0.5, my_reward=0.3, passive=0.25, turns=2, failed=0, em__lookup=0.5,
     invalid_turns=0, loss=0, kl=0.0012, clip_frac=0.01, entropy=0.8, dead_groups=0.5,
-    tokens_per_s=1234, lr=1e-4, ratio_mean=1,
+    tokens_per_s=1234, lr=1e-4, ratio_mean=1, grad_norm=1.5,
 )  # fmt: skip
 
 
@@ -82,8 +88,11 @@ def test_numbers_keep_the_digits_that_mean_something() -> None:
     assert format_value("em", 0.95349) == "0.953"
     assert format_value("kl", 0.00012) == "1.2e-04"
     assert format_value("tokens_per_s", 12345.6) == "12,346"
-    assert format_interval("em", proportion(0, 4)) == "0.000 [0.000, 0.490]"
-    assert format_interval("lr", exact(0.5)) == "0.500"
+    assert format_metric("em", {"em": proportion(0, 4)}) == "0.000 [0.000, 0.490]"
+    assert format_metric("em", {"em": proportion(0, 4)}, is_bare=True) == "0.000"
+    assert format_metric("lr", metrics(lr=0.5)) == "0.500"
+    old = {"lr": {"value": 0.5, "low": 0.5, "high": 0.5, "n": 1}}
+    assert format_metric("lr", old) == "0.500"  # type: ignore[arg-type]
     assert (format_seconds(75), format_seconds(3700)) == ("1:15", "1:01:40")
 
 
@@ -142,6 +151,41 @@ def test_live_table_shows_every_promised_figure() -> None:
         "held out, step 2", "0.250 [0.046, 0.699]", "a loss of 0 is right here",
     ):  # fmt: skip
         assert part in shown, part
+
+
+def test_what_was_not_measured_has_a_dash_or_no_row() -> None:
+    """ "KL to start 0.000" was shown without a reference, an old entropy after a dead step."""
+    console = terminal()
+    step = {key: metric for key, metric in STEP.items() if key != "kl"}
+    with ConsoleObserver(console) as observer:
+        observer.evaluation("before", 0, {"em": proportion(3, 64)})
+        observer.step(1, 2, step)
+        observer.step(2, 2, {key: metric for key, metric in step.items() if key != "entropy"})
+    last = text(console).rpartition("step 2/2")[2].splitlines()
+    shown = {line.split()[0]: line.split()[1:] for line in last if line.strip()}
+    assert shown["entropy"][:2] == ["—", "—"] and shown["em"][0] == "0.047"
+    assert "KL to start" not in text(console)
+
+
+@pytest.mark.parametrize(
+    ("values", "hint"),
+    [
+        ({"loss": 1e-9, "grad_norm": 0.3, "dead_groups": 0.5}, LOSS_HINT),
+        ({"loss": 0.0, "grad_norm": 0.0, "dead_groups": 1.0}, DEAD_HINT),
+        ({"dead_groups": 1.0}, DEAD_HINT),
+        ({"loss": 0.0, "grad_norm": 0.0, "dead_groups": 0.5, "skipped_steps": 1.0}, ""),
+        ({"loss": 0.5, "grad_norm": 0.3, "dead_groups": 0.5}, ""),
+        ({"loss": 0.5, "grad_norm": 0.3, "dead_groups": 1.0}, ""),
+    ],
+)
+def test_a_gradient_of_0_is_not_said_to_be_none(values: dict[str, float], hint: str) -> None:
+    console = make_console(io.StringIO())
+    with ConsoleObserver(console) as observer:
+        for step in (1, 2):
+            observer.step(step, 2, metrics(reward=1.0, **values))
+    shown = " ".join(text(console).split())
+    assert [one for one in (LOSS_HINT, DEAD_HINT) if one in shown] == ([hint] if hint else [])
+    assert shown.count("gradient is") == bool(hint)  # a hint is given once
 
 
 def test_live_table_fits_a_narrow_terminal() -> None:

@@ -1,22 +1,36 @@
-"""The GRPO loss in numbers: by hand, at ratio 1, its gradient, its statistics, its errors."""
+"""The losses in numbers: by hand, at ratio 1, on ties, against each other, errors.
+
+Hand numbers are arithmetic on the ratios that the columns were made from. Every token weighs the
+same unless said otherwise.
+"""
 
 from __future__ import annotations
 
 import doctest
+import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import fields, replace
 
 import pytest
 import torch
-from loss_columns import Columns, four_tokens, random_step, run
+from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
+from torch import Tensor
 
-from searchrl.core import loss as loss_module
+from searchrl.core import reduction as reduction_module
 from searchrl.core.advantage import StepScores, grpo_advantages
+from searchrl.core.columns import LossStats, clamped, loss_columns
 from searchrl.core.kl import k3
-from searchrl.core.loss import LossStats, Reduction, ppo_clip_loss, token_weights
+from searchrl.core.loss import ppo_clip_loss
+from searchrl.core.losses import cispo_loss, gspo_loss, llds_loss, masked_tis_loss, tis_loss
+from searchrl.core.reduction import LossSettings, Reduction, token_weights
 
-# --- hand numbers --------------------------------------------------------------------------------
+every_loss = pytest.mark.parametrize("name", LOSSES)
+surrogates = pytest.mark.parametrize("name", [name for name in LOSSES if name != "cispo"])
+
+
+# --- PPO-clip by hand ----------------------------------------------------------------------------
 
 
 def test_four_tokens_by_hand() -> None:
@@ -28,86 +42,231 @@ def test_four_tokens_by_hand() -> None:
     1.5   -1   -1.5   -1.2   -1.5  -1.5
     0.5   -1   -0.5   -0.8   -0.8   0    (clipped)
     """
-    loss, gradient_T, stats = run(four_tokens([1.5, 0.5, 1.5, 0.5], [1, 1, -1, -1]))
+    loss, gradient_T, stats = run("ppo_clip", hand([1.5, 0.5, 1.5, 0.5], [1, 1, -1, -1]))
     assert loss.item() == pytest.approx(-(1.2 + 0.5 - 1.5 - 0.8) / 4, abs=1e-12)
     assert gradient_T.tolist() == pytest.approx([0.0, -0.125, 0.375, 0.0], abs=1e-12)
     assert (stats.num_tokens, stats.num_clipped) == (4, 2)
     assert (stats.num_clipped_low, stats.num_clipped_high) == (1, 1)
-    assert stats.clip_frac == 0.5
-    assert stats.ratio_mean == pytest.approx(1.0, abs=1e-12)
-    assert stats.max_abs_log_ratio == pytest.approx(math.log(2), abs=1e-12)
+    means = stats.means()
+    assert (means["clip_frac"], means["loss"]) == (0.5, loss.item())
+    assert means["ratio_mean"] == pytest.approx(1.0, abs=1e-12)
+    assert means["max_abs_log_ratio"] == pytest.approx(math.log(2), abs=1e-12)
     # k3 of old vs. current: ratio - log ratio - 1
     expected = (1.5 - math.log(1.5) - 1 + 0.5 - math.log(0.5) - 1) / 2
-    assert stats.approx_kl == pytest.approx(expected, abs=1e-12)
-    assert stats.loss == loss.item()
+    assert means["approx_kl"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_clip_higher_moves_the_upper_bound_only() -> None:
-    loss, _, stats = run(four_tokens([1.5, 0.5, 1.25, 0.5], [1, 1, 1, -1]), clip_high=0.28)
-    assert loss.item() == pytest.approx(-(1.28 + 0.5 + 1.25 - 0.8) / 4, abs=1e-12)
-    assert (stats.num_clipped_low, stats.num_clipped_high) == (1, 1)
-
-
-def test_clip_low_moves_the_lower_bound_only() -> None:
-    loss, _, stats = run(four_tokens([1.5, 0.5, 0.5, 0.5], [1, 1, -1, -1]), clip_low=0.4)
-    assert loss.item() == pytest.approx(-(1.2 + 0.5 - 0.6 - 0.6) / 4, abs=1e-12)
-    assert (stats.num_clipped_low, stats.num_clipped_high) == (2, 1)
+@pytest.mark.parametrize(
+    ("third", "knobs", "objective", "clipped"),
+    [
+        ((1.25, 1), {"clip_high": 0.28}, 1.28 + 0.5 + 1.25 - 0.8, (1, 1)),
+        ((0.5, -1), {"clip_low": 0.4}, 1.2 + 0.5 - 0.6 - 0.6, (2, 1)),
+    ],
+)
+def test_each_bound_of_the_clip_moves_alone(
+    third: tuple[float, float],
+    knobs: dict[str, float],
+    objective: float,
+    clipped: tuple[int, int],
+) -> None:
+    step = hand([1.5, 0.5, third[0], 0.5], [1, 1, third[1], -1])
+    loss, _, stats = run("ppo_clip", step, **knobs)
+    assert loss.item() == pytest.approx(-objective / 4, abs=1e-12)
+    assert (stats.num_clipped_low, stats.num_clipped_high) == clipped
     means = stats.means()
-    assert (means["clip_low_frac"], means["clip_high_frac"], means["clip_frac"]) == (
-        0.5,
-        0.25,
-        0.75,
-    )
+    shares = [means[f"clip_{side}frac"] for side in ("low_", "high_", "")]
+    assert shares == [clipped[0] / 4, clipped[1] / 4, sum(clipped) / 4]
 
 
 def test_kl_term_by_hand() -> None:
     """u = log 2 at one token: k3 = 1 - log 2, gradient 1 - e^u = -1."""
-    columns = four_tokens([1.0, 1.0], [0.0, 0.0])
-    columns = replace(columns, ref_logp_T=columns.logp_T + torch.tensor([math.log(2), 0.0]))
-    loss, gradient_T, stats = run(columns, beta=0.1)
-    assert loss.item() == pytest.approx(0.1 * (1 - math.log(2)) / 2, abs=1e-7)
-    assert gradient_T.tolist() == pytest.approx([-0.05, 0.0], abs=1e-7)
-    assert stats.kl == pytest.approx((1 - math.log(2)) / 2, abs=1e-7)
+    step = hand([1.0, 1.0], [0.0, 0.0])
+    step = replace(step, ref_logp_T=step.logp_T + torch.tensor([math.log(2), 0.0], dtype=F64))
+    loss, gradient_T, stats = run("ppo_clip", step, beta=0.1)
+    assert loss.item() == pytest.approx(0.1 * (1 - math.log(2)) / 2, abs=1e-12)
+    assert gradient_T.tolist() == pytest.approx([-0.05, 0.0], abs=1e-12)
+    assert stats.means()["kl"] == pytest.approx((1 - math.log(2)) / 2, abs=1e-12)
     assert (stats.num_kl, stats.num_kl_clamped) == (2, 0)
 
 
-def test_reference_without_beta_is_measured_but_does_not_train() -> None:
-    columns, _ = random_step(3)
-    plain_loss, plain_gradient_T, _ = run(columns)
-    logp_T = columns.logp_T.clone().requires_grad_()
-    ref_logp_T = columns.ref_logp_T.clone()
-    ref_logp_T[0] = math.nan  # token 0 is in the mask
-    loss, stats = ppo_clip_loss(
-        logp_T,
-        columns.old_logp_T,
-        columns.adv_T,
-        columns.mask_T,
-        columns.weight_T,
-        ref_logp_T=ref_logp_T,
+# --- the others by hand --------------------------------------------------------------------------
+
+
+def test_gspo_by_hand() -> None:
+    """Ratios 2 and 1/2 cancel within their rollout; 1.21 and 1 have the geometric mean 1.1.
+
+    rollout  s    A    objective at each token     d / d logp_t = s A, or 0 where clipped
+    0        1    +1   1                           1
+    1        1.1  +2   min(1.1, 1.05) * 2 = 2.1    0
+    2        1.1  -1   min(-1.1, -1.05) = -1.1     -1.1
+    """
+    step = hand([2.0, 0.5, 1.21, 1.0, 1.1], [1.0, 1.0, 2.0, 2.0, -1.0], rollouts=[0, 0, 1, 1, 2])
+    step = replace(step, weight_T=torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 6, 1 / 3], dtype=F64))
+    loss, gradient_T, stats = run(gspo_loss, step, clip_low=0.05, clip_high=0.05)
+    assert loss.item() == pytest.approx(-(1 + 2.1 - 1.1) / 3, abs=1e-12)
+    assert gradient_T.tolist() == pytest.approx([-1 / 6, -1 / 6, 0, 0, 1.1 / 3], abs=1e-12)
+    assert (stats.num_clipped_low, stats.num_clipped_high) == (0, 2)
+    expected = (1 + 1 + 1.1 + 1.1 + 1.1) / 5
+    assert stats.means()["ratio_mean"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "advantages", "clip", "loss", "gradient"),
+    [
+        # As a whole from below: exp(mean) = 0.9, min(-0.9, -0.95), flat.
+        ([0.81, 1.0], [-1.0, -1.0], 0.05, 0.95, [0, 0]),
+        # GSPO-token, eq. 13: s = 1.1 is common, each token has its own A.
+        ([1.21, 1.0], [1.0, -3.0], 0.5, -(1.1 - 3.3) / 2, [-1.1 / 2, 3.3 / 2]),
+        # The ratio 9 stands at an untrained token: s = sqrt(1.21 * 1) = 1.1, not cbrt(10.89).
+        ([1.21, 9.0, 1.0], [1.0] * 3, 0.5, -2 * 1.1 / 3, [-1.1 / 3, 0, -1.1 / 3]),
+    ],
+)
+def test_gspo_over_one_rollout_by_hand(
+    ratios: list[float], advantages: list[float], clip: float, loss: float, gradient: list[float]
+) -> None:
+    step = hand(ratios, advantages)
+    step = replace(step, weight_T=step.weight_T * torch.tensor([r != 9.0 for r in ratios]))
+    found, gradient_T, stats = run(gspo_loss, step, clip_low=clip, clip_high=clip)
+    assert found.item() == pytest.approx(loss, abs=1e-12)
+    assert gradient_T.tolist() == pytest.approx(gradient, abs=1e-12)
+    assert stats.num_clipped_low == (2 if clip == 0.05 else 0)
+
+
+def test_cispo_by_hand() -> None:
+    """Capped at 1.3 from above, free below, for either sign; no token without a gradient.
+
+    ratio  A   weight  A * weight
+    2.0   +1    1.3     1.3
+    0.1   +1    0.1     0.1
+    2.0   -1    1.3    -1.3
+    0.1   -1    0.1    -0.1
+    """
+    step = hand([2.0, 0.1, 2.0, 0.1], [1.0, 1.0, -1.0, -1.0])
+    loss, gradient_T, stats = run(cispo_loss, step, clip_low=0.2, clip_high=0.3)
+    assert gradient_T.tolist() == pytest.approx([-1.3 / 4, -0.1 / 4, 1.3 / 4, 0.1 / 4], abs=1e-12)
+    # The pairs have the same weight and log-prob and opposite advantages.
+    assert loss.item() == pytest.approx(0.0, abs=1e-12)
+    one, _, _ = run(cispo_loss, step.take([0]), clip_high=0.3)
+    assert one.item() == pytest.approx(-1.3 * (math.log(2.0) - 2.0) / 4, abs=1e-12)
+    assert stats.num_cut == 2 and stats.means()["cut_frac"] == 0.5
+
+
+def test_tis_by_hand() -> None:
+    """PPO-clip's minimum times min(old / sampler, 2), in value and gradient.
+
+    ratio  A   min   d     old/sampler  weight
+    1.5   +1   1.2   0        0.5        0.5
+    0.5   +1   0.5   0.5      4          2
+    1.5   -1  -1.5  -1.5      1.5        1.5
+    0.5   -1  -0.8   0        3          2
+    """
+    step = hand([1.5, 0.5, 1.5, 0.5], [1.0, 1.0, -1.0, -1.0], sampler_ratios=[0.5, 4.0, 1.5, 3.0])
+    loss, gradient_T, stats = run(tis_loss, step)
+    assert loss.item() == pytest.approx(-(0.5 * 1.2 + 2 * 0.5 - 1.5 * 1.5 - 2 * 0.8) / 4, abs=1e-12)
+    assert gradient_T.tolist() == pytest.approx([0, -2 * 0.5 / 4, 1.5 * 1.5 / 4, 0], abs=1e-12)
+    assert (stats.num_clipped_low, stats.num_clipped_high, stats.num_cut) == (1, 1, 2)
+    expected = (0.5 + 4 + 1.5 + 3) / 4
+    assert stats.means()["sampler_ratio_mean"] == pytest.approx(expected, abs=1e-12)
+    loss, _, stats = run(functools.partial(tis_loss, cap=3.5), step)
+    expected = -(0.5 * 1.2 + 3.5 * 0.5 - 1.5 * 1.5 - 3 * 0.8) / 4
+    assert loss.item() == pytest.approx(expected, abs=1e-12)
+    assert stats.num_cut == 1
+
+
+def test_masked_tis_by_hand() -> None:
+    """Band [0.5, 5]: its ends are in; outside, the token is as good as absent.
+
+    ratio  A   min  old/sampler  weight
+    1.1   +1   1.1     0.49        0
+    1.1   +1   1.1     0.5         0.5
+    1.1   -1  -1.1     5           5
+    1.5   +1   1.2     6           0
+    """
+    step = hand([1.1, 1.1, 1.1, 1.5], [1.0, 1.0, -1.0, 1.0], sampler_ratios=[0.49, 0.5, 5.0, 6.0])
+    # Whether 0.5 comes back from its logarithm as 0.5 is a matter of the last bit.
+    loss, gradient_T, stats = run(
+        functools.partial(masked_tis_loss, low=0.5 - 1e-9, high=5 + 1e-9), step
     )
+    assert loss.item() == pytest.approx(-(0.5 * 1.1 - 5 * 1.1) / 4, abs=1e-12)
+    assert gradient_T.tolist() == pytest.approx([0, -0.5 * 1.1 / 4, 5 * 1.1 / 4, 0], abs=1e-12)
+    # What is out of the band cannot be clipped as well.
+    assert (stats.num_cut, stats.num_clipped, stats.num_tokens) == (2, 0, 4)
+    default_loss, _, _ = run(masked_tis_loss, replace(step, sampler_logp_T=step.old_logp_T - 1.0))
+    assert default_loss.item() == pytest.approx(-math.e * (1.1 + 1.1 - 1.1 + 1.2) / 4, abs=1e-12)
+
+
+def test_llds_by_hand() -> None:
+    """Only rollouts that fell in total, only their tokens that fell, only where A >= 0.
+
+    rollout  ratios     A    total     held up
+    0        0.8  1.1   +1   0.88 < 1  -log 0.8 at the first token
+    1        0.9  1.2   +1   1.08 > 1  nothing
+    2        0.9  0.9   -1   0.81 < 1  nothing
+    3        0.85        0   0.85 < 1  -log 0.85
+    """
+    ratios = [0.8, 1.1, 0.9, 1.2, 0.9, 0.9, 0.85]
+    step = hand(ratios, [1, 1, 1, 1, -1, -1, 0], rollouts=[0, 0, 1, 1, 2, 2, 3])
+    loss, gradient_T, stats = run("llds", step)
+    lost = -math.log(0.8) - math.log(0.85)
+    policy = 0.8 + 1.1 + 0.9 + 1.2 - 0.9 - 0.9
+    assert loss.item() == pytest.approx((-policy + 0.3 * lost) / 7, abs=1e-12)
+    pulls = [0.8 + 0.3, 1.1, 0.9, 1.2, -0.9, -0.9, 0.3]
+    assert gradient_T.tolist() == pytest.approx([-pull / 7 for pull in pulls], abs=1e-12)
+    assert stats.num_held == 5, "the tokens with A >= 0"
+    assert stats.means()["likelihood_drop"] == pytest.approx(lost / 5, abs=1e-12)
+
+
+def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> None:
+    """An all-correct group (rollout 1, weight 0): in the term, and in nothing else.
+
+    rollout  ratios      A   weight  hold weight   loss
+    0        1.1  0.9   +1   1/2     1/6           -(1.1 + 0.9) / 2; total 0.99: 0.3 * f(0.9) / 6
+    1        0.8  0.7    0   0       1/3           0.3 * (f(0.8) + f(0.7)) / 3
+    2        0.5        -1   0       0             nothing: not a token of this step
+    with f(x) = -log x
+    """
+    step = hand([1.1, 0.9, 0.8, 0.7, 0.5], [1, 1, 0, 0, -1], rollouts=[0, 0, 1, 1, 2])
+    weights = [torch.tensor(w, dtype=F64) / 6 for w in ([3, 3, 0, 0, 0], [1, 1, 2, 2, 0])]
+    logp_T = step.logp_T.clone().requires_grad_()
+    columns = loss_columns(
+        logp_T, step.old_logp_T, step.adv_T, weights[0],
+        rollout_T=step.rollout_T, hold_weight_T=weights[1],
+    )  # fmt: skip
+    loss, stats = LOSSES["llds"](columns, LossSettings())
+    fell, solved = -math.log(0.9), -math.log(0.8) - math.log(0.7)
+    assert loss.item() == pytest.approx(-1 + 0.3 * (fell / 6 + solved / 3), abs=1e-12)
     (gradient_T,) = torch.autograd.grad(loss, logp_T)
-    assert loss.item() == plain_loss.item()
-    assert torch.equal(gradient_T, plain_gradient_T)
-    measured_T = columns.mask_T.clone()
-    measured_T[0] = False
-    expected = k3(columns.logp_T, columns.ref_logp_T)[measured_T].mean().item()
-    assert stats.kl == pytest.approx(expected, rel=1e-10)
-    assert (stats.num_nonfinite, stats.num_kl) == (0, stats.num_tokens - 1)
+    expected = [-0.55, -0.45 - 0.3 / 6, -0.3 / 3, -0.3 / 3, 0]
+    assert gradient_T.tolist() == pytest.approx(expected, abs=1e-12)
+    means = stats.means()
+    assert (stats.num_tokens, stats.num_held) == (2, 4)
+    assert means["ratio_mean"] == pytest.approx(1.0, abs=1e-12), "of the surrogate's tokens"
+    assert means["max_abs_log_ratio"] == pytest.approx(-math.log(0.9), abs=1e-12)
+    assert means["likelihood_drop"] == pytest.approx((fell + solved) / 4, abs=1e-12)
+
+
+def test_llds_default_is_a_tenth() -> None:
+    loss, _, _ = run(llds_loss, hand([0.9], [0.0]))
+    assert loss.item() == pytest.approx(-0.1 * math.log(0.9), abs=1e-12)
 
 
 # --- ratio 1 -------------------------------------------------------------------------------------
 
 
-def test_loss_at_ratio_one_is_minus_the_weighted_advantage() -> None:
-    """And so exactly 0 for centred advantages of equally weighted rollouts: not a broken run."""
-    columns, _ = random_step(5)
-    columns = replace(columns, logp_T=columns.old_logp_T)
-    loss, gradient_T, stats = run(columns)
-    expected_T = -(columns.weight_T * columns.adv_T) * columns.mask_T
-    assert loss.item() == pytest.approx(expected_T.sum().item(), abs=1e-12)
+@every_loss
+def test_gradient_at_ratio_one_is_the_policy_gradient(name: str) -> None:
+    """-weight_t A_t: REINFORCE for CISPO, its sequence-mean for GSPO, and LLDS is not active."""
+    step = random_step(5)
+    step = replace(step, logp_T=step.old_logp_T, sampler_logp_T=step.old_logp_T)
+    loss, gradient_T, stats = run(name, step)
+    expected_T = -(step.weight_T * step.adv_T)
     torch.testing.assert_close(gradient_T, expected_T, rtol=1e-12, atol=0)
-    assert (stats.ratio_mean, stats.max_abs_log_ratio) == (1.0, 0.0)
-    assert (stats.clip_frac, stats.approx_kl) == (0.0, 0.0)
+    if name != "cispo":  # the value of CISPO's is no objective
+        assert loss.item() == pytest.approx(expected_T.sum().item(), abs=1e-12)
+    assert (stats.sum_drop, stats.num_cut, stats.num_clipped) == (0.0, 0, 0)
+    means = stats.means()
+    assert means["ratio_mean"] == means["sampler_ratio_mean"] == 1.0
+    assert means["max_abs_log_ratio"] == means["approx_kl"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -119,136 +278,273 @@ def test_loss_is_zero_at_the_first_update_and_its_gradient_is_not(
     """Zero where rollouts weigh alike; token-mean weighs long ones more and is not centred."""
     advantages = grpo_advantages(StepScores([1.0, 0.0, 0.0, 0.0], ["g"] * 4, [True] * 4))
     counts = [3, 1, 5, 2]
-    repeats = torch.tensor(counts)
-    adv_T = torch.tensor(advantages, dtype=torch.float64).repeat_interleave(repeats)
-    weight_B = torch.tensor(token_weights(counts, reduction), dtype=torch.float64)
-    logp_T = torch.full_like(adv_T, -1.5)
-    loss, gradient_T, _ = run(
-        Columns(
-            logp_T=logp_T,
-            old_logp_T=logp_T,
-            adv_T=adv_T,
-            mask_T=torch.ones_like(adv_T, dtype=torch.bool),
-            weight_T=weight_B.repeat_interleave(repeats),
-            ref_logp_T=logp_T,
-        )
-    )
+    spread = [a for a, n in zip(advantages, counts, strict=True) for _ in range(n)]
+    weights = zip(token_weights(counts, reduction), counts, strict=True)
+    weight_T = torch.tensor([w for w, n in weights for _ in range(n)], dtype=F64)
+    loss, gradient_T, _ = run("ppo_clip", replace(hand([1.0] * 11, spread), weight_T=weight_T))
     assert (abs(loss.item()) < 1e-12) == is_zero
     assert gradient_T.abs().min() > 0
 
 
-def test_expected_gradient_at_ratio_one_is_reinforce() -> None:
+@pytest.mark.parametrize("clip", [0.2, 0.0])
+def test_expected_gradient_at_ratio_one_is_reinforce(clip: float) -> None:
     """All 9 two-token texts of a 3-token vocabulary, each with its probability as its weight."""
     logits_VV = torch.tensor(
         [[0.2, -0.4, 0.9], [0.0, 0.7, -1.0], [1.2, 0.1, -0.3], [-0.6, 0.4, 0.5]],
-        dtype=torch.float64,
+        dtype=F64,
         requires_grad=True,
     )
     logp_VV = torch.log_softmax(logits_VV, -1)  # row 3 opens, rows 0-2 follow that token
     texts = list(itertools.product(range(3), repeat=2))
-    reward_B = torch.sin(torch.arange(9, dtype=torch.float64)) + 0.3
+    reward_B = torch.sin(torch.arange(9, dtype=F64)) + 0.3
     logp_BT = torch.stack([torch.stack([logp_VV[3, a], logp_VV[a, b]]) for a, b in texts])
     probability_B = logp_BT.sum(-1).exp()
     (exact,) = torch.autograd.grad((probability_B * reward_B).sum(), logits_VV, retain_graph=True)
-
-    for clip in (0.2, 0.0):
-        loss, _ = ppo_clip_loss(
-            logp_BT,
-            logp_BT.detach(),
-            reward_B[:, None].expand(9, 2),
-            torch.ones(9, 2, dtype=torch.bool),
-            probability_B.detach()[:, None].expand(9, 2),
-            clip_low=clip,
-            clip_high=clip,
-        )
-        (gradient,) = torch.autograd.grad(loss, logits_VV, retain_graph=True)
-        torch.testing.assert_close(-gradient, exact, rtol=1e-10, atol=1e-12)
+    columns = loss_columns(
+        logp_BT,
+        logp_BT.detach(),
+        reward_B[:, None].expand(9, 2),
+        probability_B.detach()[:, None].expand(9, 2),
+    )
+    loss, _ = ppo_clip_loss(columns, LossSettings(clip_low=clip, clip_high=clip))
+    (gradient,) = torch.autograd.grad(loss, logits_VV)
+    torch.testing.assert_close(-gradient, exact, rtol=1e-10, atol=1e-12)
 
 
-# --- gradients -----------------------------------------------------------------------------------
+# --- ties: a choice of the loss, not of the torch version ----------------------------------------
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.3])
-@pytest.mark.parametrize("seed", range(4))
-def test_gradient_equals_finite_difference(seed: int, beta: float) -> None:
-    columns, _ = random_step(seed)
-    knobs = {"clip_low": 0.2, "clip_high": 0.28, "beta": beta}
-    _, gradient_T, _ = run(columns, **knobs)
-    ratio_T = (columns.logp_T - columns.old_logp_T).exp()
-    kink_T = torch.minimum((ratio_T - 0.8).abs(), (ratio_T - 1.28).abs())
-    assert kink_T.min() > 1e-4, "choose another seed: a difference across a kink says nothing"
-    h = 1e-6
-    for t in range(len(columns.logp_T)):
-        nudge_T = torch.zeros_like(columns.logp_T)
-        nudge_T[t] = h
-        above, _, _ = run(replace(columns, logp_T=columns.logp_T + nudge_T), **knobs)
-        below, _, _ = run(replace(columns, logp_T=columns.logp_T - nudge_T), **knobs)
-        assert gradient_T[t].item() == pytest.approx((above - below).item() / (2 * h), abs=1e-8)
+@pytest.fixture(params=["open", "closed"])
+def interval(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """`clamp` with gradient 0 on its bounds, as in torch 2.14, and with gradient 1, as before."""
+    clamp = Tensor.clamp
+
+    def other(
+        x: Tensor, min: float | None = None, max: float | None = None
+    ) -> Tensor:  # torch's names
+        low, high = -math.inf if min is None else min, math.inf if max is None else max
+        is_in = (x > low) & (x < high) if request.param == "open" else (x >= low) & (x <= high)
+        return torch.where(is_in, x, clamp(x.detach(), min, max))
+
+    monkeypatch.setattr(Tensor, "clamp", other)
+    monkeypatch.setattr(torch, "clamp", other)
+    return str(request.param)
 
 
-def test_gradients_flow_into_the_current_log_probs_only() -> None:
-    columns, _ = random_step(1)
-    leaves = {
-        f.name: getattr(columns, f.name).clone().requires_grad_()
-        for f in fields(columns)
-        if f.name != "mask_T"
-    }
-    loss, _ = ppo_clip_loss(mask_T=columns.mask_T, beta=0.1, **leaves)
-    torch.autograd.backward(loss)
-    assert {name for name, leaf in leaves.items() if leaf.grad is not None} == {"logp_T"}
+def at_ratio_one(name: str, advantage: float) -> tuple[float, float, int]:
+    loss, gradient_T, stats = run(name, hand([1.0], [advantage]), clip_low=0.0, clip_high=0.0)
+    return loss.item(), gradient_T.item(), stats.num_clipped
 
 
-def test_environment_tokens_get_exactly_zero_gradient() -> None:
-    columns, _ = random_step(2)
-    _, gradient_T, _ = run(columns, beta=0.3)
-    assert (gradient_T[~columns.mask_T] == 0).all()
-    assert (gradient_T[columns.mask_T] != 0).any()
+@surrogates
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_a_tie_at_ratio_one_takes_surr1(interval: str, name: str, advantage: float) -> None:
+    assert at_ratio_one(name, advantage) == (-advantage, -advantage, 0)
+
+
+@surrogates
+@pytest.mark.parametrize(("ratio", "advantage"), [(1.2, 1.0), (0.8, -1.0)])
+def test_a_tie_on_the_bound_of_the_clip_takes_surr1(
+    interval: str, name: str, ratio: float, advantage: float
+) -> None:
+    """The ratio is the bound to the last bit: nothing is clipped, and all of the gradient stays."""
+    step = hand([ratio], [advantage])
+    exact = (step.logp_T - step.old_logp_T).exp().item()
+    assert 1 + (exact - 1) == exact == 1 - (1 - exact), "or this is no tie"
+    clip = abs(exact - 1)
+    _, gradient_T, stats = run(name, step, clip_low=clip, clip_high=clip)
+    assert stats.num_clipped == 0
+    # LLDS pulls nothing here: its token rose, or its A < 0.
+    assert gradient_T.item() == pytest.approx(-exact * advantage, abs=1e-15)
+
+
+@surrogates
+def test_a_tie_by_rounding_takes_surr1_whole(name: str) -> None:
+    """ratio > bound, but both times A round to one number: torch.minimum would give half."""
+    step = hand([1.5], [1.0])
+    ratio = (step.logp_T - step.old_logp_T).exp().item()
+    bound = math.nextafter(ratio, 0.0)
+    adv = next(a for a in (1 + n / 97 for n in range(97)) if ratio * a == bound * a)
+    step = replace(step, adv_T=torch.tensor([adv], dtype=F64))
+    _, gradient_T, stats = run(name, step, clip_high=bound - 1)
+    assert gradient_T.item() == pytest.approx(-ratio * adv, rel=1e-12) and stats.num_clipped == 0
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_log_ratio_on_its_bound_keeps_its_gradient(interval: str, sign: float) -> None:
+    """The clamps at 20 themselves: on the bound the ratio and k3 are not flat yet."""
+    on_T = torch.tensor([20.0 * sign], dtype=F64, requires_grad=True)
+    (gradient_T,) = torch.autograd.grad(clamped(on_T).sum(), on_T)
+    assert gradient_T.item() == 1.0
+    (gradient_T,) = torch.autograd.grad(k3(on_T, torch.zeros(1, dtype=F64)).sum(), on_T)
+    assert gradient_T.item() == pytest.approx(1 - math.exp(-20 * sign), rel=1e-12)
+
+
+# --- what reduces to what ------------------------------------------------------------------------
+
+
+def test_gspo_gradient_is_that_of_the_sequence_ratio() -> None:
+    """Autograd through exp(mean log-ratio) * A / S, rollout by rollout: no stop-gradient trick."""
+    step = random_step(8)
+    logp_T = step.logp_T.clone().requires_grad_()
+    terms = []
+    for label in step.rollout_T.unique().tolist():
+        of_rollout_T = (step.weight_T > 0) & (step.rollout_T == label)
+        if of_rollout_T.any():
+            s = (logp_T - step.old_logp_T)[of_rollout_T].mean().exp()
+            terms.append(s * step.adv_T[of_rollout_T][0])
+    expected = -torch.stack(terms).mean()
+    (expected_T,) = torch.autograd.grad(expected, logp_T)
+    loss, gradient_T, _ = run(gspo_loss, step, clip_low=0.99, clip_high=1e6)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-12)
+    torch.testing.assert_close(gradient_T, expected_T, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["tis", "masked_tis", "llds"])
+def test_without_what_they_add_they_are_ppo_clip(name: str) -> None:
+    step = random_step(7)
+    step = replace(step, sampler_logp_T=step.old_logp_T)
+    own = {"llds": functools.partial(llds_loss, coefficient=0.0)}
+    expected_loss, expected_T, _ = run("ppo_clip", step, beta=0.2)
+    loss, gradient_T, stats = run(own.get(name, LOSSES[name]), step, beta=0.2)
+    assert loss.item() == expected_loss.item() and torch.equal(gradient_T, expected_T)
+    assert (stats.num_cut, stats.means()["sampler_ratio_mean"]) == (0, 1.0)
+    assert (stats.sum_drop > 0) == (name == "llds"), "the term is measured all the same"
+
+
+def test_llds_against_the_samplers_record_acts_on_rounding() -> None:
+    """Why it asks for the trainer's old log-probs: its pull does not depend on how far one fell."""
+    step = random_step(4)
+    noise_T = torch.randn(len(step.logp_T), generator=torch.Generator().manual_seed(0), dtype=F64)
+    step = replace(step, logp_T=step.old_logp_T + 1e-7 * noise_T)
+    _, plain_T, _ = run("ppo_clip", step)
+    _, gradient_T, stats = run(llds_loss, step)
+    assert 0 < stats.sum_drop < 1e-6
+    assert (gradient_T - plain_T).norm() / plain_T.norm() > 0.01
+
+
+@every_loss
+def test_the_kl_term_is_that_of_ppo_clip(name: str) -> None:
+    """Whatever weights the surrogate must leave the KL alone."""
+    step = random_step(3)
+    differences = []
+    for loss_name in (name, "ppo_clip"):
+        loss, gradient_T, _ = run(loss_name, step)
+        kl_loss, kl_gradient_T, stats = run(loss_name, step, beta=0.2)
+        differences.append((kl_loss - loss, kl_gradient_T - gradient_T, stats.means()["kl"]))
+    (ours, ours_T, kl), (theirs, theirs_T, expected_kl) = differences
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-12)
+    torch.testing.assert_close(ours_T, theirs_T, rtol=1e-9, atol=1e-13)
+    assert kl == expected_kl > 0
+
+
+def test_reference_without_beta_is_measured_but_does_not_train() -> None:
+    step = random_step(3)
+    plain_loss, plain_T, _ = run("ppo_clip", step)
+    columns = {f.name: getattr(step, f.name) for f in fields(step)}
+    columns["logp_T"] = logp_T = step.logp_T.clone().requires_grad_()
+    loss, stats = ppo_clip_loss(loss_columns(**columns), LossSettings())
+    (gradient_T,) = torch.autograd.grad(loss, logp_T)
+    assert loss.item() == plain_loss.item() and torch.equal(gradient_T, plain_T)
+    expected = k3(step.logp_T, step.ref_logp_T)[step.weight_T > 0].mean().item()
+    assert stats.means()["kl"] == pytest.approx(expected, rel=1e-10)
 
 
 # --- statistics ----------------------------------------------------------------------------------
 
 
 def test_stats_add_up_and_keep_the_largest_log_ratio() -> None:
-    left = LossStats(loss=1.0, num_tokens=3, num_clipped_low=1, sum_ratio=3.0, max_abs_log_ratio=2)
-    right = LossStats(loss=-0.5, num_tokens=1, num_clipped_high=1, sum_ratio=2.0)
+    left = LossStats(loss=1.0, num_tokens=3, num_clippable=3, num_clipped_low=1, sum_ratio=3.0,
+                     max_abs_log_ratio=2)  # fmt: skip
+    right = LossStats(loss=-0.5, num_tokens=1, num_clippable=1, num_clipped_high=1, sum_ratio=2.0)
     both = sum([left, right], LossStats())
     assert (both.loss, both.num_tokens, both.num_clipped) == (0.5, 4, 2)
-    assert (both.ratio_mean, both.clip_frac, both.max_abs_log_ratio) == (1.25, 0.5, 2)
+    means = both.means()
+    assert (means["ratio_mean"], means["clip_frac"], means["max_abs_log_ratio"]) == (1.25, 0.5, 2)
     with pytest.raises(TypeError):
         left + 1  # type: ignore[operator]
+
+
+ALWAYS = {"loss", "ratio_mean", "approx_kl", "max_abs_log_ratio", "nonfinite_frac"}
+CLIP = {"clip_frac", "clip_low_frac", "clip_high_frac"}
+OWN = {
+    "ppo_clip": CLIP,
+    "gspo": CLIP,
+    "cispo": {"cut_frac"},
+    "tis": CLIP | {"cut_frac"},
+    "masked_tis": CLIP | {"cut_frac"},
+    "llds": CLIP | {"likelihood_drop"},
+}
+
+
+@every_loss
+def test_what_was_not_measured_is_absent_and_never_zero(name: str) -> None:
+    step = hand([1.0], [1.0])
+    plain = {f.name: getattr(step, f.name) for f in fields(step)}
+    reference, sampler = plain.pop("ref_logp_T"), plain.pop("sampler_logp_T")
+    for more, expected in (
+        ({}, set()),
+        ({"ref_logp_T": reference}, {"kl", "kl_clamped_frac"}),
+        ({"sampler_logp_T": sampler}, {"sampler_ratio_mean"}),
+    ):
+        _, stats = LOSSES[name](loss_columns(**plain, **more), LossSettings())
+        assert stats.means().keys() == ALWAYS | OWN[name] | expected
+    assert LossStats().means() == {}
+    # All of it dropped: what was offered is known, and nothing else.
+    broken = plain | {"logp_T": torch.full((1,), math.nan, dtype=F64)}
+    _, stats = LOSSES[name](loss_columns(**broken), LossSettings())
+    assert stats.means() == {"nonfinite_frac": 1.0}
 
 
 # --- errors --------------------------------------------------------------------------------------
 
 
-def test_columns_that_would_broadcast_are_refused() -> None:
-    columns = four_tokens([1.0, 1.0], [1.0, -1.0])
-    for name in ("old_logp_T", "adv_T", "weight_T"):
-        with pytest.raises(ValueError, match=rf"expected {name} .*\(2,\), got \(1,\)"):
-            run(replace(columns, **{name: getattr(columns, name)[:1]}))
-    with pytest.raises(ValueError, match="expected ref_logp_T"):
-        run(replace(columns, ref_logp_T=torch.zeros(2, 1)), beta=0.1)
+@pytest.mark.parametrize(
+    "name",
+    ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "rollout_T"],
+)
+def test_columns_that_would_broadcast_are_refused(name: str) -> None:
+    step = hand([1.0, 1.0], [1.0, -1.0])
+    with pytest.raises(ValueError, match=rf"expected {name} .*\(2,\), got \(1,\)"):
+        run("ppo_clip", replace(step, **{name: getattr(step, name)[:1]}), beta=0.1)
 
 
-def test_bad_loss_settings_are_refused() -> None:
-    columns = four_tokens([1.0, 1.0], [1.0, -1.0])
-    with pytest.raises(ValueError, match=r"mask_T of dtype torch\.bool, got torch\.float64"):
-        run(replace(columns, mask_T=torch.ones(2, dtype=torch.float64)))
-    for knobs in ({"clip_low": -0.1}, {"clip_high": -0.1}, {"beta": -0.1}):
-        with pytest.raises(ValueError, match="to be >= 0"):
-            run(columns, **knobs)
-    with pytest.raises(ValueError, match="needs ref_logp_T"):
-        ppo_clip_loss(
-            columns.logp_T,
-            columns.old_logp_T,
-            columns.adv_T,
-            columns.mask_T,
-            columns.weight_T,
-            beta=0.1,
-        )
+def test_columns_that_a_loss_needs_are_asked_for() -> None:
+    step = hand([1.0], [1.0])
+    columns = (step.logp_T, step.old_logp_T, step.adv_T, step.weight_T)
+    for loss_fn in (gspo_loss, llds_loss):
+        with pytest.raises(ValueError, match="needs rollout_T"):
+            loss_fn(loss_columns(*columns), LossSettings())
+    with pytest.raises(ValueError, match="rollout_T of an integer dtype, got torch.float64"):
+        loss_columns(*columns, rollout_T=torch.zeros(1, dtype=F64))
+    for loss_fn in LOSSES.values():
+        with pytest.raises(ValueError, match=r"beta 0\.1 needs ref_logp_T"):
+            loss_fn(loss_columns(*columns, rollout_T=step.rollout_T), LossSettings(beta=0.1))
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (LossSettings, {"clip_low": -0.1}),
+        (LossSettings, {"clip_high": -0.1}),
+        (LossSettings, {"beta": -0.1}),
+        (LossSettings, {"beta": math.nan}),
+        (tis_loss, {"cap": 0.9}),
+        (masked_tis_loss, {"low": 1.1}),
+        (masked_tis_loss, {"high": 0.9}),
+        (llds_loss, {"coefficient": -0.1}),
+    ],
+)
+def test_bad_settings_are_refused(
+    make: Callable[..., LossSettings] | LossFn, wrong: dict[str, float]
+) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        if make is LossSettings:
+            make(**wrong)  # type: ignore[call-arg]
+        else:
+            run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
 
 
 def test_the_runnable_examples_in_the_docstrings_hold() -> None:
-    result = doctest.testmod(loss_module)
-    assert result.attempted > 0
-    assert result.failed == 0
+    result = doctest.testmod(reduction_module)
+    assert result.attempted > 0 and result.failed == 0

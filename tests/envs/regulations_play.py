@@ -10,8 +10,10 @@ from searchrl.core.episode import Action, Task
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval.indexes import IndexCache
 
 PROTOCOL = ThinkSearchAnswer()
+INDEXES = IndexCache(BM25Retriever)
 
 
 class Played(NamedTuple):
@@ -39,6 +41,11 @@ def play(env: RegulationsEnv, policy: ExpertFactory, **options: Any) -> Played:
         observations.append(observation)
         total, is_over = total + reward, terminated or truncated
     return Played(info["task"], turns, actions, total, observations)
+
+
+def search(env: RegulationsEnv, task: Task, queries: list[str]) -> list[str]:
+    """Ids of the three best articles for `queries` in the handbook of a task."""
+    return [p.id for p in INDEXES.get(*env.passages(task)).search(queries, 3)[0]]
 
 
 def mean(values: Iterable[float]) -> float:

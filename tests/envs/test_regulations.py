@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from regulations_play import make_env, mean, play
+from regulations_play import make_env, mean, play, search
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import Task
@@ -261,7 +261,7 @@ def test_no_article_answers_what_is_not_regulated(env: RegulationsEnv, tasks: li
             for name in names[topic.split(":")[1]]:
                 texts = " ".join(f"{p.title} {p.text}" for p in school.passages).casefold()
                 assert not re.search(rf"\b{name}\b", texts), (name, task)
-        shown.append(len(env.retriever_for(task).search(task.meta["queries"], 3)[0]))
+        shown.append(len(search(env, task, task.meta["queries"])))
     assert mean(n > 0 for n in shown) >= 0.95, "silence is read, not inferred from no result"
 
 
@@ -280,10 +280,9 @@ def test_experts_query_finds_the_article_but_not_always_first(
 ) -> None:
     ranks: dict[str, list[int]] = defaultdict(list)
     for task in tasks:
-        retriever = env.retriever_for(task)
         for hop, (gold, query) in enumerate(zip(task.gold_ids, task.meta["queries"], strict=False)):
             assert 1 <= len(query.split()) <= 4
-            found = [p.id for p in retriever.search([query], 3)[0]]
+            found = search(env, task, [query])
             ranks[f"{task.kind}/{hop}"].append(found.index(gold) + 1 if gold in found else 99)
     every = [rank for hop in ranks.values() for rank in hop]
     assert len(every) > 1000 and len(ranks) == 3
@@ -297,14 +296,13 @@ def test_a_thin_query_seldom_finds_it(env: RegulationsEnv, tasks: list[Task]) ->
     for task in (t for t in tasks if t.gold_ids):
         (word,) = task.meta["thin_query"].split()
         assert word.casefold() in words_of(task.question)
-        found = env.retriever_for(task).search([word], 3)[0]
-        hits.append(task.gold_ids[0] in [p.id for p in found])
+        hits.append(task.gold_ids[0] in search(env, task, [word]))
     assert mean(hits) <= 0.40
 
 
 def test_one_search_is_not_enough_for_two_hops(env: RegulationsEnv, tasks: list[Task]) -> None:
     both = [
-        task.gold_ids[1] in [p.id for p in env.retriever_for(task).search([query], 3)[0]]
+        task.gold_ids[1] in search(env, task, [query])
         for task in tasks
         if task.kind == "two_hop"
         for query in task.meta["queries"][:1]

@@ -78,7 +78,7 @@ def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path:
     ("line", "text"),
     [
         ("PLUGIN_API = 99", f"plugin API 99; .* has plugin API {PLUGIN_API}. Upgrade searchrl"),
-        ("PLUGIN_API: int = 0", f"API 0; .* has plugin API {PLUGIN_API}. Upgrade the plugin"),
+        ("PLUGIN_API: int = 0", f"API = 0, which never was one: the numbers are 1 to {PLUGIN_API}"),
         *(
             (f"PLUGIN_API = {value}", f"PLUGIN_API = {value}; expected a whole number")
             for value in ("'1'", "True", "1.0", "None")
@@ -89,6 +89,12 @@ def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, 
     (failure,) = load_text(tmp_path / "mine.py", f"{line}\n{reward_plugin('calm')}").failures
     assert re.search(text, failure.message)
     assert failure.line == 1
+
+
+def test_a_plugin_of_an_older_api_loads(tmp_path: Path) -> None:
+    """Only losses changed since API 1, and `Algorithm` itself refuses an old one."""
+    registry = load_text(tmp_path / "mine.py", f"PLUGIN_API = 1\n{reward_plugin('calm')}")
+    assert registry.get("reward", "calm").owner.api == 1
 
 
 def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class TestReproducible:
         # Or all comparisons here would be of runs that do nothing.
         rows = [row for row in whole_run.metrics if row["phase"] == "train"]
         assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
-        assert sum(row["grad_norm"] > 0 for row in rows) >= 4
+        assert sum(row.get("grad_norm", 0) > 0 for row in rows) >= 4
         before, after = weights_of(micro_model), weights_of(whole_run.path / "policy")
         assert any(not torch.equal(before[name], after[name]) for name in before)
         phases = [(row["phase"], row["step"]) for row in whole_run.metrics]
@@ -291,7 +291,7 @@ class TestFailures:
         )
         rows = [row for row in run.metrics if row["phase"] == "train"]
         assert [row["num_unscored"] for row in rows] == [6, 6]
-        assert [row["grad_norm"] for row in rows] == [0.0, 0.0]
+        assert not any("grad_norm" in row for row in rows)
         before, after = weights_of(micro_model), weights_of(run.path / "policy")
         assert all(torch.equal(before[name], after[name]) for name in before)
 
@@ -299,7 +299,7 @@ class TestFailures:
         run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
         before, after = weights_of(micro_model), weights_of(run.path / "policy")
         assert all(torch.equal(before[name], after[name]) for name in before)
-        assert any(r["grad_norm"] > 0 for r in run.metrics if r["phase"] == "train")
+        assert any(r.get("grad_norm", 0) > 0 for r in run.metrics if r["phase"] == "train")
 
 
 def _healthy_steps(config: RunConfig) -> int:

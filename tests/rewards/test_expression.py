@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchrl.config.sections import RewardStage
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.rewards import (
     BUILTIN_REWARDS,
@@ -164,7 +164,7 @@ def test_the_parser_is_total_on_any_unicode(text: str) -> None:
 
 def test_schedule_of_one_expression_holds_for_ever() -> None:
     schedule = RewardSchedule.parse("format+em", KNOWN)
-    assert schedule.at(0) == schedule.at(10**9) == schedule.final
+    assert schedule.at(0) == schedule.at(10**9) == parse_expression("format+em")
     assert str(schedule) == "format+em"
 
 
@@ -178,18 +178,13 @@ def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
     schedule = RewardSchedule.parse(DAG)
     assert schedule.at(0).terms[0] == schedule.at(29).terms[0] == (0.2, "judge")
     assert schedule.at(30).terms[0] == (0.5, "judge")
-    assert schedule.final == schedule.at(30)
+    assert schedule.at(10**9) == schedule.at(30)
     assert schedule.names == ("judge", "valid_dag", "format")
     assert str(schedule).endswith("until step 30, then 0.5*judge+0.25*valid_dag+0.25*format")
 
 
 def test_schedule_reads_configuration_objects() -> None:
-    @dataclass
-    class Stage:
-        expr: str
-        until_step: int | None = None
-
-    stages = [Stage("format", 5), Stage("em")]
+    stages = [RewardStage(expr="format", until_step=5), RewardStage(expr="em")]
     assert [str(RewardSchedule.parse(stages).at(step)) for step in (4, 5)] == ["format", "em"]
 
 

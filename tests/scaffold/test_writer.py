@@ -138,7 +138,7 @@ def test_package_is_complete(kind: str, tmp_path: Path) -> None:
     assert project["dependencies"] == ["searchrl"]
     assert project["entry-points"]["searchrl"] == {"my_thing": "searchrl_my_thing"}
     code = (root / "searchrl_my_thing" / "__init__.py").read_text("utf-8")
-    assert "\nPLUGIN_API = 1\n" in code and "def test_" not in code
+    assert "\nPLUGIN_API = 2\n" in code and "def test_" not in code
     assert "def test_" in (root / tests).read_text("utf-8")
     readme = (root / "README.md").read_text("utf-8")
     assert all(command in readme for command in scaffold.commands)

@@ -25,7 +25,7 @@ from searchrl.testing.probes import elsewhere
 
 pytestmark = pytest.mark.thorough
 
-KINDS = ("env", "protocol", "reward", "retriever", "tracker")
+KINDS = ("env", "protocol", "reward", "retriever", "tracker", "algorithm")
 FAULTS = [(kind, name) for kind in KINDS for name in faults_of(kind)]
 NEED_A_PROCESS = ("E19", "W11", "R11")
 
@@ -55,6 +55,7 @@ def definitions_around(path: Path, line: int) -> set[int]:
     return {n.lineno for n in nodes if n.lineno <= line <= (n.end_lineno or 0)}
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
 @pytest.mark.parametrize(("kind", "name"), FAULTS)
 def test_a_fault_is_found_by_its_criterion_at_its_line(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from searchrl.contracts import Tracker
-from searchrl.engine.episodes.metrics import exact
+from searchrl.engine.episodes.metrics import exact, proportion
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.trackers.jsonl import JsonlTracker
 from searchrl.trackers.tensorboard import TensorBoardTracker
@@ -22,13 +22,14 @@ def rows(path: Path) -> list[tuple[int, str, float]]:
 
 def test_jsonl_writes_one_line_per_step_at_once(tmp_path: Path) -> None:
     tracker: Tracker = JsonlTracker(tmp_path)
-    tracker.log(1, {"reward": exact(0.5)}, "train")
+    tracker.log(1, {"reward": proportion(1, 2), "lr": exact(1e-4)}, "train")
     assert rows(tmp_path / "tracker.jsonl") == [(1, "train", 0.5)]
     tracker.log(1, {"reward": exact(0.7)}, "eval")
     tracker.close()
     assert rows(tmp_path / "tracker.jsonl")[1] == (1, "eval", 0.7)
     line = json.loads((tmp_path / "tracker.jsonl").read_text().splitlines()[0])
     assert set(line["metrics"]["reward"]) == {"value", "low", "high", "n"}
+    assert line["metrics"]["lr"] == {"value": 1e-4, "n": 1}
 
 
 def test_jsonl_after_resume_holds_every_step_once(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from searchrl import hookimpl
 from searchrl_gsm_tools.calculator import CALCULATOR
 
-PLUGIN_API = 1
+PLUGIN_API = 2
 
 
 @hookimpl

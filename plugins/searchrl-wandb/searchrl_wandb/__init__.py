@@ -2,7 +2,7 @@
 
 from searchrl.hookspecs import Register, hookimpl
 
-PLUGIN_API = 1
+PLUGIN_API = 2
 
 
 @hookimpl

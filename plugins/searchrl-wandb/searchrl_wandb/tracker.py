@@ -26,7 +26,7 @@ FINISH_TIMEOUT_S = 60.0
 
 
 class WandbTracker:
-    """Logs every metric as `phase/name`, its interval as `phase/name/low` and `/high`.
+    """Logs every metric as `phase/name`, its interval, if any, as `phase/name/low` and `/high`.
 
     Args:
         run_dir: the run folder; W&B's files go to `wandb/` in it.
@@ -101,7 +101,7 @@ class WandbTracker:
         values: dict[str, float] = {}
         for name, metric in metrics.items():
             values[f"{phase}/{name}"] = metric["value"]
-            if metric["low"] != metric["high"]:
+            if "low" in metric:
                 values[f"{phase}/{name}/low"] = metric["low"]
                 values[f"{phase}/{name}/high"] = metric["high"]
         try:

@@ -58,8 +58,9 @@ def bench(**values: Any) -> None:
 
 
 def _rows(one: Measured) -> list[tuple[str, str]]:
-    use = "not counted" if one.slot_use is None else f"{one.slot_use:.1%}"
-    peak = one.peak_memory_bytes
+    from searchrl.cli.screen.figures import NOT_MEASURED
+
+    trained, use, peak = one.train_tokens_per_s, one.slot_use, one.peak_memory_bytes
     return [
         ("model", f"{one.model} on {one.device}"),
         ("steps timed", f"{one.num_steps} of {one.rollouts_per_step} rollouts"),
@@ -71,7 +72,7 @@ def _rows(one: Measured) -> list[tuple[str, str]]:
         ("rollouts/s", f"{one.rollouts_per_s:.2f}"),
         ("model tokens per step", f"{one.model_tokens_per_step:,.0f}"),
         ("model tokens/s, sampling", f"{one.sample_tokens_per_s:,.0f}"),
-        ("model tokens/s, training", f"{one.train_tokens_per_s:,.0f}"),
-        ("slot use", use),
-        ("peak memory", "unknown" if peak is None else f"{peak / _MIB:,.0f} MiB"),
+        ("model tokens/s, training", NOT_MEASURED if trained is None else f"{trained:,.0f}"),
+        ("slot use", NOT_MEASURED if use is None else f"{use:.1%}"),
+        ("peak memory", NOT_MEASURED if peak is None else f"{peak / _MIB:,.0f} MiB"),
     ]

@@ -99,14 +99,14 @@ def _resolve(run: str | None, layers: Layers, note: Callable[[str], None]) -> Ru
 def _show(console: Console, config: RunConfig, metrics: Metrics) -> None:
     from rich.table import Table
 
-    from searchrl.cli.screen.figures import format_interval, label, shown_keys
+    from searchrl.cli.screen.figures import format_metric, label, shown_keys
 
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("metric")
     table.add_column("value [95 % interval]", no_wrap=True)
     table.add_column("n", justify="right")
     for key in shown_keys([metrics]):
-        table.add_row(label(key), format_interval(key, metrics[key]), str(metrics[key]["n"]))
+        table.add_row(label(key), format_metric(key, metrics), str(metrics[key]["n"]))
     envs = ", ".join(task.env.name for task in config.tasks)
     model = config.init_from or config.model.name
     who = model if config.policy == "model" else config.policy

@@ -21,9 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from searchrl.cli.screen.figures import (
-    format_interval,
+    format_metric,
     format_seconds,
-    format_value,
     label,
     shown_keys,
     sparkline,
@@ -40,6 +39,10 @@ from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 LOSS_HINT = (
     "a loss of 0 is right here: at ratio 1 centred advantages cancel; the gradient is not 0. "
     "Watch reward, KL and entropy."
+)
+DEAD_HINT = (
+    "this step taught nothing: in every group all rollouts have the same reward, so the gradient "
+    "is 0. That is normal now and then; if dead groups stay at 1, tasks are too hard or too easy."
 )
 
 _TREND = (6, 18)
@@ -59,7 +62,9 @@ class ConsoleObserver:
         self._step = 0
         self._max_steps = 0
         self._now: Metrics = {}
+        self._seen: Metrics = {}
         self._history: dict[str, list[float]] = {}
+        self._hints = [LOSS_HINT, DEAD_HINT]
         self._held_out: dict[str, Mapping[str, Metric]] = {}
         self._latest_step = 0
         self._step_times: list[float] = []
@@ -110,19 +115,24 @@ class ConsoleObserver:
             self._step_times = [*self._step_times, now - self._last_time][-_MOVING:]
         self._last_time = now
         self._step, self._max_steps, self._now = step, max_steps, metrics
-        if not self._history and "reward" in metrics and abs(metrics["loss"]["value"]) < 1e-6:
-            self.note(LOSS_HINT)
+        hint = loss_hint(metrics)
+        if hint in self._hints:
+            self._hints.remove(hint)
+            self.note(hint)
+        self._seen |= metrics
         for name, metric in metrics.items():
             self._history.setdefault(name, []).append(metric["value"])
         if self.console.is_terminal:
             self._start_live()
             return
-        parts = [f"step {step}/{max_steps}"]
-        for key in shown_keys([metrics]):
-            if not key.startswith("em/"):
-                parts.append(f"{key} {format_value(key, metrics[key]['value'])}")
+        keys = [key for key in shown_keys([metrics]) if not key.startswith("em/")]
         eta = self._eta()
-        self.console.print("  ".join([*parts, *([f"ETA {eta}"] if eta else [])]))
+        parts = [
+            f"step {step}/{max_steps}",
+            _on_a_line(keys, metrics),
+            *([f"ETA {eta}"] if eta else []),
+        ]
+        self.console.print("  ".join(parts))
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Take in a finished evaluation."""
@@ -131,10 +141,8 @@ class ConsoleObserver:
         # Evaluating is no part of a step's time.
         self._last_time = time.monotonic()
         if not self.console.is_terminal:
-            values = [
-                f"{key} {format_value(key, metrics[key]['value'])}" for key in shown_keys([metrics])
-            ]
-            self.console.print(f"evaluation {label} (step {step}): {'  '.join(values)}")
+            values = _on_a_line(shown_keys([metrics]), metrics)
+            self.console.print(f"evaluation {label} (step {step}): {values}")
 
     def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
         """Keep the episodes before; after, choose one task to show both ways."""
@@ -225,16 +233,15 @@ class ConsoleObserver:
         if latest:
             when = "after" if latest_label == "after" else f"step {self._latest_step}"
             table.add_column(f"held out, {when}", no_wrap=True)
-        for key in shown_keys([before, self._now, latest]):
+        for key in shown_keys([before, self._now, latest, self._seen]):
             row = [label(key)]
             if before:
-                row.append(format_interval(key, before[key]) if key in before else "")
+                row.append(format_metric(key, before))
             if has_steps:
-                values = self._history.get(key, [])
-                row.append(format_value(key, values[-1]) if values else "")
-                row.append(sparkline(values, trend))
+                row.append(format_metric(key, self._now, is_bare=True))
+                row.append(sparkline(self._history.get(key, []), trend))
             if latest:
-                row.append(format_interval(key, latest[key]) if key in latest else "")
+                row.append(format_metric(key, latest))
             table.add_row(*row)
         return table
 
@@ -266,6 +273,22 @@ def _has_searches(summary: Mapping[str, Any]) -> bool:
     """Whether a run's figures speak of searches, as those of tasks without any never do."""
     figures = [value for value in summary.values() if isinstance(value, Mapping)]
     return any(key.rpartition("/")[2] in SEARCH_METRICS for keys in figures for key in keys)
+
+
+def loss_hint(metrics: Mapping[str, Metric]) -> str:
+    """What to say of a training step whose loss or gradient is 0; "" if there is nothing."""
+    if "reward" not in metrics:  # nothing was scored, or it is supervised training
+        return ""
+    loss, grad_norm, dead = (metrics.get(key) for key in ("loss", "grad_norm", "dead_groups"))
+    if dead is not None and dead["value"] == 1 and (grad_norm is None or not grad_norm["value"]):
+        return DEAD_HINT
+    is_zero = loss is not None and abs(loss["value"]) < 1e-6
+    has_gradient = grad_norm is not None and grad_norm["value"] > 0
+    return LOSS_HINT if is_zero and has_gradient else ""
+
+
+def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:
+    return "  ".join(f"{key} {format_metric(key, metrics, is_bare=True)}" for key in keys)
 
 
 def reward_text(reward: Any) -> str:

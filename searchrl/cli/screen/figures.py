@@ -33,6 +33,8 @@ _BEHAVIOUR = ("passive", "tool_calls")
 _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
 """Shown only when there is something to see."""
 
+NOT_MEASURED = "—"
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -81,10 +83,16 @@ def format_value(key: str, value: float) -> str:
     return f"{value:.3f}"
 
 
-def format_interval(key: str, metric: Metric) -> str:
-    """A value with its 95 % interval."""
-    low, high = (format_value(key, metric[end]) for end in ("low", "high"))
+def format_metric(key: str, metrics: Mapping[str, Metric], *, is_bare: bool = False) -> str:
+    """A metric with its 95 % interval, if it has one and `is_bare` is off; — if not measured."""
+    if key not in metrics:
+        return NOT_MEASURED
+    metric = metrics[key]
     value = format_value(key, metric["value"])
+    if is_bare or "low" not in metric:
+        return value
+    low, high = format_value(key, metric["low"]), format_value(key, metric["high"])
+    # Older runs have an interval without width where there is no sampling error.
     return value if low == high else f"{value} [{low}, {high}]"
 
 

@@ -1,15 +1,16 @@
-"""Metrics of episodes with 95 % intervals: `{"value", "low", "high", "n"}` each.
+"""Metrics of episodes: a value, its 95 % interval and the number of observations behind it.
 
 Owns how episodes become numbers; the same functions serve training, evaluation and reports.
-Proportions get Wilson's score interval, means an Agresti-Coull one within their declared range.
-Intervals take episodes as independent. An unscored rollout is counted in `failed` / `unscored`
-and enters no other metric. No torch.
+Proportions get Wilson's score interval, means that of Agresti and Coull within their range. The
+rollouts of a group have one prompt and are alike: an interval counts them as fewer than they are.
+What nobody measured is absent, never 0. An unscored rollout is counted in `failed` / `unscored`
+and enters no other metric. No torch. Callers: `train`, `evaluate`, `sft`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from searchrl.contracts import Metric
 from searchrl.core.episode import SEARCH, TOOL
@@ -26,51 +27,63 @@ Range = tuple[float, float]
 ZERO_OR_ONE: Range = (0.0, 1.0)
 COUNT: Range = (0.0, math.inf)
 
+_PRIOR = 0.5
+"""Observations added at each end of a range, as groups of their own, before groups are compared."""
+
 
 def exact(value: float, n: int = 1) -> Metric:
-    """A measured quantity without sampling error (a learning rate, a count)."""
-    return {"value": float(value), "low": float(value), "high": float(value), "n": n}
+    """A measured quantity without sampling error, so without interval (a learning rate, a time)."""
+    return {"value": float(value), "n": n}
 
 
 def proportion(successes: float, n: int) -> Metric:
-    """Wilson's score interval of a proportion (Wilson 1927, JASA 22)."""
-    if n == 0:
-        return {"value": 0.0, "low": 0.0, "high": 1.0, "n": 0}
-    p = successes / n
-    scale = 1 + Z_95**2 / n
-    centre = (p + Z_95**2 / (2 * n)) / scale
-    half = Z_95 * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n * n)) / scale
-    # At 0 and 1 rounding would put the end of the interval beside the value.
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
-    return {"value": p, "low": low, "high": high, "n": n}
+    """The share of `n` independent observations with Wilson's interval (Wilson 1927, JASA 22).
+
+    Raises:
+        ValueError: if `n` is 0: nothing was measured.
+    """
+    return _wilson(successes / _positive(n), n, n)
 
 
-def mean(values: Sequence[float], limits: Range) -> Metric:
-    """A mean with an interval inside `limits`; values that are all 0 or 1 of (0, 1): `proportion`.
+def mean(values: Sequence[float], limits: Range, groups: Sequence[Hashable] = ()) -> Metric:
+    """A mean with an interval inside `limits`; values that are all 0 or 1 of (0, 1): Wilson's.
 
     The interval is that of Agresti and Coull (1998, The American Statistician 52) for values of
     any kind: z²/2 observations are added at each end of the range before the normal interval is
-    taken, so n of the same value, one among them, still say only what n values can say. Where the
-    range is open, its end is one beyond the farthest value seen: counts move by ones.
+    taken, so n of the same value, one among them, still say only what n values can say. Where one
+    end of the range is open, it is taken as one beyond the farthest value seen: counts move by
+    ones. Where both are open, they are taken as the least and the greatest value seen; values that
+    are all equal then have no interval.
+
+    Args:
+        values: the observations, at least one.
+        limits: the least and the greatest value possible.
+        groups: the group of each value; both formulas then take `effective_size` for n. Empty:
+            the values are independent.
+
+    Raises:
+        ValueError: if there is no value: nothing was measured.
     """
-    n = len(values)
-    is_binary = limits == ZERO_OR_ONE and all(value in limits for value in values)
-    if is_binary or not n:
-        metric = proportion(sum(values), n)
-        if n or limits == ZERO_OR_ONE:
-            return metric
-        low, high = (end if math.isfinite(end) else 0.0 for end in limits)
-        return {"value": min(max(0.0, low), high), "low": low, "high": high, "n": 0}
-    low = limits[0] if math.isfinite(limits[0]) else min(values) - 1
-    high = limits[1] if math.isfinite(limits[1]) else max(values) + 1
-    value = math.fsum(values) / n
-    added, weight = Z_95**2 / 2, n + Z_95**2
-    centre = (math.fsum(values) + added * (low + high)) / weight
-    square = math.fsum((x - centre) * (x - centre) for x in values)
+    n = _positive(len(values))
+    least, greatest = min(values), max(values)
+    # Rounding can put the mean of equal values beside them.
+    value = min(max(math.fsum(values) / n, least), greatest)
+    low, high = limits
+    if math.isinf(low) and math.isinf(high):
+        low, high = least, greatest
+        if low == high:
+            return exact(value, n)
+    low = low if math.isfinite(low) else least - 1
+    high = high if math.isfinite(high) else greatest + 1
+    size = effective_size(values, groups, (low, high)) if groups else n
+    if limits == ZERO_OR_ONE and all(value in limits for value in values):
+        return _wilson(value, size, n)
+    added, weight = Z_95**2 / 2, size + Z_95**2
+    centre = (size * value + added * (low + high)) / weight
+    square = math.fsum((x - centre) * (x - centre) for x in values) * size / n
     square += added * ((low - centre) * (low - centre) + (high - centre) * (high - centre))
     half = Z_95 * math.sqrt(square) / weight
-    # What was seen is never outside: rounding, and a small sample close to an end of its range.
+    # A small sample close to an end of its range: what was seen is never outside.
     return {
         "value": value,
         "low": min(value, max(limits[0], centre - half)),
@@ -79,13 +92,84 @@ def mean(values: Sequence[float], limits: Range) -> Metric:
     }
 
 
+def effective_size(values: Sequence[float], groups: Sequence[Hashable], limits: Range) -> float:
+    """How many independent values would say as much about the mean as these values in groups.
+
+    n_eff = n / D * (t_(n-1) / t_(G-1))², at least 1, for G groups (Korn and Graubard 1998, Survey
+    Methodology 24). D, the design effect, is the variance of the mean when groups are drawn over
+    that when values are drawn. The two t quantiles pay for how few groups D was measured on. Half
+    an observation at each end of `limits`, taken as part of a group of average size, keeps D from
+    being 1 where all values are equal: nothing is known then about how alike a group is. Groups of
+    one value give n, and one group gives 1.
+
+    Args:
+        values: the observations, at least one.
+        groups: the group of each, in any order.
+        limits: the least and the greatest value possible, finite.
+    """
+    n, num_groups = len(values), len(set(groups))
+    if num_groups == n:
+        return n
+    if num_groups == 1:
+        return 1.0
+    low, high = limits
+    average = math.fsum(values) / n
+    sums = dict.fromkeys(groups, 0.0)
+    for value, group in zip(values, groups, strict=True):
+        sums[group] += value - average
+    between = math.fsum(total * total for total in sums.values())
+    between *= num_groups / (num_groups - 1) * (n - 1) / n
+    within = math.fsum((value - average) * (value - average) for value in values)
+    centre = (n * average + _PRIOR * (low + high)) / (n + 2 * _PRIOR)
+    prior = _PRIOR * ((low - centre) * (low - centre) + (high - centre) * (high - centre))
+    design_effect = (between + prior * n / num_groups) / (within + prior)
+    few_groups = student_t(n - 1) / student_t(num_groups - 1)
+    return max(1.0, n / max(1.0, design_effect) * few_groups * few_groups)
+
+
+def student_t(df: int) -> float:
+    """The 97.5 % quantile of Student's t: exact for 1 and 2 degrees of freedom, else to 0.1 %.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    if df < 3:
+        return 12.706204736174698 if df == 1 else 4.302652729749464
+    z = Z_95
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / math.pow(df, power) for power, term in enumerate(terms, start=1))
+
+
+def _wilson(p: float, size: float, n: int) -> Metric:
+    """The interval of a proportion `p`, as `size` independent observations have it."""
+    scale = 1 + Z_95**2 / size
+    centre = (p + Z_95**2 / (2 * size)) / scale
+    half = Z_95 * math.sqrt(p * (1 - p) / size + Z_95**2 / (4 * size * size)) / scale
+    # At 0 and 1 rounding would put the end of the interval beside the value.
+    low = 0.0 if p == 0 else max(0.0, centre - half)
+    high = 1.0 if p == 1 else min(1.0, centre + half)
+    return {"value": p, "low": low, "high": high, "n": n}
+
+
+def _positive(n: int) -> int:
+    if n < 1:
+        raise ValueError("a metric needs at least one observation; leave out what was not measured")
+    return n
+
+
 def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:
-    """All metrics of a set of episodes.
+    """All metrics of a set of episodes; those that no episode measured are absent.
 
     Keys: `reward`, every reward component by name, `passive` (answered without a search or a tool
     call, where there is one to make), `tool_calls` (where there are tools), `turns`,
     `model_tokens`, `invalid_turns`, `failed`, `unscored`, `em/KIND` per kind of task and, with
-    several tasks, everything once more under `TASK/` (see `label_tasks`).
+    several tasks, everything once more under `TASK/` (see `label_tasks`). Only `failed` and
+    `unscored` count episodes without a score. `n` is the number of episodes, and the intervals
+    take those with one `group_id` as alike.
 
     Args:
         rollouts: the episodes.
@@ -115,43 +199,39 @@ def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:
 
 
 def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> Metrics:
+    metrics: Metrics = {}
+
+    def add(key: str, of: Sequence[Rollout], values: Sequence[float], limits: Range) -> None:
+        if of:
+            metrics[key] = mean(values, limits, [r.trajectory.group_id for r in of])
+
+    def add_component(name: str, of: Sequence[Rollout], key: str) -> None:
+        having = [r for r in of if name in r.scored.scores]
+        ranges = {id(r.world): r.world.scorer.ranges[name] for r in having}
+        add(key, having, [r.scored.scores[name] for r in having], _union(ranges.values()))
+
     scored = [r for r in rollouts if r.is_scored]
     rewards = [r.scored.reward for r in scored if r.scored.reward is not None]
-    reward_ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
-    metrics: Metrics = {"reward": mean(rewards, _union(list(reward_ranges.values())))}
-    names = dict.fromkeys(name for r in scored for name in r.scored.scores)
-    for name in names:
-        metrics[name] = _component_mean(name, scored)
+    ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
+    add("reward", scored, rewards, _union(ranges.values()))
+    for name in dict.fromkeys(name for r in scored for name in r.scored.scores):
+        add_component(name, scored, name)
     callers = {id(world) for world in worlds if world.can_open(TOOL)}
     askers = callers | {id(world) for world in worlds if world.can_open(SEARCH)}
-    if askers:
-        asking = [r for r in scored if id(r.world) in askers]
-        metrics["passive"] = proportion(sum(r.episode.is_passive for r in asking), len(asking))
-    if callers:
-        calls = [float(r.episode.num_tool_calls) for r in scored if id(r.world) in callers]
-        metrics["tool_calls"] = mean(calls, COUNT)
-    metrics["turns"] = mean([float(len(r.episode.turns)) for r in scored], COUNT)
-    metrics["model_tokens"] = mean([float(r.episode.num_model_tokens) for r in scored], COUNT)
-    metrics["invalid_turns"] = mean(
-        [float(sum(t.action.kind == "invalid" for t in r.episode.turns)) for r in scored], COUNT
-    )
-    metrics["failed"] = proportion(
-        sum(r.episode.failure is not None for r in rollouts), len(rollouts)
-    )
-    metrics["unscored"] = proportion(len(rollouts) - len(scored), len(rollouts))
-    kinds = sorted({r.episode.task.kind for r in scored})
-    for kind in kinds:
-        of_kind = [r for r in scored if r.episode.task.kind == kind and "em" in r.scored.scores]
-        if of_kind:
-            metrics[f"em/{kind}"] = _component_mean("em", of_kind)
+    asking = [r for r in scored if id(r.world) in askers]
+    calling = [r for r in scored if id(r.world) in callers]
+    add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
+    add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
+    add("turns", scored, [float(len(r.episode.turns)) for r in scored], COUNT)
+    add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
+    num_invalid = [sum(t.action.kind == "invalid" for t in r.episode.turns) for r in scored]
+    add("invalid_turns", scored, num_invalid, COUNT)
+    failed = [float(r.episode.failure is not None) for r in rollouts]
+    add("failed", rollouts, failed, ZERO_OR_ONE)
+    add("unscored", rollouts, [float(not r.is_scored) for r in rollouts], ZERO_OR_ONE)
+    for kind in sorted({r.episode.task.kind for r in scored}):
+        add_component("em", [r for r in scored if r.episode.task.kind == kind], f"em/{kind}")
     return metrics
-
-
-def _component_mean(name: str, scored: Sequence[Rollout]) -> Metric:
-    """The mean of a component over the rollouts that have it, within its declared range."""
-    having = [r for r in scored if name in r.scored.scores]
-    ranges = {id(r.world): r.world.scorer.ranges[name] for r in having}
-    return mean([r.scored.scores[name] for r in having], _union(list(ranges.values())))
 
 
 def _reward_range(rollout: Rollout) -> Range:
@@ -166,12 +246,7 @@ def _reward_range(rollout: Rollout) -> Range:
     return low, high
 
 
-def _union(ranges: Sequence[Range]) -> Range:
-    if not ranges:
-        return ZERO_OR_ONE
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-
-def values(metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """Just the values."""
-    return {key: metric["value"] for key, metric in metrics.items()}
+def _union(ranges: Iterable[Range]) -> Range:
+    """The least range that holds all of these."""
+    both = list(ranges)
+    return min((low for low, _ in both), default=0.0), max((high for _, high in both), default=1.0)

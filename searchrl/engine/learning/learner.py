@@ -21,7 +21,8 @@ from torch import Tensor
 
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig, SftStage
-from searchrl.core.loss import LossStats, Reduction
+from searchrl.core.columns import LossStats, loss_columns
+from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packed_check import find_packing_fault
@@ -132,12 +133,13 @@ class Learner:
             on_tokens: called per trained rollout with its advantage, ratios and entropies.
 
         Returns:
-            Means over the trained tokens of all updates (`kl`, `clip_frac`, `entropy`, …), means
-            over updates (`loss`, `grad_norm` before clipping), counts of what left the step,
+            Means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means over
+            updates (`loss`, `grad_norm` before clipping), counts of what left the step,
             `skipped_steps` (updates not taken because their gradient was not finite) and the
-            learning rate used. Without anything to train on nothing is updated, and the means are
-            0. Only where they say something: `num_updates`, if a step may have several,
-            `oom_splits`, if memory ran out, and `loss_scale`, in float16.
+            learning rate used. What was not measured is absent: `kl` without a reference,
+            `grad_norm` where no update was taken, every mean where there was nothing to train on
+            (nothing is updated then). So are `num_updates`, unless a step may have several,
+            `oom_splits`, unless memory ran out, and `loss_scale`, except in float16.
 
         Raises:
             PolicyError: if memory runs out for a single rollout.
@@ -168,6 +170,13 @@ class Learner:
         self.step += num_taken > 0
         self.ensure_same_weights(f"after step {self.step}")
         self.is_halfway = False
+        means = stats.means()
+        if "loss" in means:
+            means["loss"] /= len(updates)
+        if stats.num_tokens:
+            means["entropy"] = sums.entropy / stats.num_tokens
+        if num_taken:
+            means["grad_norm"] = sums.grad_norm / num_taken
         extra = {}
         if self.optim.epochs * self.optim.mini_batches > 1:
             extra["num_updates"] = float(num_taken)
@@ -176,9 +185,7 @@ class Learner:
         if self.loss_scale.is_active:
             extra["loss_scale"] = self.loss_scale.value
         return {
-            **stats.means(),
-            "loss": stats.loss / max(1, len(updates)),
-            "entropy": sums.entropy / stats.num_tokens if stats.num_tokens else 0.0,
+            **means,
             "num_tokens": stats.num_tokens,
             "num_rollouts": len(packed.rollouts),
             "num_unscored": packed.num_unscored,
@@ -186,7 +193,6 @@ class Learner:
             "num_dead_groups": packed.num_dead_groups,
             "num_nonfinite": stats.num_nonfinite + packed.num_nonfinite,
             "skipped_steps": float(sums.num_skipped),
-            "grad_norm": sums.grad_norm / max(1, num_taken),
             "lr": lr,
             **extra,
         }
@@ -237,8 +243,8 @@ class Learner:
         def run(batch: MicroBatch) -> None:
             with torch.no_grad():
                 logp_N = self.policy.logps(batch.layout, temperature=self.temperature).logp_N
-            counts = batch.mask_BT.sum(dim=1).tolist()
-            own.update(zip(batch.rollout_ids, logp_N.cpu().split(counts), strict=True))
+            parts = logp_N.cpu().split(batch.num_tokens)
+            own.update(zip(batch.rollout_ids, parts, strict=True))
 
         self._in_micro_batches(self._share(rollouts), run, share)
         found: dict[str, Tensor] = {}
@@ -331,7 +337,6 @@ class Learner:
         self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
-        mask_BT = batch.mask_BT
         logp_N, entropy_N, _ = self.policy.logps(
             batch.layout, temperature=self.temperature, with_entropy=True
         )
@@ -342,25 +347,21 @@ class Learner:
                 ref_logp_N = self.policy.logps(
                     batch.layout, temperature=self.temperature, reference=True
                 ).logp_N
-        sampler_logp_N = batch.sampler_logp_BT[mask_BT]
-        old_logp_N = sampler_logp_N
+        old_logp_N, is_own = batch.sampler_logp_N, self.algorithm.needs_trainer_logp
         if old_logps is not None:
             old_logp_N = torch.cat([old_logps[name] for name in batch.rollout_ids])
-        elif self.algorithm.needs_trainer_logp:
+        elif is_own:
             old_logp_N = logp_N.detach()
-        loss, stats = self.algorithm.loss(
+        columns = loss_columns(
             logp_N,
             old_logp_N,
-            batch.adv_BT[mask_BT],
-            torch.ones_like(logp_N, dtype=torch.bool),
-            batch.weight_BT[mask_BT],
-            clip_low=self.loss_settings.clip_low,
-            clip_high=self.loss_settings.clip_high,
-            beta=self.loss_settings.beta,
+            batch.adv_N,
+            batch.weight_N,
             ref_logp_T=ref_logp_N,
-            sampler_logp_T=sampler_logp_N,
-            rollout_T=mask_BT.nonzero()[:, 0],
+            sampler_logp_T=batch.sampler_logp_N if is_own else None,
+            rollout_T=batch.rollout_N,
         )
+        loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N
 
     def _update(self, sums: _Sums) -> None:

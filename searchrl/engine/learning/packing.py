@@ -4,7 +4,8 @@ Owns what enters a training step (unscored rollouts and, without a KL term, dead
 the broadcast of advantages onto tokens, the token weights, which carry the denominator of a whole
 optimiser step and are fixed before any split, and both splits: mini-batches are optimiser steps
 of their own, micro-batches change memory only. Only MODEL tokens with a finite sampler log-prob
-are in the mask. The learner is its only caller. Shapes: B rollouts, T tokens.
+are trained. The learner is its only caller. Shapes: B rollouts, T tokens of one, N trained tokens
+of a micro-batch.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class TrainItem:
 
 @dataclass(frozen=True, slots=True)
 class PackedRollout:
-    """One rollout's columns over its tokens; `mask` marks the tokens that are trained.
+    """One rollout: `ids` and `mask` over all its tokens, the other columns over the trained ones.
 
-    `advantage` is one number where the algorithm gave one, else a column like the others.
+    `mask` marks the tokens that are trained. `advantage` is one number where the algorithm gave
+    one, else a column.
     """
 
     rollout_id: str
@@ -66,24 +68,28 @@ class PackedStep:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Right-padded columns of some rollouts; padding is outside the mask and never read.
+    """Some rollouts and the columns that a loss reads: one entry per trained token, in order.
 
-    `layout` says how they go through the model; its trained tokens stand in the order in which
-    `mask_BT` has them, row by row.
+    `layout` says how the rollouts go through the model; its log-probs stand in the same order.
     """
 
     rollouts: tuple[PackedRollout, ...]
     layout: Layout
-    ids_BT: Tensor
-    mask_BT: Tensor
-    sampler_logp_BT: Tensor
-    adv_BT: Tensor
-    weight_BT: Tensor
+    sampler_logp_N: Tensor
+    adv_N: Tensor
+    weight_N: Tensor
+    rollout_N: Tensor
+    """Position in `rollouts` of the rollout that a token belongs to."""
 
     @property
     def rollout_ids(self) -> tuple[str, ...]:
-        """Whose rows these are."""
+        """Names of the rollouts, in order."""
         return tuple(rollout.rollout_id for rollout in self.rollouts)
+
+    @property
+    def num_tokens(self) -> list[int]:
+        """Trained tokens of each rollout: how to split a column."""
+        return [sum(rollout.mask) for rollout in self.rollouts]
 
 
 def pack_step(
@@ -144,8 +150,12 @@ def pack_step(
             item.trajectory.num_prompt_tokens,
             list(item.trajectory.ids),
             mask,
-            [logp or 0.0 for logp in item.trajectory.sampler_logps],
-            _broadcast(value, item.trajectory),
+            [
+                logp or 0.0
+                for logp, is_trained in zip(item.trajectory.sampler_logps, mask, strict=True)
+                if is_trained
+            ],
+            _broadcast(value, item.trajectory, mask),
             weight,
         )
         for item, mask, value, weight in zip(items, masks, values, weights, strict=True)
@@ -203,16 +213,19 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _broadcast(value: Advantage, trajectory: Trajectory) -> float | tuple[float, ...]:
-    """One number as it is, one per turn or per model token as a column over all tokens."""
+def _broadcast(
+    value: Advantage, trajectory: Trajectory, mask: Sequence[bool]
+) -> float | tuple[float, ...]:
+    """One number as it is; one per turn or per model token as a column over the trained tokens."""
     if not isinstance(value, Sequence):
         return value
     # As many turns as tokens: every turn is one token, and both readings agree.
     if len(value) == len(trajectory.turns):
         lengths = [turn.stop - turn.start for turn in trajectory.turns]
         value = [one for one, n in zip(value, lengths, strict=True) for _ in range(n)]
-    of_model = iter(value)
-    return tuple(next(of_model) if author is Author.MODEL else 0.0 for author in trajectory.authors)
+    authors = zip(trajectory.authors, mask, strict=True)
+    is_trained = [trained for author, trained in authors if author is Author.MODEL]
+    return tuple(one for one, trained in zip(value, is_trained, strict=True) if trained)
 
 
 def _trained(trajectory: Trajectory) -> list[bool]:
@@ -309,17 +322,25 @@ def _sharing(rollouts: Sequence[PackedRollout]) -> list[list[PackedRollout]]:
 def _micro_batch(
     rollouts: Sequence[PackedRollout], device: torch.device, is_packed: bool
 ) -> MicroBatch:
+    columns: list[list[float]] = [[], [], []]
+    owners: list[int] = []
+    for number, rollout in enumerate(rollouts):
+        num_tokens, advantage = sum(rollout.mask), rollout.advantage
+        columns[0] += rollout.sampler_logp
+        columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
+        columns[2] += [rollout.weight] * num_tokens
+        owners += [number] * num_tokens
+    layout = pack(rollouts, device) if is_packed else _padded(rollouts, device)
+    logp_N, adv_N, weight_N = (torch.tensor(c, dtype=torch.float32, device=device) for c in columns)
+    rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
+    return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, rollout_N)
+
+
+def _padded(rollouts: Sequence[PackedRollout], device: torch.device) -> Layout:
     shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
     ids_BT = torch.zeros(shape, dtype=torch.long)
     mask_BT = torch.zeros(shape, dtype=torch.bool)
-    logp_BT, adv_BT, weight_BT = (torch.zeros(shape) for _ in range(3))
     for row, rollout in enumerate(rollouts):
-        length = len(rollout.ids)
-        ids_BT[row, :length] = torch.tensor(rollout.ids)
-        mask_BT[row, :length] = torch.tensor(rollout.mask)
-        logp_BT[row, :length] = torch.tensor(rollout.sampler_logp)
-        adv_BT[row, :length] = torch.tensor(rollout.advantage)
-        weight_BT[row, :length] = rollout.weight
-    columns = [t.to(device) for t in (ids_BT, mask_BT, logp_BT, adv_BT, weight_BT)]
-    layout = pack(rollouts, device) if is_packed else padded_layout(columns[0], columns[1])
-    return MicroBatch(tuple(rollouts), layout, *columns)
+        ids_BT[row, : len(rollout.ids)] = torch.tensor(rollout.ids)
+        mask_BT[row, : len(rollout.ids)] = torch.tensor(rollout.mask)
+    return padded_layout(ids_BT.to(device), mask_BT.to(device))

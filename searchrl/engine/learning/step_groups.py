@@ -3,15 +3,17 @@
 Owns dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): a group whose reward is constant has
 nothing to compare, so its place goes to another prompt. Prompts are those of `PromptStream`, so
 the groups of a step are a function of (seed, step) and the weights; nothing is kept between steps.
-`train` is the caller; advantages and updates are not decided here.
+The metrics of the update and of the sampler are named here as well. `train` is the caller;
+advantages and updates are not decided here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from searchrl.engine.episodes.metrics import Metrics, exact, proportion
+from searchrl.engine.episodes.metrics import Metrics, exact, mean, proportion
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver, RolloutGroup
 from searchrl.engine.learning.packing import TrainItem
@@ -91,6 +93,31 @@ def train_item(rollout: Rollout, length_penalty: Callable[[int], float] | None =
     return TrainItem(rollout.trajectory, reward, turn_scores)
 
 
+def update_metrics(
+    stats: Mapping[str, float],
+    drawn: StepGroups,
+    length_penalty: Callable[[int], float] | None,
+    max_refills: int | None,
+) -> Metrics:
+    """What the update (`Learner.train_step`) and the choice of groups say of a step.
+
+    `overlong` only with a `length_penalty`, `refills` only where the algorithm may refill.
+    """
+    rest = dict(stats)
+    num_tokens, num_groups = int(rest.pop("num_tokens")), int(rest.pop("num_groups"))
+    num_dead = rest.pop("num_dead_groups")
+    metrics = {"dead_groups": proportion(num_dead, num_groups)} if num_groups else {}
+    metrics |= {name: exact(value, max(1, num_tokens)) for name, value in rest.items()}
+    if max_refills is not None:
+        metrics["refills"] = exact(drawn.num_refills)
+    scored = [r.trajectory for r in drawn.rollouts if r.is_scored]
+    if length_penalty is not None and scored:
+        taken = [length_penalty(trajectory.num_model_tokens) for trajectory in scored]
+        group_ids = [trajectory.group_id for trajectory in scored]
+        metrics["overlong"] = mean(taken, (-math.inf, 0.0), group_ids)
+    return metrics
+
+
 def sampler_metrics(generator: Generator, workers: Workers) -> Metrics:
     """What a generator that counts says of this step, over all processes; it restarts from 0."""
     stats = getattr(generator, "stats", None)
@@ -98,9 +125,11 @@ def sampler_metrics(generator: Generator, workers: Workers) -> Metrics:
         return {}
     counts = workers.gather((stats.num_decoded, stats.num_row_ticks, stats.sum_log_mass))
     num_decoded, num_row_ticks, sum_log_mass = map(sum, zip(*counts, strict=True))
-    metrics = {"slot_use": proportion(num_decoded, int(num_row_ticks))}
+    metrics: Metrics = {}
+    if num_row_ticks:
+        metrics["slot_use"] = exact(num_decoded / num_row_ticks, int(num_row_ticks))
     if sum_log_mass:
         # The ratio is too large by this factor (in nats, per token): what was cut is not in it.
-        metrics["log_kept_mass"] = exact(sum_log_mass / max(1, num_decoded))
+        metrics["log_kept_mass"] = exact(sum_log_mass / num_decoded)
     stats.restart()
     return metrics

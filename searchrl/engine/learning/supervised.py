@@ -44,8 +44,8 @@ class SupervisedLearner:
     ) -> dict[str, float]:
         """One optimiser step; returns `loss` (nats per target), `token_accuracy`, `grad_norm`, ….
 
-        A step whose loss or gradient is not finite updates nothing; it is counted in
-        `skipped_steps`, and its `loss` and `grad_norm` are reported as 0.
+        A step whose loss or gradient is not finite updates nothing and is counted in
+        `skipped_steps`. What is not finite is absent, and so are all three without any target.
 
         Args:
             trajectories: demonstrations of this step.
@@ -79,21 +79,17 @@ class SupervisedLearner:
         self.policy.model.eval()
         grad_norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
         is_skipped = not (math.isfinite(grad_norm) and math.isfinite(loss_sum))
-        if is_skipped:
-            loss_sum = grad_norm = 0.0
-        elif total:
+        if total and not is_skipped:
             self.optimizer.step()
             self.policy.version += 1
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        return {
-            "loss": loss_sum,
-            "skipped_steps": float(is_skipped),
-            "token_accuracy": num_right / max(1, total),
-            "grad_norm": grad_norm,
-            "lr": lr,
-            "num_tokens": float(total),
-        }
+        stats = {"skipped_steps": float(is_skipped), "lr": lr, "num_tokens": float(total)}
+        if total and math.isfinite(loss_sum):
+            stats |= {"loss": loss_sum, "token_accuracy": num_right / total}
+        if total and math.isfinite(grad_norm):
+            stats["grad_norm"] = grad_norm
+        return stats
 
     def _pad(self, batch: Sequence[Trajectory], width: int, loss_on: str) -> tuple[Tensor, Tensor]:
         ids_BT = torch.zeros(len(batch), width, dtype=torch.long)

@@ -20,13 +20,11 @@ def report_tokens(
     batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, on_tokens: OnTokens
 ) -> None:
     """Call `on_tokens` for each rollout of a micro-batch with what the update saw of it."""
-    ratio_N = (logp_N - batch.sampler_logp_BT[batch.mask_BT]).exp()
-    counts = batch.mask_BT.sum(dim=1).tolist()
+    ratio_N = (logp_N - batch.sampler_logp_N).exp()
+    counts = batch.num_tokens
     parts = zip(ratio_N.split(counts), entropy_N.split(counts), strict=True)
     for rollout, (ratios, entropies) in zip(batch.rollouts, parts, strict=True):
-        advantage = rollout.advantage
-        if isinstance(advantage, tuple):
-            kept = zip(advantage, rollout.mask, strict=True)
-            advantage = tuple(value for value, is_trained in kept if is_trained)
-        columns = TokenColumns(advantage, tuple(ratios.tolist()), tuple(entropies.tolist()))
-        on_tokens(rollout.rollout_id, columns)
+        on_tokens(
+            rollout.rollout_id,
+            TokenColumns(rollout.advantage, tuple(ratios.tolist()), tuple(entropies.tolist())),
+        )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import StepScores, dead_groups, grpo_advantages
-from searchrl.core.loss import Reduction, ppo_clip_loss
+from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout
@@ -51,13 +51,10 @@ def loss_and_gradient(batches: Sequence[MicroBatch]) -> tuple[float, list[float]
     """The loss of the step and its derivative after every trained log-prob."""
     total, gradients = 0.0, []
     for batch in batches:
-        mask = batch.mask_BT
-        old = batch.sampler_logp_BT[mask]
+        old = batch.sampler_logp_N
         logp = (old + 0.1 * torch.sin(torch.arange(len(old)))).requires_grad_()
-        everything = torch.ones_like(logp, dtype=torch.bool)
-        loss, _ = ppo_clip_loss(
-            logp, old, batch.adv_BT[mask], everything, batch.weight_BT[mask], clip_low=0.05
-        )
+        columns = loss_columns(logp, old, batch.adv_N, batch.weight_N)
+        loss, _ = ppo_clip_loss(columns, LossSettings(clip_low=0.05))
         loss.backward()
         total += float(loss.detach())
         gradients += logp.grad.tolist()
@@ -92,13 +89,13 @@ def test_a_constant_per_turn_or_per_token_is_the_number_itself(
 def test_every_token_gets_the_advantage_of_its_turn(turns: list[int], random: Any):
     values = [random.uniform(-1, 1) for _ in turns]
     (batch,) = pack([make_item("r", turns)], [values])
-    given_to = batch.adv_BT[batch.mask_BT].tolist()
+    given_to = batch.adv_N.tolist()
     expected = [value for value, n in zip(values, turns, strict=True) for _ in range(n)]
     assert given_to == pytest.approx(expected)
     spread = [random.uniform(-1, 1) for _ in range(sum(turns))]
     if len(spread) != len(turns):
         (batch,) = pack([make_item("r", turns)], [spread])
-        assert batch.adv_BT[batch.mask_BT].tolist() == pytest.approx(spread)
+        assert batch.adv_N.tolist() == pytest.approx(spread)
 
 
 def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage():
@@ -108,7 +105,7 @@ def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage():
     item.trajectory.append_model([3, 3, 3], logps, version=0, reason=TurnStop.EOS)
     for values in ([0.5, 2.0], [0.5, 9.0, 2.0, 2.0]):
         (batch,) = pack([item], [values])
-        assert batch.adv_BT[batch.mask_BT].tolist() == [0.5, 2.0, 2.0]
+        assert batch.adv_N.tolist() == [0.5, 2.0, 2.0]
 
 
 def test_group_is_alive_if_any_turn_of_it_has_an_advantage():

@@ -168,14 +168,12 @@ class TestWhatIsComputed:
         rollouts = packed_rollouts(make_items())
         (batch,) = micro_batches(rollouts, 10**6, CPU, is_packed=True)
         layout = batch.layout
-        assert torch.equal(layout.target_N, batch.ids_BT[batch.mask_BT])
+        trained = [(r.ids, t) for r in batch.rollouts for t, is_in in enumerate(r.mask) if is_in]
+        assert layout.target_N.tolist() == [ids[t] for ids, t in trained]
         assert layout.position_BT is not None
         # The token before a target stands one position earlier, in the row as in the ledger.
-        where = batch.mask_BT.nonzero()
-        assert torch.equal(layout.position_BT[0, layout.row_N] + 1, where[:, 1])
-        assert torch.equal(
-            layout.ids_BT[0, layout.row_N], batch.ids_BT[where[:, 0], where[:, 1] - 1]
-        )
+        assert (layout.position_BT[0, layout.row_N] + 1).tolist() == [t for _, t in trained]
+        assert layout.ids_BT[0, layout.row_N].tolist() == [ids[t - 1] for ids, t in trained]
 
 
 class TestPlan:

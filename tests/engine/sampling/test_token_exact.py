@@ -20,13 +20,14 @@ from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, play, say
 from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
-from searchrl.core.loss import Reduction, ppo_clip_loss
+from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
@@ -100,9 +101,11 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
     packed = pack(rollouts)
     batches = list(micro_batches(packed.rollouts, 10**6, CPU))
     trained = {
-        name: (batch.ids_BT[row], batch.mask_BT[row], batch.sampler_logp_BT[row])
+        rollout.rollout_id: (torch.tensor(rollout.ids), torch.tensor(rollout.mask), logp_N)
         for batch in batches
-        for row, name in enumerate(batch.rollout_ids)
+        for rollout, logp_N in zip(
+            batch.rollouts, batch.sampler_logp_N.split(batch.num_tokens), strict=True
+        )
     }
     assert len(trained) == 10 and sum(len(r.episode.turns) > 1 for r in rollouts) >= 3
     for rollout, parts, logps in zip(
@@ -113,11 +116,9 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
         assert list(rollout.trajectory.ids) == ids
         assert "".join("PME"[a] for a in rollout.trajectory.authors) == authors
         ids_T, mask_T, logp_T = trained[rollout.trajectory.rollout_id]
-        n = len(ids)
-        assert ids_T[:n].tolist() == ids
-        assert mask_T[:n].tolist() == [author == "M" for author in authors]
-        assert not mask_T[n:].any()
-        assert logp_T[mask_T].tolist() == pytest.approx(logps, abs=1e-7)
+        assert ids_T.tolist() == ids
+        assert mask_T.tolist() == [author == "M" for author in authors]
+        assert logp_T.tolist() == pytest.approx(logps, abs=1e-7)
 
 
 def test_observations_stand_in_the_ledger_as_they_were_shown(policy: Policy, short_world: Any):
@@ -143,8 +144,8 @@ def test_trainer_logprobs_equal_sampler_logprobs(
     assert max(len(r.episode.turns) for r in rollouts) > 2
     for batch in micro_batches(pack(rollouts).rollouts, 10**6, CPU):
         with torch.no_grad():
-            logp_N, _ = policy.token_logps(batch.ids_BT, batch.mask_BT, temperature=temperature)
-        gap = (logp_N - batch.sampler_logp_BT[batch.mask_BT]).abs().max()
+            logp_N = policy.logps(batch.layout, temperature=temperature).logp_N
+        gap = (logp_N - batch.sampler_logp_N).abs().max()
         assert gap <= 1e-5
 
 
@@ -152,8 +153,8 @@ def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy
     rollouts = play(policy, short_world, temperature=0.6)
     (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
     with torch.no_grad():
-        logp_N, _ = policy.token_logps(batch.ids_BT, batch.mask_BT, temperature=1.0)
-    assert (logp_N - batch.sampler_logp_BT[batch.mask_BT]).abs().max() > 1e-2
+        logp_N = policy.logps(batch.layout, temperature=1.0).logp_N
+    assert (logp_N - batch.sampler_logp_N).abs().max() > 1e-2
 
 
 def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
@@ -186,22 +187,26 @@ def test_lora_dropout_acts_in_a_plain_forward_pass(micro_model: Path):
     assert torch.equal(quiet, update)
 
 
+def trained_of(layout: Layout) -> torch.Tensor:
+    """True at the trained tokens of a padded layout."""
+    mask_BT = torch.zeros_like(layout.ids_BT, dtype=torch.bool)
+    mask_BT.view(-1)[layout.row_N + 1] = True
+    return mask_BT
+
+
 class TestEnvironmentTokensGetNoGradient:
     def loss(self, rollouts: Sequence[Rollout], logits_BTV: torch.Tensor, batch: Any) -> Any:
         """The learner's loss as a function of the full logits: which rows does it depend on?"""
         logp_BTV = torch.log_softmax(logits_BTV.double(), dim=-1)
-        next_BT = batch.ids_BT.roll(-1, 1)
+        next_BT = batch.layout.ids_BT.roll(-1, 1)
         logp_BT = logp_BTV.gather(2, next_BT[..., None])[..., 0].roll(1, 1)
-        mask_BT = batch.mask_BT
-        return ppo_clip_loss(
-            logp_BT[mask_BT],
-            batch.sampler_logp_BT[mask_BT].double(),
-            batch.adv_BT[mask_BT],
-            torch.ones(int(mask_BT.sum()), dtype=torch.bool),
-            batch.weight_BT[mask_BT],
-            clip_low=0.2,
-            clip_high=0.2,
-        )[0]
+        columns = loss_columns(
+            logp_BT[trained_of(batch.layout)],
+            batch.sampler_logp_N.double(),
+            batch.adv_N,
+            batch.weight_N,
+        )
+        return ppo_clip_loss(columns, LossSettings())[0]
 
     def test_logit_rows_that_predict_prompt_or_observation_get_exactly_zero(
         self, policy: Policy, short_world: Any, monkeypatch: pytest.MonkeyPatch
@@ -230,7 +235,7 @@ class TestEnvironmentTokensGetNoGradient:
         assert (grad_T[predicts_T] > 0).any()
         # The last row of a prompt starts several rollouts, whose pulls may cancel.
         is_alone_N = batch.layout.row_N.bincount()[batch.layout.row_N] == 1
-        has_adv_N = batch.adv_BT[batch.mask_BT] != 0
+        has_adv_N = batch.adv_N != 0
         assert (grad_T[batch.layout.row_N[is_alone_N & has_adv_N]] > 0).all()
 
     def test_the_loss_does_not_know_which_observation_token_came(
@@ -238,22 +243,19 @@ class TestEnvironmentTokensGetNoGradient:
     ):
         rollouts = play(policy, short_world)
         (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
-        logits_BTV = torch.randn(*batch.ids_BT.shape, 400, requires_grad=True)
+        logits_BTV = torch.randn(*batch.layout.ids_BT.shape, 400, requires_grad=True)
         loss = self.loss(rollouts, logits_BTV, batch)
         loss.backward()
-        predicts_BT = batch.mask_BT.roll(-1, 1)
+        predicts_BT = trained_of(batch.layout).roll(-1, 1)
         predicts_BT[:, -1] = False
         assert logits_BTV.grad is not None
         assert (logits_BTV.grad[~predicts_BT] == 0).all()
         # Other observation and prompt tokens as targets: the same loss to the last bit.
-        other = batch.ids_BT.clone()
-        other[~batch.mask_BT] = 7
-        assert not torch.equal(other, batch.ids_BT)
-        changed = self.loss(
-            rollouts,
-            logits_BTV,
-            replace(batch, ids_BT=other),
-        )
+        other = batch.layout.ids_BT.clone()
+        other[~trained_of(batch.layout)] = 7
+        assert not torch.equal(other, batch.layout.ids_BT)
+        layout = replace(batch.layout, ids_BT=other)
+        changed = self.loss(rollouts, logits_BTV, replace(batch, layout=layout))
         assert torch.equal(loss, changed)
 
     def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
@@ -262,12 +264,12 @@ class TestEnvironmentTokensGetNoGradient:
         (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
         first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
         row = batch.rollout_ids.index(rollouts[0].trajectory.rollout_id)
-        other = batch.ids_BT.clone()
+        other = batch.layout.ids_BT.clone()
         other[row, first_env] = (other[row, first_env] + 1) % 300
-        later = batch.mask_BT.clone()
+        later = trained_of(batch.layout)
         later[:, : first_env + 1] = False
         with torch.no_grad():
-            logp_N, _ = policy.token_logps(batch.ids_BT, later)
+            logp_N, _ = policy.token_logps(batch.layout.ids_BT, later)
             moved_N, _ = policy.token_logps(other, later)
         assert not torch.equal(logp_N, moved_N)
 

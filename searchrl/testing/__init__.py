@@ -7,9 +7,9 @@ Everything that `searchrl check` does, for your own tests:
   `pytest.mark.parametrize`; each is a test of its own.
 - `check_plugin("capitals.py")`: the `Report` of each name: a `Result` per criterion with its
   `Status`, and a `Finding` per fault with file, line and how to fix it.
+- `run_criteria(criteria, subject, file=..., line=...)`: the `Result`s of a `Subject`, which is an
+  entry of a registry that you made; `TRACKER_CRITERIA` are those of trackers.
 
-- `run_criteria(criteria, subject, file=..., line=...)`: the same for a `Subject`, which is an entry
-  of a registry that you made.
 
 Episodes to score and turns to play:
 
@@ -18,13 +18,13 @@ Episodes to score and turns to play:
 - `play_episode(env, policy, protocol)`: the `Episode` that a policy plays, without a model.
 - `Says(turns)`, `AnswersGold(task, protocol)`, `SaysAnything(protocol, seed)`: such policies.
 
-Data of the criteria: `PASSAGES`, `QUERIES` and `HARD_QUERIES` for retrievers, `sample_log()` and `TRACKER_CRITERIA` for
+Data of the criteria: `PASSAGES`, `QUERIES` and `HARD_QUERIES` for retrievers, `sample_log()` for
 trackers, `STEPS`, `DEAD_STEPS` and `make_step` for advantages.
 
 `pytest_plugins = ["searchrl.testing.pytest_plugin"]` gives tests the fixture `make_plugin`.
 
 Importing this package imports no torch and none of its modules: names load on first use.
-Imports floors 0 and 1 only, and torch only where an algorithm's loss is checked.
+Torch is imported only where an algorithm's loss is checked.
 """
 
 from __future__ import annotations

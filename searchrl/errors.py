@@ -1,9 +1,9 @@
 """Boundary errors: what a user or plugin author can do something about.
 
 Every error that crosses a boundary (config, plugin, environment, retriever, generation, scoring,
-data) is one of these; its text says what happened, where, what was expected and what to do next.
+data) is one of these. Its text says what happened, where, what was expected and what to do next.
 Programming errors inside SearchRL stay ordinary exceptions. The CLI prints a `SearchRLError` as
-one message and exits with `exit_code`; it never hides a traceback of anything else.
+one message and exits with `exit_code`; all other errors keep their traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ConfigError(SearchRLError):
 
 
 class ExpressionError(ConfigError):
-    """A reward expression is malformed; the text carries a caret at the place."""
+    """A reward expression is malformed; the text shows the place with a caret."""
 
 
 class UnknownNameError(ConfigError):
@@ -47,7 +47,7 @@ class RetrieverFailure(SearchRLError):
 
 
 class ProtocolFailure(SearchRLError):
-    """A protocol plugin raised on a turn or returned what no protocol returns."""
+    """A protocol plugin raised an error on a turn, or returned a wrong type."""
 
 
 class GenerationFailure(SearchRLError):
@@ -63,11 +63,11 @@ class PolicyError(SearchRLError):
 
 
 class RunFolderError(SearchRLError):
-    """A run folder exists already, is unwritable, is incomplete or its disk is full."""
+    """A run folder exists already, cannot be written, is incomplete, or the disk is full."""
 
 
 class WorkerError(SearchRLError):
-    """Another process of the same training failed, ended or does not answer."""
+    """Another process of the same training failed, ended or does not respond."""
 
 
 class FailureLimitError(SearchRLError):
@@ -79,7 +79,7 @@ class FailureLimitError(SearchRLError):
 def suggest(name: str, known: Iterable[str], if_none: str = "There are none.") -> str:
     """Return `" Did you mean 'x'?"` for near matches of `name`, else the list of known names.
 
-    `if_none` is the sentence for no known names at all: what is looked up decides its words.
+    `if_none` is the sentence to use when there are no known names.
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.55)

@@ -1,8 +1,9 @@
 """The `searchrl` command group: finds commands, and turns errors into one clear message.
 
-Commands come from the plugin registry, built-in ones included, and are imported when they run.
-A plugin that cannot be loaded is named below the help and harms nothing else. Boundary errors
-end with their own exit code, Ctrl-C with 130; anything else is a bug and keeps its traceback.
+All commands, also the built-in ones, come from the plugin registry and are imported when they run.
+A plugin that cannot be loaded is named below the help; the other commands still work. Boundary
+errors end with their own exit code, Ctrl-C with 130. All other errors are bugs and keep their
+traceback.
 """
 
 from __future__ import annotations
@@ -73,15 +74,15 @@ class CommandGroup(click.Group):
                     formatter.write_text(note)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command line; see the module's docstring for what errors become."""
+        """Run a command line; the module's docstring says what happens to errors."""
         for stream in (sys.stdout, sys.stderr):
-            # A terminal that knows ASCII only shows a question mark instead of ending the run.
+            # A terminal that knows only ASCII then shows a question mark; the run does not end.
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
         try:
             return super().main(*args, **extra)
         except SearchRLError as error:
-            if not read_place().is_first:  # the first one says it
+            if not read_place().is_first:  # only the first process prints
                 sys.exit(error.exit_code)
             click.echo(click.style("Error:", fg="red", bold=True) + f" {error}", err=True)
             sys.exit(error.exit_code)
@@ -120,7 +121,7 @@ def _load_command(entry: Entry) -> click.Command:
 
 
 def _short_help(entry: Entry, width: int) -> str:
-    """The line of a command in the help; never raises, whatever a plugin registered."""
+    """The line of a command in the help. It never raises, whatever a plugin registered."""
     if entry.description:
         return entry.description
     try:
@@ -130,7 +131,7 @@ def _short_help(entry: Entry, width: int) -> str:
 
 
 def plugin_sources(ctx: click.Context) -> Sequence[str]:
-    """What `searchrl --plugin FILE COMMAND` named before the command."""
+    """The plugins in `searchrl --plugin FILE COMMAND`, which stand before the command."""
     root = ctx.find_root()
     return tuple(root.params["plugin"]) if isinstance(root.command, CommandGroup) else ()
 

@@ -1,7 +1,8 @@
-"""Plugins for a command: loads them and says which ones could not be, or are not those of the run.
+"""Plugins for a command: loads them, and says which failed and which changed since the run.
 
-A broken plugin stops nothing by itself, but nobody should have to wonder where its names went; nor
-whether the figures of an old run were made with the same code.
+A broken plugin does not stop a command, so the user must be told why its names are missing. And a
+user who evaluates an old run must know whether its plugins are still the same code. Called by the
+commands that build a config.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Regis
 
     Args:
         config: the resolved config.
-        run_dir: the run it is of; by default that whose `config.yaml` was given as `--config`.
+        run_dir: the run that the config belongs to; by default, the folder of the `--config` file.
 
     Raises:
         PluginError: if a named file or module does not exist, or `strict_plugins` is set.
@@ -38,7 +39,7 @@ def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Regis
 
 
 def say_failures(registry: Registry) -> None:
-    """One line on stderr per plugin that is not loaded, or is another one than in the run."""
+    """Print one line on stderr per plugin that is not loaded, or that changed since the run."""
     for failure in registry.failures:
         click.echo(click.style("not loaded: ", fg="red") + str(failure), err=True)
     for change in registry.changes:

@@ -1,7 +1,7 @@
 """The flags: one table that maps each to its config key, used for parsing, help and docs.
 
-Owns how a command line becomes settings layers: `--config` YAML first, then flags, then `--set`.
-It validates nothing itself; `config.build_config` does that for every source alike.
+Owns how a command line becomes layers of settings: `--config` YAML first, then flags, then `--set`.
+Nothing is validated here; `config.build_config` does that, the same way for every source.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import click
 from searchrl.cli.group import plugin_sources
 from searchrl.config import load_yaml, merge, parse_set
 from searchrl.errors import ConfigError
+from searchrl.plugins.loading import absolute_source
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 Layers = tuple[Mapping[str, Any], ...]
 
 _PATH_KEYS = ("model.name", "init_from")
-"""Keys whose value may be a folder here: kept absolute, so that a run can be used from anywhere."""
+"""Keys whose value may be a folder: its absolute path is kept, so a run works from anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag. `key` is the config key it is short for; empty: it belongs to the command line."""
+    """One flag. `key` is the config key that it sets; empty if it sets none."""
 
     name: str
     key: str
@@ -46,7 +47,7 @@ class Flag:
 STRICT = Flag(
     "--strict",
     "strict_plugins",
-    "End with an error if a plugin cannot be loaded or two offer one name.",
+    "End with an error if a plugin cannot be loaded, or if two plugins offer one name.",
     is_switch=True,
 )
 
@@ -159,7 +160,7 @@ def options(*tables: Sequence[Flag]) -> Callable[[F], F]:
 def _option(flag: Flag) -> Callable[[F], F]:
     text = f"{flag.help}  [{flag.key}]" if flag.key else flag.help
     if flag.is_switch:
-        # None where it was not given: the config's own default holds then.
+        # None if the flag was not given: then the config's own default is used.
         return click.option(flag.name, flag.parameter, is_flag=True, default=None, help=text)
     return click.option(
         flag.name,
@@ -194,22 +195,16 @@ def read_layers(values: Mapping[str, Any], *tables: Sequence[Flag]) -> Layers:
 
 
 def _listed_plugins(file: Mapping[str, Any]) -> list[str]:
-    """The plugins a YAML file names, one or a list of them; those on the command line come on top.
+    """The plugins that a YAML file names: one, or a list.
 
     Raises:
-        ConfigError: if it holds anything else there.
+        ConfigError: if `plugins` holds anything else.
     """
     value = file.get("plugins") or []
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         raise ConfigError(f"plugins = {value!r}: expected a list of plugin files or modules")
     return [absolute_source(source) for source in listed]
-
-
-def absolute_source(source: str) -> str:
-    """A plugin file by its absolute path (a run remembers it); a module name as it is."""
-    is_file = source.endswith(".py") or "/" in source or "\\" in source
-    return str(Path(source).expanduser().resolve()) if is_file else source
 
 
 def _absolute(key: str, value: Any) -> Any:
@@ -224,8 +219,8 @@ def _nest(key: str, value: Any) -> dict[str, Any]:
 
 
 def given_flags(values: Mapping[str, Any], *besides: str) -> list[str]:
-    """Names of the flags that were given, apart from `besides`; 0 was given, as any number is."""
+    """Names of the flags that were given, without `besides`. A flag with the value 0 was given."""
     given = [name for name, value in values.items() if value is not None and value != ()]
     if plugin_sources(click.get_current_context()) and "plugin" not in given:
-        given.append("plugin")  # before the command
+        given.append("plugin")  # it stood before the command
     return [f"--{name.replace('_', '-')}" for name in given if name not in besides]

@@ -1,11 +1,12 @@
-"""`--run-dir` of commands that train nothing: a run folder with the episodes they played.
+"""`--run-dir` of `eval`, `ask` and `play`: a run folder with the episodes they played.
 
-Owns what `eval`, `ask` and `play` write. The layout is that of every run folder.
+Owns what these commands write. The layout is the same as in every run folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig
@@ -25,14 +26,14 @@ def record_episodes(
 ) -> None:
     """Write config, provenance, metrics and episodes to `config.run_dir`, if one was given.
 
-    Episodes whose first turn was `forced` have the phase `PHASE_forced`.
+    Episodes in `forced` (their first turn had to be a search) get the phase `PHASE_forced`.
 
     Raises:
         RunFolderError: if the folder holds a run already or cannot be written.
     """
     if config.run_dir is None:
         return
-    writer = RunWriter.create(config)
+    writer = RunWriter.create(config, Path(config.run_dir))
     writer.write_provenance(registry.provenance(), seed=config.seed, fingerprint=config.fingerprint)
     if metrics:
         writer.log(0, metrics, phase)

@@ -1,7 +1,7 @@
 """The configuration: one tree of settings, every key explained. Re-exports what programs use.
 
 `tree` puts the sections together, reads YAML and merges; `sections` holds every key with its
-default and reason; `keys` lists them for `searchrl config`.
+default and reason; `keys` describes them for `searchrl config`; `yaml_text` is the YAML dialect.
 """
 
 from searchrl.config.tree import (

@@ -1,8 +1,8 @@
-"""Every key of the configuration in words: its type, default, reason, flag and values in presets.
+"""Every key of the configuration in words: its type, default, reason and values in presets.
 
 Owns the description of the tree that `searchrl config` prints and that docs/configuration.md must
 repeat, and the JSON schema for editors. The reasons are the docstrings below the fields in
-`sections.py` and `config.py`, written as Markdown. Reads no file but the presets.
+`sections.py` and `tree.py`, written as Markdown. It reads no files.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class ConfigKey:
         return own if own in TASK_KEYS else self.key.replace("[]", ".0")
 
     def find_in(self, layer: Mapping[str, Any]) -> Any:
-        """The key's value in a preset, `UNSET` where it says nothing; of list entries, a list."""
+        """The key's value in a preset, or `UNSET`; for keys of list entries, a list of values."""
         own = [self.path] if self.path in TASK_KEYS else self.key.replace("[]", ".[]").split(".")
         return _find(layer, own)
 
     def example(self, presets: Mapping[str, Mapping[str, Any]]) -> str:
-        """A `--set` with another value than the default, if one is known; "" where none is."""
+        """A `--set` with another value than the default; "" if no such value is known."""
         values = [self.find_in(layer) for layer in presets.values()]
         plain = [value for value in values if isinstance(value, str | int | float)]
         texts = [write(value) for value in (*plain, *reversed(self.choices))]
@@ -85,8 +85,8 @@ def find_keys(name: str) -> list[ConfigKey]:
         return found
     if any(k.type == "name" and wanted.startswith(f"{_plain(k.key)}.") for k in keys):
         raise UnknownNameError(
-            f"'{name}' is a setting of a plugin: `searchrl plugins` says which plugin, and "
-            "docs/builtins.md has the settings of what is built in"
+            f"'{name}' is a setting of a plugin: `searchrl plugins` lists the plugins, and "
+            "docs/builtins.md has the settings of the built-in ones"
         )
     leaves = [_plain(k.key) for k in keys if k.key.rpartition(".")[2] == wanted]
     if leaves:
@@ -226,14 +226,14 @@ def _find(value: Any, parts: Sequence[str]) -> Any:
 
 
 def _or_text(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of the schema for which a text will do as well."""
+    """A part of the schema that also accepts a text."""
     words = {k: schema[k] for k in ("description", "default", "title") if k in schema}
     rest = {k: v for k, v in schema.items() if k not in words}
     return {**words, "anyOf": [{"type": "string"}, rest]}
 
 
 def _replace(value: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
-    """`value` with `new` for every mapping that holds what `old` does."""
+    """`value` with the items of `new` added to every mapping that has the items of `old`."""
     if isinstance(value, list):
         return [_replace(item, old, new) for item in value]
     if not isinstance(value, dict):

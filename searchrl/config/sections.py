@@ -1,15 +1,22 @@
 """The sections of the configuration tree: every knob, its default and why.
 
-Owns the pydantic models of the parts; `config.py` puts them together and reads them. The text below
-a field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Frozen,
-unknown keys refused. No plugin, no model and no file is touched here.
+Owns the pydantic models of the parts; `tree.py` puts them together and reads them. The text below a
+field is its reason in `searchrl config` and, word for word, in docs/configuration.md. Sections are
+frozen and refuse unknown keys. Nothing here loads a plugin, a model or a file.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -36,6 +43,11 @@ class Named(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_only(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -76,12 +88,10 @@ class TaskConfig(Section):
     """What a search searches with: a name, or a mapping of the name and its
     [settings](builtins.md#retrievers)."""
 
-    @field_validator("env", "protocol", "retriever", mode="before")
+    @field_validator("protocol", mode="before")
     @classmethod
-    def _name_only(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name == "protocol" and isinstance(value, dict):
-            return {"name": AUTO, **value}
-        return {"name": value} if isinstance(value, str) else value
+    def _settings_only(cls, value: Any) -> Any:
+        return {"name": AUTO, **value} if isinstance(value, dict) else value
 
 
 class ScratchConfig(Section):
@@ -262,11 +272,6 @@ class EngineConfig(Section):
     computed together, and so the last bits of every float, then repeats. `auto`: on the CPU, where
     an environment is seldom what one waits for."""
 
-    @field_validator("generator", mode="before")
-    @classmethod
-    def _name_only(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
 
 class SamplingConfig(Section):
     """What may be drawn. For evaluation: in training a cut distribution biases the ratio."""
@@ -289,17 +294,22 @@ class SamplingConfig(Section):
 
 
 class EvalConfig(Section):
-    """Greedy evaluation on held-out tasks before, during and after training."""
+    """Greedy evaluation on tasks that are not trained on: before and after training on `split`,
+    during training on validation tasks."""
 
     num_tasks: Count = 256
     """Tasks of the evaluations before and after, always the first N: the same ones every time. With
     256 a proportion is known to about ± 0.06."""
     every: Annotated[int, Field(ge=0)] = 10
-    """Steps between short evaluations during training; 0: none."""
+    """Steps between short evaluations during training, and one after the last step; 0: none, and no
+    best checkpoint."""
     num_tasks_during: Count = 64
-    """Tasks of a short evaluation."""
+    """Tasks of a short evaluation, the first N of the split `validation`. An environment without
+    that split lends the last tenth of its training tasks, from 1 to 64; they are never trained
+    on."""
     split: str = "test"
-    """Split that is evaluated on."""
+    """Split of the evaluations before and after. Nothing that is decided during training looks at
+    it."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """0 is greedy: no luck in the figures."""
     forced: bool = True
@@ -360,7 +370,8 @@ class CheckpointConfig(Section):
     keep_last: Count = 2
     """Newest checkpoints that are kept."""
     keep_best: bool = True
-    """Also keep the checkpoint with the best reward in a short evaluation."""
+    """Also keep the checkpoint with the best reward in a short evaluation, so on validation
+    tasks."""
 
 
 class LogConfig(Section):
@@ -379,8 +390,5 @@ class LogConfig(Section):
 
     @field_validator("trackers", mode="before")
     @classmethod
-    def _names_only(cls, value: Any) -> Any:
-        items = [value] if isinstance(value, str) else value or []
-        if not isinstance(items, list):
-            return items
-        return [{"name": item} if isinstance(item, str) else item for item in items]
+    def _one_or_none(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value or []

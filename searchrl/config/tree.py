@@ -1,8 +1,8 @@
-"""The one configuration tree: put together, read, merged, fingerprinted.
+"""The one configuration tree: how it is built, read, merged and fingerprinted.
 
-Owns `RunConfig`, YAML + `--set a.b=c` merging, presets and the fingerprint; the knobs are in
-`sections.py`. Unknown keys are refused with a suggestion. It loads no plugin and no model: names
-in it become objects in `plugins.py`. Callers: the CLI, `train`, `evaluate`, `sft`, the Python API.
+Owns `RunConfig`, the merging of YAML and `--set a.b=c`, presets and the fingerprint; `sections.py`
+has the settings. Unknown keys are refused with a suggestion. It loads no plugin and no model: the
+plugin registry turns names into objects. Callers: the CLI, the programs, the Python API.
 
 Merge order, later wins: field defaults, preset of the resolved model, YAML file, flags and --set.
 """
@@ -43,7 +43,7 @@ TASK_KEYS = ("env", "reward", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
 NAMED_SECTIONS = ("model", "algorithm")
-"""Sections of which a text is the name: `model: PATH`, `algorithm: dapo`."""
+"""Sections for which a text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
 WHOLE_KEYS = ("mix",)
 """Mappings that a later layer replaces as a whole: weights mean something only together."""
@@ -166,7 +166,7 @@ def parse_set(assignment: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"cannot read the value of --set '{assignment}': {error}") from error
     if isinstance(value, str):
-        # YAML 1.1 reads 1e-4 as text; everybody means the number.
+        # YAML 1.1 reads 1e-4 as text, but it means a number.
         with contextlib.suppress(ValueError):
             value = float(value)
     for part in reversed(path):
@@ -185,7 +185,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         old = result.get(key)
         if key == "algorithm" and isinstance(old, Mapping) and _is_renamed(old, value):
-            # What stands beside the name is common to all algorithms; `settings` is its own.
+            # The keys beside the name belong to every algorithm; `settings` to one only.
             old = {k: v for k, v in old.items() if k != "settings"}
         if key in TASK_KEYS:
             old, value = _as_named(key, old), _as_named(key, value)

@@ -1,7 +1,7 @@
-"""YAML as configs here have it: plain values, no dates, and every key once.
+"""YAML as it is used in configurations: plain values, no dates, and every key once.
 
-Owns the dialect and the one kind of error it fails with. What the values mean, and how layers of
-them merge, is `config.py`, the only caller.
+Owns the dialect and the one kind of error it raises. `tree.py`, the only caller, knows what the
+values mean and how layers of them are merged.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML without dates: nothing here is a date, and a folder may be called like one."""
+    """Plain YAML without dates: no setting is a date, and a folder may have a date as its name."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuse a key that is there twice: the first of two sections would be lost silently."""
+        """Refuse a key that is there twice: YAML would silently drop the first of two sections."""
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
@@ -37,12 +37,12 @@ def read_yaml(text: str) -> Any:
     """Parse a YAML text.
 
     Raises:
-        ValueError: for whatever cannot be read, too large numbers and depths included, and for a
-            key that a mapping has twice.
+        ValueError: for text that cannot be read (also for too large numbers, or too deep
+            nesting), and for a key that a mapping has twice.
     """
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    except Exception as error:  # of a tag on what it does not fit: whatever PyYAML trips over
+    except Exception as error:  # PyYAML raises many kinds for a tag that does not fit its value
         raise ValueError(f"{type(error).__name__}: {error}") from error

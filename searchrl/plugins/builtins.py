@@ -1,7 +1,7 @@
 """The built-in plugin: what SearchRL itself offers, through the same hooks as everyone else.
 
-Everything is registered as a lazy string, so that listing names imports neither torch nor numpy.
-Holds no behaviour: each target lives in the module its string names.
+Every factory is registered as a lazy string, so listing names imports neither torch nor numpy.
+This file holds no behaviour: each object is in the module that its string names.
 """
 
 from __future__ import annotations
@@ -41,22 +41,25 @@ def register_envs(register: RegisterEnv) -> None:
 
 @hookimpl
 def register_protocols(register: Register) -> None:
-    """The default tag protocol, and the one that models with tools were trained on."""
-    register(
-        "think-search-answer",
-        "searchrl.protocols.think_search_answer:ThinkSearchAnswer",
-        description="<think>, then <search> or <answer>; results come in <information>",
-    )
-    register(
-        "act",
-        "searchrl.protocols.act:ThinkAct",
-        description="<think> if you like, then <act>; the environment replies in <observation>",
-    )
-    register(
-        "tool-call",
-        "searchrl.protocols.tool_call:ToolCallProtocol",
-        description="<think>, then <tool_call> or <answer>: tools as Qwen3 and Hermes know them",
-    )
+    """The tags for searching, for acting in other environments, and for calling tools."""
+    for name, target, description in (
+        (
+            "think-search-answer",
+            "think_search_answer:ThinkSearchAnswer",
+            "<think>, then <search> or <answer>; results come in <information>",
+        ),
+        (
+            "act",
+            "act:ThinkAct",
+            "<think> if you like, then <act>; the environment replies in <observation>",
+        ),
+        (
+            "tool-call",
+            "tool_call:ToolCallProtocol",
+            "<think>, then <tool_call> or <answer>: tools as Qwen3 and Hermes know them",
+        ),
+    ):
+        register(name, f"searchrl.protocols.{target}", description=description)
 
 
 @hookimpl
@@ -78,22 +81,13 @@ def register_rewards(register: Register) -> None:
 
 @hookimpl
 def register_retrievers(register: Register) -> None:
-    """BM25 and the two ablations that tell whether an agent reads what it finds."""
-    register(
-        "bm25",
-        "searchrl.retrieval.bm25:BM25Retriever",
-        description="rank-bm25 over Unicode words and CJK bigrams",
-    )
-    register(
-        "random",
-        "searchrl.retrieval.ablations:RandomRetriever",
-        description="ablation: passages without regard to the query",
-    )
-    register(
-        "empty",
-        "searchrl.retrieval.ablations:EmptyRetriever",
-        description="ablation: never finds anything",
-    )
+    """BM25, and two ablations that show whether an agent reads what it finds."""
+    for name, target, description in (
+        ("bm25", "bm25:BM25Retriever", "rank-bm25 over Unicode words and CJK bigrams"),
+        ("random", "ablations:RandomRetriever", "ablation: passages without regard to the query"),
+        ("empty", "ablations:EmptyRetriever", "ablation: never finds anything"),
+    ):
+        register(name, f"searchrl.retrieval.{target}", description=description)
 
 
 @hookimpl
@@ -114,22 +108,10 @@ def register_trackers(register: Register) -> None:
 @hookimpl
 def register_algorithms(register: Register) -> None:
     """Group-relative policy gradients."""
-    register(
-        "grpo",
-        "searchrl.algorithms:make_grpo",
-        description="group mean and standard deviation, PPO clip",
-    )
-    register(
-        "dr_grpo",
-        "searchrl.algorithms:make_dr_grpo",
-        description="GRPO without the standard deviation and the length bias",
-    )
-    register(
-        "rloo",
-        "searchrl.algorithms:make_rloo",
-        description="leave-one-out baseline",
-    )
     for name, description in (
+        ("grpo", "group mean and standard deviation, PPO clip"),
+        ("dr_grpo", "GRPO without the standard deviation and the length bias"),
+        ("rloo", "leave-one-out baseline"),
         ("reinforce_pp", "group mean, standard deviation of the whole step"),
         ("dapo", "clip-higher, dynamic sampling, overlong penalty, no KL"),
         ("gspo", "one ratio per rollout, clipped as a whole"),

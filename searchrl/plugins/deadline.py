@@ -1,10 +1,10 @@
-"""Calls with a deadline: run foreign code that may hang, and say who hung and where.
+"""Calls with a deadline: run foreign code that may hang, and report which code hung and where.
 
 Owns a pool of reusable daemon threads. A call that misses its deadline keeps its thread (Python
-cannot kill one), the pool forgets it, and its `DeadlineExceeded` holds the place where the code
-hangs. Daemon threads never hold up the exit of the interpreter. `call_together` makes a batch
-wait at the same time. It does not retry, count or classify: the scorer does that for reward
-components, the rollout driver for environments.
+cannot kill one), the pool forgets the thread, and `DeadlineExceeded` holds the place where the code
+hangs. Daemon threads never delay the exit of the interpreter. `call_together` waits for a batch of
+calls at the same time. Nothing is retried, counted or classified here: the scorer does that for
+reward components, the rollout driver for environments.
 
 `fn` runs in another thread than the caller, not always the same one, with a copy of the caller's
 context variables. Thread-local state (an sqlite3 connection, torch's grad mode) does not follow.
@@ -34,10 +34,10 @@ MAX_TOGETHER = 256
 """Calls of one batch that are under way at the same time, at most."""
 
 MAX_HANGING = 1024
-"""Threads that may hang at the same time; beyond, calls are refused until some come back."""
+"""Threads that may hang at the same time. More calls are refused until some of them return."""
 
 _PATIENCE_S = 0.25
-"""How long a batch first waits for one call before it begins the next beside it."""
+"""How long a batch waits for its first call before it starts the next one at the same time."""
 
 
 class DeadlineExceeded(SearchRLError):
@@ -85,10 +85,10 @@ def call_with_deadline(
 def call_together(
     calls: Sequence[tuple[Callable[[], T], str]], *, timeout_s: float | None
 ) -> list[Returned[T] | Raised]:
-    """Make each of the (function, owner) calls with a deadline of its own; outcomes in order.
+    """Make the (function, owner) calls, each with its own deadline; outcomes in the same order.
 
-    Calls that return promptly run one after another, in order. Beside one that does not, the
-    next begin, sooner with each: a batch in which every call hangs takes little more than one
+    Calls that return quickly run one after another. While a slow call runs, the next ones start,
+    with less waiting each time: a batch in which every call hangs takes little more than one
     `timeout_s`, not one per call. `timeout_s=None` calls directly, one after another.
     """
     if timeout_s is None:
@@ -101,7 +101,7 @@ def call_together(
                 begun[-MAX_TOGETHER].finish()
             begun.append(_Call(fn, owner, timeout_s))
             if not begun[-1].wait(patience_s):
-                # Halving bounds what all waits of a batch come to: two times the first.
+                # Halving: all waits of a batch together take at most twice the first one.
                 patience_s /= 2
         return [call.finish() for call in begun]
     except BaseException:  # Ctrl-C while waiting
@@ -135,21 +135,20 @@ class _Worker:
             outcome: Returned[Any] | Raised
             try:
                 outcome = Returned(context.run(fn))
-            except BaseException as error:  # handed over: the caller sees to it
+            except BaseException as error:  # passed on to the caller
                 outcome = Raised(error)
             self.outbox.put(outcome)
             # An idle worker must not keep the last call's arguments and result alive.
             del job, context, fn, outcome
 
     def where(self) -> str:
-        """The stack the thread stands at now."""
+        """The stack of the thread at this moment."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
 
-# Idle workers only: a busy worker belongs to its call, an abandoned one to nobody. `deque` is
-# thread-safe for append and pop. The most recently used worker is taken first, so one caller
-# keeps meeting the same thread.
+# Idle workers only: a busy worker belongs to its call. `deque` is thread-safe for append and pop.
+# The most recently used worker is taken first, so a single caller always gets the same thread.
 _idle: deque[_Worker] = deque()
 _MAX_IDLE = 4 * (os.cpu_count() or 1) + 4
 _abandoned: list[threading.Thread] = []
@@ -166,14 +165,14 @@ class _Call(Generic[T]):
         self._outcome: Returned[T] | Raised | None = None
         if _num_hanging() >= MAX_HANGING:
             self._outcome = Raised(
-                SearchRLError(f"{owner} was not called: {MAX_HANGING} earlier calls hang still")
+                SearchRLError(f"{owner} was not called: {MAX_HANGING} earlier calls still hang")
             )
             return
         self._worker = _take()
         self._worker.inbox.put((contextvars.copy_context(), fn))
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the outcome, at most until the deadline; whether it is there."""
+        """Wait for the outcome, at most until the deadline; True if it is there."""
         if self._worker is None:
             return True
         left_s = min(seconds, max(self._deadline - time.monotonic(), 0.0))
@@ -199,9 +198,9 @@ class _Call(Generic[T]):
         return self._outcome
 
     def abandon(self) -> None:
-        """Leave the worker to its call, if it has not come back."""
+        """Give up a call that has not returned, and its worker with it."""
         if self._worker is not None:
-            self._worker.inbox.put(None)  # should it ever return, its thread ends
+            self._worker.inbox.put(None)  # if the call ever returns, its thread ends
             _abandoned.append(self._worker.thread)
             self._worker = None
 

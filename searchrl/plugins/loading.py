@@ -1,9 +1,9 @@
 """Loads plugins: discovery, isolation and the check of what they register.
 
-Every plugin is loaded alone, in a plugin manager of its own: it registers completely or not at
-all, and its failure is named and counted while the others go on. Built-ins take the same path.
-Makes no objects and imports no torch: what a name means is the `Registry`'s business, which
-programs import from here. Nothing in the working directory is imported unless it is named.
+Every plugin is loaded alone, in its own plugin manager. It registers everything or nothing; if it
+fails, the failure is recorded and the other plugins still load. The built-ins are loaded in the
+same way. This module makes no objects and imports no torch: the `Registry` that it returns turns
+names into objects. Nothing in the working directory is imported unless it is named.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _HookRaised(Exception):
 
 
 class _MissingSource(PluginError):
-    """A `--plugin` that does not exist: the user's slip, not a broken plugin."""
+    """A `--plugin` that does not exist: a mistake of the user, not of a plugin."""
 
 
 def load_plugins(
@@ -84,7 +84,7 @@ def load_plugins(
     `files` are paths of Python files or names of importable modules. A plugin that fails is left
     out and listed in `Registry.failures`; `strict` raises `PluginError` for it instead, and for a
     name that two plugins offer. A file or module that does not exist always raises. `recorded` are
-    the plugins of an earlier run: what is missing or changed is said with them in mind.
+    the plugins of an earlier run: messages then say what is missing or changed since that run.
     """
     ensure_sources(recorded, files)
     candidates = [_make_builtin()]
@@ -102,12 +102,12 @@ def load_plugins(
         try:
             with timing(owner, "import"):
                 plugin = candidate.load()
-            if id(plugin) in loaded:
-                _ensure_may_repeat(owner, loaded[id(plugin)])
+            if first := loaded.get(id(plugin)):
+                if owner.origin is Origin.ENTRY_POINT:
+                    raise PluginFault(f"is the same module as {first}; keep one entry point")
                 continue
             owner = _identify(plugin, owner)
-            found = _call_hooks(plugin, owner)
-            entries += found
+            entries += _call_hooks(plugin, owner)
             loaded[id(plugin)] = owner
         except _MissingSource:
             raise
@@ -144,13 +144,13 @@ def _register_gym_ids(registry: Registry) -> None:
 def reload_plugins(spec: PluginSpec) -> Registry:
     """Build in this process the registry that `spec` describes.
 
-    Raises `PluginError` if it is not the same: another version, or a file edited meanwhile.
+    Raises `PluginError` if a plugin has another version now, or its file was edited.
     """
     registry = load_plugins(spec.sources, entry_points=spec.has_entry_points)
     if registry.spec().fingerprint != spec.fingerprint:
         raise PluginError(
-            "the plugins of this process are not those of the process that started it: a plugin "
-            "was edited, upgraded or removed meanwhile. Start the run again."
+            "this process has other plugins than the process that started it: a plugin was edited, "
+            "upgraded or removed in between. Start the run again."
         )
     return registry
 
@@ -193,7 +193,7 @@ def _load_entry_point(entry_point: importlib.metadata.EntryPoint, *, is_repeated
 def _find_named(sources: Sequence[str], taken: Sequence[str]) -> list[_Candidate]:
     """One candidate per `--plugin` source, each once; names made unique by a number."""
     used = {canonical(name) for name in taken}
-    absolute = {_make_absolute(source): None for source in sources}
+    absolute = {_find_file(source): None for source in sources}
     candidates = []
     for source in absolute:
         path = Path(source)
@@ -212,11 +212,17 @@ def _find_named(sources: Sequence[str], taken: Sequence[str]) -> list[_Candidate
     return candidates
 
 
-def _make_absolute(source: str) -> str:
-    """The absolute path of a file source, or the module name as it is."""
-    if not source.endswith(".py") and not re.search(r"[/\\]", source):
+def absolute_source(source: str) -> str:
+    """The absolute path of a plugin file (a run remembers it), or a module name as it is."""
+    is_file = source.endswith(".py") or re.search(r"[/\\]", source)
+    return str(Path(source).expanduser().resolve()) if is_file else source
+
+
+def _find_file(source: str) -> str:
+    """The absolute path of a plugin file that exists, or the module name as it is."""
+    path = Path(absolute_source(source))
+    if not path.is_absolute():
         return source
-    path = Path(source).expanduser().resolve()
     if path.is_dir():
         raise _MissingSource(f"--plugin {source} is a folder; name a Python file in it")
     if not path.is_file():
@@ -262,11 +268,6 @@ def _load_module(name: str) -> ModuleType:
         hint = f" Did you mean '--plugin {beside}'?" if beside.is_file() else ""
         text = f"--plugin {name}: there is no module '{error.name}'.{hint}"
         raise _MissingSource(text) from error
-
-
-def _ensure_may_repeat(owner: Owner, loaded: Owner) -> None:
-    if owner.origin is Origin.ENTRY_POINT:
-        raise PluginFault(f"is the same module as {loaded}; one of the two entry points is enough")
 
 
 # --- one plugin ----------------------------------------------------------------------------
@@ -322,8 +323,7 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     watch_hooks(manager, owner)
     _check_hooks(manager, plugin)
     manager.register(plugin, owner.name)
-    # What _check_hooks has said with line numbers, once more in pluggy's own words.
-    manager.check_pending()
+    manager.check_pending()  # pluggy's own check; `_check_hooks` says more, with line numbers
     entries: list[Entry] = []
     for kind, hook in HOOKS.items():
         collector = EnvCollector(kind, owner) if kind == "env" else Collector(kind, owner)
@@ -336,14 +336,14 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
         finally:
             collector.is_open = False
         if collector.fault:
-            # The plugin caught it; half of a plugin must not load all the same.
+            # The plugin caught the error itself; still, half of a plugin must not load.
             raise collector.fault
         entries += collector.entries
     return entries
 
 
 def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
-    """Find what pluggy accepts silently: misspelt, unmarked or uncallable hook functions."""
+    """Refuse what pluggy accepts silently: misspelt, unmarked or uncallable hook functions."""
     num_hooks = 0
     for name in dir(plugin):
         options = manager.parse_hookimpl_opts(plugin, name)

@@ -1,7 +1,7 @@
 """`searchrl.make_env`: any registered environment, ready to play, from names.
 
-Owns the assembly of environment, protocol and retriever for use outside a run: notebooks, a plain
-Gymnasium loop, Gymnasium's own `make`. Runs assemble theirs in `engine.world`.
+Puts environment, protocol and retriever together for use outside a run: in notebooks, in a plain
+Gymnasium loop, in Gymnasium's own `make`. Runs do this in `engine.episodes.world`.
 """
 
 from __future__ import annotations

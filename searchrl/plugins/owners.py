@@ -3,8 +3,8 @@
 Owns `Owner` and how a hash is computed: the bytes of a single file, the RECORD of an installed
 distribution, or every source file of a package that runs from a checkout (an editable install's
 RECORD never changes when the code does). Of RECORD only the lines of the package's own files count:
-the others say how it was installed. Loads nothing; `plugins.py` calls it, and the run folder
-stores what `plugins.Registry.provenance` makes of it.
+the others say how it was installed. It loads nothing. `loading`, `registry` and `records` call it,
+and a run folder stores what `Registry.provenance` returns.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _OF_THE_INSTALLER = re.compile(r'"?(\.\./|[^,]*(\.dist-info|__pycache__)/)')
-"""Lines of a RECORD that are not about the package's own files."""
+"""Lines of a RECORD that are not about the package's own files: metadata, compiled files, scripts.
+They differ between installers and machines."""
 
 
 class Origin(StrEnum):
@@ -98,10 +100,8 @@ def hash_owner(owner: Owner) -> Mapping[str, str]:
     """Return `{"sha256", "hash_of"}`: `hash_of` is `file`, `RECORD`, `package` or `nothing`."""
     if owner.sha256:
         return {"sha256": owner.sha256, "hash_of": "file"}
-    if owner.distribution:
-        record = _installed_record(owner.distribution)
-        if record:
-            return {"sha256": hash_bytes(record.encode()), "hash_of": "RECORD"}
+    if record := _installed_record(owner.distribution):
+        return {"sha256": hash_bytes(record.encode()), "hash_of": "RECORD"}
     if not owner.file:
         return {"sha256": "", "hash_of": "nothing"}
     path = Path(owner.file)
@@ -110,19 +110,9 @@ def hash_owner(owner: Owner) -> Mapping[str, str]:
     return {"sha256": _hash_package(path.parent), "hash_of": "package"}
 
 
-def _installed_record(distribution: str) -> str:
-    """The RECORD text, or "" where it does not describe the code (editable, source tree)."""
-    try:
-        found = importlib.metadata.distribution(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
-    if origin.get("dir_info", {}).get("editable", False):
-        return ""
-    lines = (found.read_text("RECORD") or "").splitlines()
-    # Not the metadata, compiled files and scripts: they tell installers and machines apart.
-    own = sorted(line for line in lines if not _OF_THE_INSTALLER.match(line))
-    return "\n".join(own)
+def is_installed(distribution: str) -> bool:
+    """Whether a distribution of this name is installed."""
+    return _find_installed(distribution) is not None
 
 
 def find_url(distribution: str) -> str:
@@ -130,16 +120,35 @@ def find_url(distribution: str) -> str:
 
     A folder, an archive or a repository: what `direct_url.json` (PEP 610) says.
     """
-    try:
-        found = importlib.metadata.distribution(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    origin = _read_origin(distribution)
     url = str(origin.get("url", ""))
     version_control = origin.get("vcs_info")
     if version_control:
         return f"{version_control['vcs']}+{url}@{version_control['commit_id']}"
     return url
+
+
+def _installed_record(distribution: str) -> str:
+    """The RECORD text, or "" where it does not describe the code (editable, source tree)."""
+    found = _find_installed(distribution)
+    if found is None or _read_origin(distribution).get("dir_info", {}).get("editable", False):
+        return ""
+    lines = (found.read_text("RECORD") or "").splitlines()
+    return "\n".join(sorted(line for line in lines if not _OF_THE_INSTALLER.match(line)))
+
+
+def _read_origin(distribution: str) -> Mapping[str, Any]:
+    """What `direct_url.json` of a distribution says; empty if it has none."""
+    found = _find_installed(distribution)
+    text = found.read_text("direct_url.json") if found is not None else None
+    return dict(json.loads(text or "{}"))
+
+
+def _find_installed(distribution: str) -> importlib.metadata.Distribution | None:
+    try:
+        return importlib.metadata.distribution(distribution) if distribution else None
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _hash_package(folder: Path) -> str:

@@ -1,13 +1,12 @@
-"""The plugins of an earlier run: what it recorded of them, and what of that is gone or changed.
+"""The plugins of an earlier run: what the run recorded, and what is missing or changed now.
 
-Owns reading them from a run folder's `provenance.json`, the choice of those the run's config relies
-on, and the sentences that say what is missing, what is another version now, and how to get back
-what was. Loads nothing: `plugins.load_plugins(…, recorded=…)` is told of the records.
+Owns reading the records from a run folder's `provenance.json`, choosing those that the run's config
+needs, and the messages: what is missing, what has another version now, how to get it back. It loads
+no plugin. The CLI and the programs pass the records to `load_plugins(…, recorded=…)`.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import re
@@ -18,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from searchrl.errors import PluginError
-from searchrl.plugins.owners import Origin, Owner, canonical, hash_owner
+from searchrl.plugins.owners import Origin, Owner, canonical, hash_owner, is_installed
 
 _SHORT = 12
 """Hexadecimal digits of a hash that are shown: enough to tell two files apart."""
@@ -63,21 +62,20 @@ class PluginRecord:
     def way_back(self) -> str:
         """What to do to have this plugin as it was."""
         if self.distribution:
-            what = f"{self.distribution}=={self.version}"
             if self.installed_from:
                 return f"`pip install '{self.installed_from}'` (it was not from an index)"
-            return f"`pip install '{what}'`"
+            return f"`pip install '{self.distribution}=={self.version}'`"
         digest = f" (sha256 {self.sha256})" if self.sha256 else ""
         if self.origin == Origin.MODULE:
             return f"make the module {self.source} importable again: {self.file}{digest}"
         return f"restore the file {self.file}{digest}"
 
     def explain_loss(self, owners: Iterable[Owner], failed: Iterable[str]) -> str:
-        """Say what became of the plugin that provided a name which is unknown now.
+        """Say why a name that this plugin provided is unknown now, and how to get it back.
 
         Args:
             owners: the plugins that are loaded.
-            failed: names of plugins that are not, because they failed.
+            failed: names of the plugins that failed to load.
         """
         here = self._find(owners)
         if here is not None:
@@ -85,7 +83,7 @@ class PluginRecord:
             fate = f"{now} and does not offer it any more. To have it as it was"
         elif canonical(self.plugin) in map(canonical, failed):
             fate = "which failed to load. Fix it, or to have it as it was"
-        elif self.distribution and not _is_installed(self.distribution):
+        elif self.distribution and not is_installed(self.distribution):
             fate = "which is not installed now. To get it back"
         elif self.distribution:
             fate = "which is installed but not loaded now. To have it as it was"
@@ -94,10 +92,10 @@ class PluginRecord:
         return f"The run had it from {self}, {fate}: {self.way_back}"
 
     def find_change(self, owners: Iterable[Owner]) -> str:
-        """Say that the plugin is another one now than it was in the run, or "" if it is not.
+        """Say that the plugin changed since the run began, or "" if it did not.
 
-        Of what is built in, the version is compared and not the code: that changes with every
-        edit of a checkout.
+        For the built-in plugin only the version is compared: the code of a checkout changes with
+        every edit.
         """
         here = self._find(owners)
         if here is None:
@@ -110,14 +108,11 @@ class PluginRecord:
             return ""
         was, now = (
             f"{version or 'without a version'} (sha256 {digest[:_SHORT]})"
-            for version, digest in (
-                (self.version, self.sha256),
-                (here.version, facts["sha256"]),
-            )
+            for version, digest in ((self.version, self.sha256), (here.version, facts["sha256"]))
         )
         return (
-            f"plugin {self.plugin} was {was} when the run began and is {now} now; figures from "
-            f"before and after do not compare. To have it as it was: {self.way_back}"
+            f"plugin {self.plugin} was {was} when the run began and is {now} now; do not compare "
+            f"figures from before and after. To have it as it was: {self.way_back}"
         )
 
     def _find(self, owners: Iterable[Owner]) -> Owner | None:
@@ -125,11 +120,11 @@ class PluginRecord:
 
 
 def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple[PluginRecord, ...]:
-    """The recorded plugins of a run that a config relies on; none where nothing was recorded.
+    """The recorded plugins of a run that its config needs; empty if nothing was recorded.
 
     Args:
         run_dir: the run folder; None if there is no run.
-        config: the tree as plain values: names and expressions in it decide what is relied on.
+        config: the tree as plain values; its names and expressions decide what is needed.
     """
     path = Path(run_dir) / "provenance.json" if run_dir is not None else None
     if path is None or not path.is_file():
@@ -145,7 +140,7 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
 
 
 def ensure_sources(recorded: Iterable[PluginRecord], sources: Sequence[str]) -> None:
-    """Refuse to go on without a file or module that a run was started with.
+    """Refuse to continue without a file or module that the run was started with.
 
     Raises:
         PluginError: naming what it provided and how to get it back.
@@ -160,8 +155,8 @@ def ensure_sources(recorded: Iterable[PluginRecord], sources: Sequence[str]) -> 
         raise PluginError(
             "the run was started with plugins that cannot be loaded now:\n"
             + "\n".join(lines)
-            + "\nIf a file only moved: `searchrl eval` and `searchrl ask` take its new place with "
-            "--plugin; for others, change `plugins` in the run's config.yaml"
+            + "\nIf a file was only moved, give `searchrl eval` and `searchrl ask` its new path "
+            "with --plugin; for other commands, change `plugins` in the run's config.yaml"
         )
 
 
@@ -174,14 +169,6 @@ def _is_there(record: PluginRecord) -> bool:
         return False
 
 
-def _is_installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 def _list_names(names: Mapping[str, Sequence[str]]) -> str:
     """`env 'rivers', reward 'em' and 'f1'`."""
     parts = [f"{kind} {' and '.join(repr(n) for n in found)}" for kind, found in names.items()]
@@ -189,7 +176,7 @@ def _list_names(names: Mapping[str, Sequence[str]]) -> str:
 
 
 def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(kind, name) of everything a config names; of an expression, every word that may be one."""
+    """(kind, name) of everything that a config names; of an expression, every possible name."""
     for task in config.get("tasks") or ():
         for kind in ("env", "protocol", "retriever"):
             yield kind, str(task[kind]["name"])

@@ -1,8 +1,8 @@
-"""The `register` callbacks that hooks receive: they validate and collect, and touch nothing else.
+"""The `register` callbacks that hooks receive: they check and collect, and change nothing else.
 
 Owns what a legal registration is (names, factories, signatures, options) and the fault that says
-which line was wrong. What was collected becomes part of a registry only if the whole plugin loads;
-that decision, and the calling of hooks, is in `plugins.py`.
+which line was wrong. `loading` calls the hooks; only if the whole plugin loads do the collected
+entries become part of a registry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +24,7 @@ _LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 class PluginFault(Exception):
-    """Something a plugin did wrong that no exception of its own reports; `line` is where."""
+    """A mistake of a plugin that raised no exception of its own; `line` is where it is."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -47,22 +47,15 @@ class Collector:
 
     def _add(self, name: object, factory: Any, description: object, options: Any) -> None:
         line = self._calling_line()
-        try:
-            self._check(name, factory, description, options, line)
-        except PluginFault as fault:
+        for problem in self._find_problems(name, factory, description, options):
+            fault = PluginFault(f"registers {problem}", line)
             self.fault = self.fault or fault
-            raise
-        self.entries.append(
-            Entry(
-                self.kind,
-                str(name),
-                factory,
-                self.owner,
-                line,
-                str(description),
-                MappingProxyType(options),
-            )
+            raise fault
+        entry = Entry(
+            *(self.kind, str(name), factory, self.owner, line, str(description)),
+            MappingProxyType(options),
         )
+        self.entries.append(entry)
 
     def _calling_line(self) -> int:
         """The line in the plugin: the first frame outside this file."""
@@ -71,46 +64,31 @@ class Collector:
             frame = frame.f_back
         return frame.f_lineno if frame else 0
 
-    def _check(
-        self, name: object, factory: object, description: object, options: Any, line: int
-    ) -> None:
+    def _find_problems(
+        self, name: object, factory: object, description: object, options: Any
+    ) -> Iterator[str]:
+        """What is wrong with a registration, beginning with what is registered; lazily."""
         what = f"{self.kind} {name!r}"
         if not self.is_open:
-            raise PluginFault(f"registers {what} after its hook returned", line)
+            yield f"{what} after its hook returned"
         if not isinstance(name, str) or not _NAME.fullmatch(name.removesuffix(":")):
-            raise PluginFault(
-                f"registers {what}: a name is made of letters, digits and . _ - only", line
-            )
+            yield f"{what}: a name is made of letters, digits and . _ - only"
+            return
         if name.endswith(":") and self.kind != "env":
-            raise PluginFault(f"registers {what}: only an env's name may be a scheme", line)
+            yield f"{what}: only an env's name may be a scheme"
         if self.kind == "reward" and (not name.isidentifier() or keyword.iskeyword(name)):
-            raise PluginFault(
-                f"registers {what}: the name is used in expressions such as 'format+em', so it "
-                f"must be an identifier; use {re.sub(r'[^A-Za-z0-9_]', '_', name)!r}",
-                line,
+            yield (
+                f"{what}: the name is used in expressions such as 'format+em', so it must be an "
+                f"identifier; use {re.sub(r'[^A-Za-z0-9_]', '_', name)!r}"
             )
         if any(entry.name == name for entry in self.entries):
-            raise PluginFault(f"registers {what} twice", line)
-        self._check_factory(what, factory, line)
+            yield f"{what} twice"
+        yield from _find_factory_problems(what, factory)
         problem = find_signature_problem(self.kind, factory) if callable(factory) else ""
         if problem:
-            raise PluginFault(f"registers {what}: {problem}", line)
+            yield f"{what}: {problem}"
         if not isinstance(description, str):
-            raise PluginFault(f"registers {what}: description is {description!r}, not text", line)
-
-    def _check_factory(self, what: str, factory: object, line: int) -> None:
-        if isinstance(factory, str):
-            if not _LAZY.fullmatch(factory):
-                raise PluginFault(
-                    f"registers {what}: {factory!r} is not of the form 'package.module:attribute'",
-                    line,
-                )
-        elif not callable(factory):
-            raise PluginFault(
-                f"registers {what}: {type(factory).__name__} is neither a callable nor a string "
-                "'package.module:attribute'",
-                line,
-            )
+            yield f"{what}: description is {description!r}, not text"
 
 
 class EnvCollector(Collector):
@@ -134,30 +112,35 @@ class EnvCollector(Collector):
         options = {"protocol": protocol, "tools": listed, "expert": expert, "scripts": copied}
         self._add(name, factory, description, options)
 
-    def _check(
-        self, name: object, factory: object, description: object, options: Any, line: int
-    ) -> None:
-        super()._check(name, factory, description, options, line)
+    def _find_problems(
+        self, name: object, factory: object, description: object, options: Any
+    ) -> Iterator[str]:
+        yield from super()._find_problems(name, factory, description, options)
         what = f"env {name!r}"
-        protocol = options["protocol"]
+        protocol, tools = options["protocol"], options["tools"]
         if protocol is not None and (not isinstance(protocol, str) or not protocol):
-            raise PluginFault(
-                f"registers {what}: protocol is {protocol!r}, not the name of a tag protocol", line
-            )
-        tools = options["tools"]
+            yield f"{what}: protocol is {protocol!r}, not the name of a tag protocol"
         if not isinstance(tools, tuple) or not all(isinstance(tool, Mapping) for tool in tools):
-            raise PluginFault(
-                f"registers {what}: tools is {tools!r}, not a list of mappings with name, "
-                "description and parameters",
-                line,
+            yield (
+                f"{what}: tools is {tools!r}, not a list of mappings with name, description and "
+                "parameters"
             )
         if not isinstance(options["scripts"], Mapping):
-            raise PluginFault(
-                f"registers {what}: scripts is not a mapping of name to factory", line
-            )
+            yield f"{what}: scripts is not a mapping of name to factory"
         if options["expert"] is not None:
-            self._check_factory(f"the expert of {what}", options["expert"], line)
+            yield from _find_factory_problems(f"the expert of {what}", options["expert"])
         for script, other in options["scripts"].items():
             if not isinstance(script, str) or not _NAME.fullmatch(script) or script == "expert":
-                raise PluginFault(f"registers {what}: {script!r} is no name for a script", line)
-            self._check_factory(f"the script '{script}' of {what}", other, line)
+                yield f"{what}: {script!r} is no name for a script"
+            yield from _find_factory_problems(f"the script '{script}' of {what}", other)
+
+
+def _find_factory_problems(what: str, factory: object) -> Iterator[str]:
+    if isinstance(factory, str):
+        if not _LAZY.fullmatch(factory):
+            yield f"{what}: {factory!r} is not of the form 'package.module:attribute'"
+    elif not callable(factory):
+        yield (
+            f"{what}: {type(factory).__name__} is neither a callable nor a string "
+            "'package.module:attribute'"
+        )

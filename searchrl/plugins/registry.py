@@ -1,9 +1,8 @@
 """Names to objects: the `Registry` of everything the loaded plugins offer.
 
-Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy resolution
-and the call of a factory with settings, which `signatures` checks. Loads no plugin (that is
-`plugins.py`, through which everybody imports this). Between processes travels a `PluginSpec`,
-never a registry's objects.
+Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy imports and
+the call of a factory with settings, which `signatures` checks. It loads no plugin: `loading` does,
+and makes the registry. Between processes only a `PluginSpec` is sent, never a registry.
 """
 
 from __future__ import annotations
@@ -66,12 +65,12 @@ class Entry:
 
     @property
     def qualified(self) -> str:
-        """`plugin:name`, which resolves whatever else is installed."""
+        """`plugin:name`, which is found whatever else is installed."""
         return f"{self.owner.name}:{self.name}"
 
     @property
     def protocol(self) -> str:
-        """The protocol that an environment is played with where a configuration names none."""
+        """The protocol of an environment if the configuration names none."""
         return self.options.get("protocol") or DEFAULT_PROTOCOL
 
     @property
@@ -118,7 +117,7 @@ class Entry:
         return {name: self.load_script(name) for name in self.script_names}
 
     def make(self, *args: Any, **settings: Any) -> Any:
-        """Call the factory; check its settings first, attribute what it raises."""
+        """Check the settings, then call the factory; an error in it names the plugin."""
         factory = self.load()
         passed = passed_keywords(self.kind)
         own = {key: value for key, value in settings.items() if key not in passed}
@@ -128,7 +127,7 @@ class Entry:
         except SearchRLError:
             raise
         except Exception as error:
-            # A built-in that raises something else is our bug and keeps its own traceback.
+            # An error in a built-in is our bug; it keeps its own traceback.
             if self.owner.origin is Origin.BUILTIN:
                 raise
             raise PluginError(f"{self} could not be made: {describe_error(error)}") from error
@@ -136,7 +135,7 @@ class Entry:
     def ensure_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings as the factory takes them; see `signatures.check_settings`.
 
-        Raises `ConfigError` for settings it does not take, with near matches, or not so.
+        Raises `ConfigError` for unknown settings, with near matches, and for wrong values.
         """
         return check_settings(self.kind, self.name, self.load(), settings)
 
@@ -161,7 +160,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PluginFailure:
-    """A plugin that is not loaded: nothing of it is registered. `detail` holds the traceback."""
+    """A plugin that failed to load and registered nothing. `detail` holds the traceback."""
 
     plugin: str
     source: str
@@ -179,7 +178,7 @@ class PluginFailure:
 
 @dataclass(frozen=True, slots=True)
 class PluginSpec:
-    """What a worker process needs to have the same registry: sources, and a proof of sameness."""
+    """What a worker process needs to build the same registry, and to check that it is the same."""
 
     sources: tuple[str, ...]
     has_entry_points: bool
@@ -220,9 +219,10 @@ class Registry:
         return found[0]
 
     def make_protocol(self, env: Entry, name: str, settings: Mapping[str, Any]) -> Any:
-        """Make the protocol `name` for an environment, with the tools that the latter offers.
+        """Make the protocol `name` for an environment.
 
-        They fill the protocol's setting `tools`, if it has one and `settings` do not.
+        If the protocol has a setting `tools` and `settings` do not fill it, it gets the tools that
+        the environment offers.
         """
         entry = self.get("protocol", name)
         takes_tools = bool(env.tools) and has_setting(entry.load(), "tools")
@@ -239,7 +239,7 @@ class Registry:
     def spellings(self, kind: str) -> tuple[str, ...]:
         """Every plain and qualified way to write a name of `kind`, conflicting ones included.
 
-        For parsers of larger texts (reward expressions), which must let a name through to `get`.
+        For parsers of reward expressions: they must accept every name that `get` may know.
         """
         found: set[str] = set()
         for entry in self._of(kind):
@@ -263,12 +263,12 @@ class Registry:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """One sentence per plugin that is another one now than in the run it is loaded for."""
+        """One sentence per plugin that changed since the run it is loaded for."""
         changes = (record.find_change(self.owners) for record in self.recorded)
         return tuple(change for change in changes if change)
 
     def explain_absence(self, kind: str, name: str) -> str:
-        """Lines for below an unknown name: plugins that failed, and who provided it in the run."""
+        """Lines to print below an unknown name: failed plugins, and who provided it in the run."""
         failed = [failure.plugin for failure in self.failures]
         providers = [record for record in self.recorded if record.offers(kind, name)]
         lines = [f"Not loaded: {failure}" for failure in self.failures]
@@ -296,7 +296,7 @@ class Registry:
                 "file": owner.file,
                 "source": owner.source,
                 "api": owner.api,
-                "installed_from": find_url(owner.distribution) if owner.distribution else "",
+                "installed_from": find_url(owner.distribution),
                 **hash_owner(owner),
                 "names": self._names_of(owner),
             }

@@ -1,9 +1,9 @@
 """What a factory's signature says: whether SearchRL can call it, and which settings it takes.
 
-Owns the check of settings by name and by annotation, for built-ins and third parties alike, and
-what SearchRL itself passes to each kind. A setting without an annotation, or with one that cannot
-be resolved, is passed on as it is; so is an object that no config file could hold. Callers: the
-registry and `registration`. pydantic is imported when a setting is checked.
+Owns the check of settings by name and by annotation, the same for built-in and other plugins, and
+the list of what SearchRL itself passes to each kind. A setting without an annotation, or with one
+that cannot be resolved, is passed on unchanged. So is an object that no config file could hold.
+Callers: `registry` and `registration`. pydantic is imported only when a setting is checked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):
-        # Some C callables have no signature: the call itself will tell.
+        # Some C callables have no signature: then only the call can show a fault.
         return ""
     try:
         if kind == "reward":
@@ -64,14 +64,13 @@ def passed_keywords(kind: str) -> tuple[str, ...]:
 def check_settings(
     kind: str, name: str, factory: Callable[..., Any], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return `settings` as the factory's annotations have them: a number for a text is a text.
+    """Return `settings` converted to the factory's annotations: a number for a `str` becomes text.
 
     Raises:
-        ConfigError: naming every setting the factory does not take, with near matches, or does
-            not take with this value.
+        ConfigError: naming every unknown setting, with near matches, and every wrong value.
     """
     args, keywords = _PROBES.get(kind, ((), {}))
-    # What is passed by position (a retriever's passages) is nobody's setting.
+    # What SearchRL passes by position (a retriever's passages) is no setting.
     parameters = dict(list(_parameters(factory).items())[len(args) :])
     _ensure_known(kind, name, parameters, {*keywords, "name"} if kind == "env" else (), settings)
     checked, problems = dict(settings), []
@@ -119,7 +118,7 @@ def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a config file could hold it; the objects of Python callers are their own affair."""
+    """Whether a config file could hold it; other objects of Python callers are not checked."""
     if isinstance(value, Mapping):
         return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
     if isinstance(value, list | tuple):
@@ -146,7 +145,7 @@ def _resolve(factory: Callable[..., Any], name: str, annotation: Any) -> Any:
     holder = types.SimpleNamespace(__annotations__={name: annotation})
     try:
         return typing.get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
-    except Exception:  # whatever somebody wrote there (a name for type checkers only, say)
+    except Exception:  # an annotation may be anything, such as a name for type checkers only
         return Any
 
 
@@ -164,7 +163,7 @@ def _convert(value: Any, kind: Any) -> Any:
         place, inner = "", value
         for part in first["loc"]:
             if not _holds(inner, part):
-                break  # not a place in the value, but which of several types was tried
+                break  # this part names one of several types, not a place in the value
             place, inner = f"{place}.{part}", inner[part]
         raise ValueError(f"{place} = {inner!r}: {first['msg']}") from error
     if isinstance(value, bool) and isinstance(converted, int | float) and converted is not value:
@@ -173,8 +172,10 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    """`value` with lists for iterators: settings serve many instances, and those only the first."""
-    # pydantic makes one for `Iterable[str]`, and checks each item when it is taken.
+    """`value` with lists in place of iterators: many instances use the same settings.
+
+    pydantic makes an iterator for `Iterable[str]`; only the first instance could read it.
+    """
     if isinstance(value, Iterator) or type(value) is list:
         return [_stored(item) for item in value]
     return {k: _stored(v) for k, v in value.items()} if type(value) is dict else value

@@ -225,7 +225,9 @@ class TestBatches:
         monkeypatch.setattr(deadline, "MAX_HANGING", 2)
         monkeypatch.setattr(deadline, "_abandoned", [])
         call_together([(lambda: hang_here(release), "x")] * 2, timeout_s=0.02)
-        with pytest.raises(SearchRLError, match="env 'y' was not called: 2 earlier calls hang"):
+        with pytest.raises(
+            SearchRLError, match="env 'y' was not called: 2 earlier calls still hang"
+        ):
             call_with_deadline(abs, -1, timeout_s=5, owner="env 'y'")
         hung = list(deadline._abandoned)
         release.set()

@@ -20,10 +20,11 @@ from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.episodes import rollout as rollout_module
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
+from searchrl.engine.learning.step_groups import train_item
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.planning import plan_run
-from searchrl.programs.train import train, train_item
+from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
 from searchrl.run_folder import Run
 
@@ -218,16 +219,16 @@ class TestFailures:
             train(resume=tmp_path / "run")
 
     @pytest.mark.parametrize(
-        ("label", "where", "steps_done"),
+        ("phase", "where", "steps_done"),
         [
-            ("before", "the evaluation before (step 0)", 0),
-            ("during", "the evaluation during training (step 3)", 3),
-            ("after", "the evaluation after (step 6)", 6),
+            ("evaluate (before)", "the evaluation before (step 0)", 0),
+            ("evaluate", "the evaluation during training (step 3)", 3),
+            ("evaluate (after)", "the evaluation after (step 6)", 6),
         ],
     )
     def test_too_many_in_an_evaluation_stop_it_too(
         self, whole_run: Run, micro_model: Path, tmp_path: Path, monkeypatch: Any,
-        label: str, where: str, steps_done: int,
+        phase: str, where: str, steps_done: int,
     ):  # fmt: skip
         """Figures of the few episodes that were left would pass for those of all."""
         phases: list[str] = []
@@ -240,8 +241,7 @@ class TestFailures:
         real = rollout_module.score_together
 
         def score_together(work: Any) -> Any:
-            is_test = all(episode.task.split == "test" for _, episode in work)
-            if is_test and phases.count("update") == steps_done and is_armed:
+            if phases[-1:] == [phase] and phases.count("update") == steps_done and is_armed:
                 failure = Failure(FailureKind.SCORING, "reward 'x'", "the judge is gone", "trace")
                 return [ScoredEpisode(None, unscored="x", failure=failure) for _ in work]
             return real(work)
@@ -349,9 +349,10 @@ def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
 
 @pytest.fixture
 def toy_rollout(micro_model: Path) -> Rollout:
+    from searchrl.engine.episodes.drivers import make_scripted_driver
+    from searchrl.engine.episodes.evaluation import run_episodes
     from searchrl.engine.episodes.world import make_worlds
     from searchrl.plugins import load_plugins
-    from searchrl.programs.evaluate import make_scripted_driver, run_episodes
 
     task = {
         "reward": "2*parity-0.5*format",
@@ -364,7 +365,7 @@ def toy_rollout(micro_model: Path) -> Rollout:
     result = run_episodes(
         worlds,
         make_scripted_driver(config),
-        config.eval,
+        split="test",
         num_tasks=1,
         seed=0,
         script="expert",

@@ -207,5 +207,5 @@ def test_after_ctrl_c_in_an_evaluation_a_tracker_has_every_row_once(
     rows = [(r["step"], r["phase"]) for r in read_rows(run.path / "tracker.jsonl")]
     assert rows == [
         (1, "train"), (2, "train"), (3, "train"), (3, "eval"), (4, "train"), (5, "train"),
-        (6, "train"),
+        (6, "train"), (6, "eval"),
     ]  # fmt: skip

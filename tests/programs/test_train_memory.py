@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 from train_toy import settings
 
 from searchrl.cli import main
 from searchrl.engine.memory import forecast
+from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.errors import PolicyError
 from searchrl.programs.observer import SilentObserver
@@ -43,7 +45,7 @@ class TestTrain:
         heard = run(micro_model, tmp_path / "run")
         plan = heard.facts["memory"]
         assert isinstance(plan, MemoryPlan) and plan.fits
-        if forecast.PeakMeter(forecast.torch.device("cpu")).peak_bytes() is not None:
+        if PeakMeter(torch.device("cpu")).peak_bytes() is not None:
             assert any(note.startswith("memory: predicted") for note in heard.notes)
 
     def test_refuses_before_it_loads_or_writes_anything(

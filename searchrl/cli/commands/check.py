@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from searchrl.cli.options import CHECK, absolute_source, options
+from searchrl.cli.options import CHECK, options
+from searchrl.plugins.loading import absolute_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

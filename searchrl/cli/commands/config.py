@@ -1,6 +1,6 @@
-"""`searchrl config`: what can be set, what it is by default and why. No torch, no plugins.
+"""`searchrl config`: what can be set, the defaults and the reasons. No torch, no plugins.
 
-Owns how keys look. What is said of them is `searchrl.config.keys`.
+Owns how keys are printed. `searchrl.config.keys` owns what is known about them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -55,7 +55,7 @@ def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> 
 
 
 def _flags_of(key: ConfigKey) -> list[str]:
-    """The flags that are short for a key."""
+    """The flags that set a key."""
     tables = [value for value in vars(options).values() if isinstance(value, tuple)]
     flags = [flag for table in tables for flag in table if isinstance(flag, Flag)]
     return list(dict.fromkeys(f.name for f in flags if f.key in (key.key, key.path) and f.key))
@@ -100,7 +100,7 @@ def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool)
         for name, value in values.items():
             click.echo(f"  preset {name}: {write(value)}")
     if flags:
-        click.echo(f"  short for it: {' '.join(flags)}")
+        click.echo(f"  flag: {' '.join(flags)}")
     example = key.example(presets)
     if example:
         click.echo(f"  example: {example}")
@@ -108,13 +108,9 @@ def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool)
 
 def _wrap(text: str, indent: str) -> None:
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
-    lines: Sequence[str] = textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent
-    )
-    for line in lines:
-        click.echo(line)
+    click.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
 
 
 def _plain_text(markdown: str) -> str:
-    """Without links, whose targets are pages of the documentation, and without code marks."""
+    """A Markdown text without code marks and without the targets of its links."""
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown).replace("`", "")

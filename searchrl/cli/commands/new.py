@@ -1,6 +1,6 @@
-"""`searchrl new`: writes a plugin that works, to be changed into one's own. No torch.
+"""`searchrl new`: writes a plugin that works, for the user to change. No torch.
 
-Owns what is said about it. What is written, and which names are possible, is `searchrl.scaffold`.
+Owns the messages. `searchrl.scaffold` decides what is written and which names are possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from searchrl.scaffold import KINDS, ensure_free, make_scaffold, write_scaffold
 def new(kind: str, name: str, **values: Any) -> None:
     """Write a plugin that works, with its tests, to change into your own.
 
-    One file in this folder, short enough to read; then it says how to check it and how to use it.
+    It writes one short file to this folder, and says how to check it and how to use it.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """`searchrl play`: a person as the policy. No torch.
 
-Owns reading lines from a terminal or a pipe and showing what came back. The episode is played by
-`searchrl.play`, through the rollout driver of training.
+Owns reading lines from a terminal or a pipe, and showing the replies. `programs.play` plays the
+episode, with the same rollout driver as in training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHORTCUTS = {
     ACT: "d WORDS acts,  ",
     ANSWER: "a WORDS answers,  ",
 }
-"""Shown where the protocol has such turns."""
+"""A shortcut is shown if the protocol has such turns."""
 _HELP = (
     "Write a turn as the model would, or use a shortcut:  {}"
     "t WORDS is the thought of your next shortcut. A turn you write yourself ends with its closing "
@@ -74,7 +74,7 @@ def play(**values: Any) -> None:
         console.print(Text(text, "red"))
 
     shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
-    if world.can_open(TOOL):  # nobody guesses what tools there are
+    if world.can_open(TOOL):  # the instruction lists the tools
         console.print(Text(world.protocol.instruction, "dim"), "")
     console.print(Text(_HELP.format(shortcuts), "dim"), "")
     rollout = play_episode(
@@ -108,7 +108,7 @@ def play(**values: Any) -> None:
         }
         click.echo(json.dumps(result, ensure_ascii=False))
     if episode.failure is not None:
-        # As when a run stops for its failures: nothing on the command line was wrong.
+        # The same status as for a run with too many failures: the command line was right.
         console.print(Text(episode.failure.detail, "dim"))
         sys.exit(FailureLimitError.exit_code)
     envs = [registry.get("env", task.env.name) for task in config.tasks]

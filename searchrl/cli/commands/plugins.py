@@ -1,12 +1,13 @@
 """`searchrl plugins`: what is registered, by whom, and what could not be loaded. No torch.
 
-Owns the listing for people and for machines (`describe`). A broken plugin is a finding here, not
-an error, unless `--strict` makes it one. Loading and hashing are `searchrl.plugins` and
-`provenance`.
+Owns the listing for people, and the one for machines (`describe`). A broken plugin is part of the
+listing here and no error, unless `--strict` is given. Loading and hashing are in
+`searchrl.plugins`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -65,19 +66,7 @@ def describe(registry: Registry) -> dict[str, Any]:
             for entry in registry.entries()
         ],
         "conflicts": list(registry.conflicts),
-        "failures": [
-            {
-                "plugin": failure.plugin,
-                "version": failure.version,
-                "source": failure.source,
-                "file": failure.file,
-                "line": failure.line,
-                "hook": failure.hook,
-                "message": failure.message,
-                "detail": failure.detail,
-            }
-            for failure in registry.failures
-        ],
+        "failures": [dataclasses.asdict(failure) for failure in registry.failures],
     }
 
 

@@ -217,8 +217,7 @@ class RolloutDriver:
         return begin_episode(
             request.world,
             request.reset_options,
-            # One seed for the whole group: an env that draws must put the same task to all.
-            seed=request.rng_keys[0] % (1 << 31),
+            seed=request.env_seed,
             budget=self.codec.budget(self.limits.max_observation_tokens),
             script=request.script,
         )

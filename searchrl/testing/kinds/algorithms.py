@@ -18,9 +18,9 @@ from searchrl.algorithms import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, Way, find_changes, find_mutations
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
 from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import Trial, Way, find_changes, find_mutations
 
 _TOLERANCE = 1e-9
 

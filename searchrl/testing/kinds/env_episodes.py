@@ -35,9 +35,9 @@ from searchrl.testing.kinds.env_play import (
     play,
     replay_expert,
 )
+from searchrl.testing.kinds.trials import Way, find_changes
 from searchrl.testing.kit.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
 from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import Way, find_changes
 
 MAX_TURNS = 2000
 """Turns after which an episode should long be over."""

@@ -18,10 +18,10 @@ import gymnasium
 from searchrl.contracts import RetrieverFactory
 from searchrl.core.episode import ANSWER, SEARCH, Action, Task
 from searchrl.testing.criteria import NotApplicable
+from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.kit.tags import MARK
 from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import Trial
 
 SPLITS = ("train", "test")
 """The splits that programs ask for, of an environment that does not list its own."""

@@ -29,9 +29,9 @@ from searchrl.testing.kinds.env_play import (
     make_env,
     splits_of,
 )
+from searchrl.testing.kinds.trials import Way, find_changes
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import Way, find_changes
 
 MAX_MAKE_S = 2.0
 """Seconds that making an instance may take, once everything is imported."""

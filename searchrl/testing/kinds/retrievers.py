@@ -16,8 +16,8 @@ from searchrl.contracts import Retriever, find_passages_problem
 from searchrl.core.episode import Passage
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, Way, find_changes, find_mutations
 from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import Trial, Way, find_changes, find_mutations
 
 PASSAGES: tuple[Passage, ...] = (
     Passage("library", "The library opens at nine and closes at five on weekdays.", "Library"),

@@ -17,15 +17,15 @@ from typing import Any
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Score, Unscored
 from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
-from searchrl.testing.kit.cases import RewardCase, reward_cases
-from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import (
+from searchrl.testing.kinds.trials import (
     Trial,
     Way,
     find_changes,
     find_errors,
     find_mutations,
 )
+from searchrl.testing.kit.cases import RewardCase, reward_cases
+from searchrl.testing.probes.subject import Subject
 
 _TOLERANCE = 1e-9
 

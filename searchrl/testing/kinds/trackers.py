@@ -15,10 +15,10 @@ from typing import Any
 from searchrl.contracts import Metric, Tracker
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, find_errors, find_mutations
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.probes.effects import Effect, watch_effects
 from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.trials import Trial, find_errors, find_mutations
 
 Logged = tuple[int, dict[str, Metric], str]
 """What `log` is called with: step, metrics, phase."""

@@ -100,7 +100,7 @@ class TestInstruction:
             ([CALCULATOR, CALCULATOR], "tools.1.name: there is a tool 'calculator' already"),
             ([{"name": "x", "description": 3}], "tools.0.description: expected text"),
             ([{"name": "x", "parameters": []}], "tools.0.parameters: expected a JSON schema"),
-            ([{"name": "x", "parameters": {"a": {1}}}], "tools.0: it is no JSON"),
+            ([{"name": "x", "parameters": {"a": {1}}}], "tools.0: it is not JSON"),
         ],
     )
     def test_tools_that_cannot_be_listed_are_named(self, tools: Any, message: str):
@@ -135,12 +135,12 @@ class TestParse:
             ("{", "not valid JSON: Expecting property name"),
             ("calculator(6*7)", "not valid JSON: Expecting value"),
             ('{"name": "a", "arguments": {}} {"name": "b", "arguments": {}}', "Extra data"),
-            ('{"name": "a", "arguments": {"x": NaN}}', "NaN is no number"),
-            ('{"name": "a", "arguments": {"x": -Infinity}}', "-Infinity is no number"),
+            ('{"name": "a", "arguments": {"x": NaN}}', "NaN is not a number"),
+            ('{"name": "a", "arguments": {"x": -Infinity}}', "-Infinity is not a number"),
             ('{"name": "a", "arguments": {"x": 1e999}}', "the number 1e999 is too large"),
             ('{"name": "a", "arguments": {"x": %s}}' % ("9" * 9999), "999… is too large"),
-            ('{"name": "a", "name": "b", "arguments": {}}', 'the key "name" is there twice'),
-            ('{"name": "a", "arguments": {"x": {"y": 1, "y": 1}}}', 'the key "y" is there twice'),
+            ('{"name": "a", "name": "b", "arguments": {}}', 'the key "name" is used twice'),
+            ('{"name": "a", "arguments": {"x": {"y": 1, "y": 1}}}', 'the key "y" is used twice'),
             ('{"name": "a", "arguments": {"x": "\\ud800"}}', "half of a surrogate pair"),
             ('{"name": "a", "arguments": {"\\udfff": 1}}', "half of a surrogate pair"),
             ("[" * 200_000, "nested too deeply"),
@@ -244,7 +244,7 @@ class TestWriting:
         ],
     )
     def test_what_it_cannot_write_is_a_value_error(self, action: Action):
-        with pytest.raises(ValueError, match=r"tool-call writes|is no JSON"):
+        with pytest.raises(ValueError, match=r"tool-call writes|is not JSON"):
             P.render_turn(action)
 
     def test_what_cannot_be_encoded_is_written_as_what_can(self):

@@ -70,7 +70,7 @@ def test_a_weight_of_zero_is_not_read_and_a_missing_score_is_an_error() -> None:
         ("2em", 2, "expected '*', '+', '-' or the end, found 'e'"),
         ("0.2*format em", 12, "found 'e'"),
         ("1e999*em", 1, "1e999 is not a finite number"),
-        ("1e308*em+1e308*em", 10, "add up to more than a number can hold"),
+        ("1e308*em+1e308*em", 10, "the sum of the weights is not a finite number"),
         ("0.5", 1, "names no reward component"),
         ("em;f1", 3, "found ';'"),
         ("0,2*em", 2, "found ','"),

@@ -59,7 +59,7 @@ def eval(run: str | None, **values: Any) -> None:
         registry = load_registry(config, run)
         config = name_protocols(config, registry)
         result = play_held_out(config, registry, observer.phase, plan)
-        # Recorded first: what was played is kept, whatever the limit says.
+        # Recorded before the limit is checked: the episodes are kept in any case.
         record_episodes(config, registry, "eval", result.rollouts, result.metrics, result.forced)
         limit = FailureLimit(
             "evaluation",

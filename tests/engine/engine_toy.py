@@ -199,6 +199,16 @@ class SayingGenerator:
         return 0
 
 
+def most_bytes(profile: Any) -> int:
+    """Most bytes held at a time under `torch.profiler.profile(profile_memory=True)`."""
+    now = most = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most
+
+
 def run_within(
     seconds: float, driver: RolloutDriver, requests: Sequence[RolloutRequest]
 ) -> list[tuple[int, Rollout]]:

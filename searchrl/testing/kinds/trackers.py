@@ -36,7 +36,7 @@ Logged = tuple[int, dict[str, Metric], str]
 
 
 def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
-    """What a run of some steps logs: metrics that come and go, odd names and odd values."""
+    """What a run of some steps logs: metrics that come and go, some without an interval."""
 
     def metric(value: float, n: int = 8) -> Metric:
         return Metric(value=value, low=value - 0.1, high=value + 0.1, n=n)
@@ -94,7 +94,8 @@ def _takes_everything(subject: TrackerSubject) -> Iterator[Problem]:
                 yield Problem(
                     f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r}) raised "
                     f"{describe_error(error)}",
-                    "take any text as a name, names that come and go, and no metric at all",
+                    "take any text as a name, names that come and go, a metric without an interval "
+                    "(no `low`, no `high`), and no metric at all",
                     error,
                 )
         tracker.close()

@@ -20,7 +20,6 @@ from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.episodes import rollout as rollout_module
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
-from searchrl.engine.learning.step_groups import train_item
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.planning import plan_run
@@ -337,14 +336,12 @@ def test_several_worlds_train_together_and_are_measured_apart(micro_model: Path,
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
-    item = train_item(toy_rollout)
-    assert item.turn_scores is None and item.reward == toy_rollout.scored.reward
+    assert toy_rollout.turn_scores is None and toy_rollout.reward == toy_rollout.scored.reward
     assert len(toy_rollout.episode.turns) == 2
     # `searched` is a metric: it has no weight in "2*parity-0.5*format".
     per_turn = {"parity": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
     scored = replace(toy_rollout.scored, per_turn=per_turn)
-    item = train_item(replace(toy_rollout, scored=scored))
-    assert item.turn_scores == (1.5, -0.25)
+    assert replace(toy_rollout, scored=scored).turn_scores == (1.5, -0.25)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Numbered tasks in splits: the check of what `reset(options={"split": …, "index": …})` was given.
 
-Owns the names of the two splits that training uses, how many training tasks are held out where
-there is no validation split, the two questions every environment asks of its options, and the text
-of the errors. Knows no environment. Callers: `text`, `foreign`, plugins and `TaskWorld`.
+Owns the names of the two splits that training uses, how many training tasks are held out if there
+is no validation split, the two checks that every environment makes, and the text of their errors.
+Knows no environment. Called by `text`, `foreign`, plugins and `TaskWorld`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ensure_split(env: str, split: object, splits: Sequence[str]) -> str:
 
 
 def ensure_index(env: str, split: str, index: object, total: int) -> int:
-    """Return `index` as an int if it numbers one of `total` tasks; raise `ConfigError` else."""
+    """Return `index` as an int if it numbers one of `total` tasks; raise `ConfigError` if not."""
     if isinstance(index, int | np.integer) and 0 <= int(index) < total:
         return int(index)
     raise ConfigError(

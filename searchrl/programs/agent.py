@@ -157,11 +157,12 @@ def load_agent(
     run = Run(source) if (source / "config.yaml").is_file() else None
     from searchrl.programs.planning import Plan, plan_run
 
+    plan = None
     if run:
-        plan = Plan.of(build_config(run_settings(run), overrides))
+        config = build_config(run_settings(run), overrides)
     else:
         plan = plan_run(merge(overrides, {"model": {"name": str(run_or_model)}}))
-    config = plan.config
+        config = plan.config
     if config.policy != "model":
         raise ConfigError(
             f"policy '{config.policy}' cannot answer free questions: it replays an environment's "
@@ -172,7 +173,7 @@ def load_agent(
         registry = load_plugins(config.plugins, strict=config.strict_plugins, recorded=recorded)
     config = name_protocols(config, registry)
     world = make_worlds(config, registry)[0]
-    policy = plan.load_policy(trainable=False)
+    policy = (plan or Plan.of(config)).load_policy(trainable=False)
     one_at_a_time = config.eval.model_copy(update={"batch_size": 1})
     driver = make_driver(policy, config, registry, one_at_a_time)
     return Agent(config, registry, world, driver)

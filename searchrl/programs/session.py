@@ -21,7 +21,7 @@ from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
-from searchrl.engine.learning.step_groups import StepGroups, sample_groups, train_item
+from searchrl.engine.learning.step_groups import StepGroups, sample_groups
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.watch import watch_memory
 from searchrl.engine.model.policy import Policy
@@ -59,7 +59,6 @@ class Session:
             **config.algorithm.settings
         )
         rollout = config.rollout
-        self.length_penalty = self.algorithm.length_penalty_of(rollout.max_total_tokens)
         has_reference = self.algorithm.resolve(config.algorithm).beta > 0
         self.memory = watch_memory(config, plan.model, plan.device, has_reference=has_reference)
         self.policy: Policy = plan.load_policy(trainable=True)
@@ -98,12 +97,8 @@ class Session:
     def update(self, drawn: StepGroups, step: int, **watched: Any) -> dict[str, float]:
         """Learn from the groups of a step; `watched` is `on_tokens` of `Learner.train_step`."""
         self._free_cache()
-        items = [
-            train_item(rollout, self.length_penalty)
-            for group in self.algorithm.extend(drawn.groups, step)
-            for rollout in group.rollouts
-        ]
-        stats = self.learner.train_step(items, **watched)
+        groups = self.algorithm.extend(drawn.groups, step)
+        stats = self.learner.train_step(groups, **watched)
         self._free_cache()
         return stats
 

@@ -13,9 +13,9 @@ from engine_toy import enlarge_lora, micro_policy
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.model.policy import Policy
 
 LENGTHS = {"a": (5, 40, 11), "b": (150, 1), "c": (17,), "d": (9, 22, 4, 31, 1)}
@@ -97,7 +97,7 @@ def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch
         )
 
     step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
-    learner.train_step(items)
+    learner.train_step(make_groups(items))
     learner.optimizer.step = step  # type: ignore[method-assign]
     return caught
 

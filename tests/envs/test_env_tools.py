@@ -191,7 +191,7 @@ def test_an_answer_after_a_call_is_not_passive() -> None:
 
 def test_a_search_environment_without_a_search_says_what_is_missing() -> None:
     tools = {"name": "tool-call", "tools": [{"name": "now"}]}
-    with pytest.raises(ConfigError, match=r"regulations is there to be searched.*the tools now"):
+    with pytest.raises(ConfigError, match=r"regulations needs searches.*the tools now"):
         make_worlds(build_config({"protocol": tools}), load_plugins(entry_points=False))
 
 

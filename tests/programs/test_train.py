@@ -13,14 +13,21 @@ from typing import Any
 
 import pytest
 import torch
-from train_toy import Crash, PowerCut, assert_same_run, metrics_of, settings, weights_of
+from train_toy import (
+    Crash,
+    PowerCut,
+    assert_same_run,
+    assert_same_weights,
+    metrics_of,
+    settings,
+    weights_of,
+)
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.episodes import rollout as rollout_module
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
-from searchrl.engine.learning.step_groups import train_item
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.planning import plan_run
@@ -180,9 +187,7 @@ class TestCheckpoints:
             )
         )
         origin = start if kind == "adapter" else whole_run.path
-        expected, got = weights_of(origin / "policy"), weights_of(later.path / "policy")
-        assert expected.keys() == got.keys()
-        assert all(torch.equal(expected[name], got[name]) for name in got)
+        assert_same_weights(origin / "policy", later.path / "policy")
 
 
 @pytest.mark.thorough
@@ -202,7 +207,7 @@ class TestFailures:
         seeds = {_healthy_steps(plan_run(config, {"seed": s}).config): s for s in range(12)}
         healthy = 2
         config["seed"] = seeds[healthy]
-        notes = Crash(-1)
+        notes = Crash()
         with pytest.raises(FailureLimitError) as caught:
             train(config, observer=notes)
         text = str(caught.value)
@@ -292,13 +297,11 @@ class TestFailures:
         rows = [row for row in run.metrics if row["phase"] == "train"]
         assert [row["num_unscored"] for row in rows] == [6, 6]
         assert not any("grad_norm" in row for row in rows)
-        before, after = weights_of(micro_model), weights_of(run.path / "policy")
-        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert_same_weights(micro_model, run.path / "policy")
 
     def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
         run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
-        before, after = weights_of(micro_model), weights_of(run.path / "policy")
-        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert_same_weights(micro_model, run.path / "policy")
         assert any(r.get("grad_norm", 0) > 0 for r in run.metrics if r["phase"] == "train")
 
 
@@ -337,14 +340,12 @@ def test_several_worlds_train_together_and_are_measured_apart(micro_model: Path,
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
-    item = train_item(toy_rollout)
-    assert item.turn_scores is None and item.reward == toy_rollout.scored.reward
+    assert toy_rollout.turn_scores is None and toy_rollout.reward == toy_rollout.scored.reward
     assert len(toy_rollout.episode.turns) == 2
     # `searched` is a metric: it has no weight in "2*parity-0.5*format".
     per_turn = {"parity": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
     scored = replace(toy_rollout.scored, per_turn=per_turn)
-    item = train_item(replace(toy_rollout, scored=scored))
-    assert item.turn_scores == (1.5, -0.25)
+    assert replace(toy_rollout, scored=scored).turn_scores == (1.5, -0.25)
 
 
 @pytest.fixture

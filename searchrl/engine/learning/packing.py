@@ -13,31 +13,26 @@ from __future__ import annotations
 import math
 import numbers
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups
+from searchrl.core.group import Group, Trainable
 from searchrl.core.loss import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
-from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, padded_layout
+from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
 
-
-@dataclass(frozen=True, slots=True)
-class TrainItem:
-    """One rollout offered to a step. `reward` None: unscored, never trained on."""
-
-    trajectory: Trajectory
-    reward: float | None
-    turn_scores: tuple[float, ...] | None = None
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRollout:
+class PackedRollout(TokenRow):
     """One rollout: `ids` and `mask` over all its tokens, the other columns over the trained ones.
 
     `mask` marks the tokens that are trained. `advantage` is one number where the algorithm gave
@@ -45,10 +40,6 @@ class PackedRollout:
     """
 
     rollout_id: str
-    group_id: str
-    num_prompt: int
-    ids: list[int]
-    mask: list[bool]
     sampler_logp: list[float]
     advantage: float | tuple[float, ...]
     weight: float
@@ -58,12 +49,17 @@ class PackedRollout:
 class PackedStep:
     """Everything one optimiser step trains on, and what left it."""
 
-    rollouts: tuple[PackedRollout, ...]
+    groups: tuple[Group[PackedRollout], ...]
     advantages: dict[str, Advantage]
     num_unscored: int
     num_groups: int
     num_dead_groups: int
     num_nonfinite: int
+
+    @property
+    def rollouts(self) -> list[PackedRollout]:
+        """The rollouts of all groups."""
+        return _members(self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,63 +89,72 @@ class MicroBatch:
 
 
 def pack_step(
-    items: Sequence[TrainItem],
+    groups: Sequence[Group[Trainable]],
     advantages: AdvantageFn,
     reduction: Reduction,
     *,
     keep_dead_groups: bool,
     constant: int,
+    length_penalty: Callable[[int], float] | None = None,
     owner: str = "the algorithm",
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole optimiser step.
 
     Args:
-        items: all rollouts of the step; groups may be of any size.
+        groups: all groups of the step, of any size.
         advantages: sees every score of the step at once.
         reduction: how tokens become one number.
         keep_dead_groups: True when beta > 0: the KL term still has a gradient there.
         constant: token budget for the constant reduction.
+        length_penalty: of the tokens the model wrote; added to the reward before anything is
+            compared with it.
         owner: who is named for advantages that fit no rollout.
 
     Raises:
-        ValueError: if a demonstration is offered (it has no sampler log-probs).
+        ValueError: if a demonstration is offered (it has no sampler log-probs), or two groups or
+            two rollouts have one id.
         PluginError: if the advantages are not one per rollout, per turn or per token.
     """
+    items = _members(groups)
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:
             raise ValueError(
                 f"rollout {item.trajectory.rollout_id} is a demonstration: it has no sampler "
                 "log-probs and cannot enter a ratio; use sft"
             )
-    groups = [item.trajectory.group_id for item in items]
+    ids = [group.id for group in groups for _ in group.rollouts]
+    _ensure_unique("groups", [group.id for group in groups], "put all its rollouts into one group")
+    names = [item.trajectory.rollout_id for item in items]
+    _ensure_unique("rollouts", names, "give a copy a rollout_id of its own")
     is_scored = [item.reward is not None for item in items]
-    has_turns = any(item.turn_scores is not None for item in items)
+    turn_scores = [item.turn_scores for item in items]
     scores = StepScores(
-        rewards=[0.0 if item.reward is None else item.reward for item in items],
-        group_ids=groups,
+        rewards=[_reward(item, length_penalty) for item in items],
+        group_ids=ids,
         is_scored=is_scored,
-        turn_scores=[item.turn_scores or () for item in items] if has_turns else None,
+        turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
         num_turns=[len(item.trajectory.turns) for item in items],
         num_tokens=[item.trajectory.num_model_tokens for item in items],
     )
     values = _checked(advantages(scores), items, owner)
-    dead = dead_groups(values, groups, is_scored)
+    dead = dead_groups(values, ids, is_scored)
     enters = [
         scored and (keep_dead_groups or group not in dead)
-        for scored, group in zip(is_scored, groups, strict=True)
+        for scored, group in zip(is_scored, ids, strict=True)
     ]
     masks = [
         _trained(item.trajectory) if enter else []
         for item, enter in zip(items, enters, strict=True)
     ]
     weights = token_weights([sum(mask) for mask in masks], reduction, constant=constant)
-    packed = [
-        PackedRollout(
-            item.trajectory.rollout_id,
-            item.trajectory.group_id,
-            item.trajectory.num_prompt_tokens,
+    packed = iter(
+        None
+        if not any(mask)
+        else PackedRollout(
             list(item.trajectory.ids),
             mask,
+            item.trajectory.num_prompt_tokens,
+            name,
             [
                 logp or 0.0
                 for logp, is_trained in zip(item.trajectory.sampler_logps, mask, strict=True)
@@ -158,16 +163,19 @@ def pack_step(
             _broadcast(value, item.trajectory, mask),
             weight,
         )
-        for item, mask, value, weight in zip(items, masks, values, weights, strict=True)
-        if any(mask)
-    ]
+        for item, name, mask, value, weight in zip(
+            items, names, masks, values, weights, strict=True
+        )
+    )
+    kept = (
+        Group(group.id, tuple(one for _ in group.rollouts if (one := next(packed)) is not None))
+        for group in groups
+    )
     return PackedStep(
-        rollouts=tuple(packed),
-        advantages={
-            item.trajectory.rollout_id: value for item, value in zip(items, values, strict=True)
-        },
+        groups=tuple(group for group in kept if group.rollouts),
+        advantages=dict(zip(names, values, strict=True)),
         num_unscored=is_scored.count(False),
-        num_groups=len(set(groups)),
+        num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
         num_nonfinite=sum(
             item.trajectory.num_model_tokens - sum(mask)
@@ -177,7 +185,35 @@ def pack_step(
     )
 
 
-def _checked(values: Any, items: Sequence[TrainItem], owner: str) -> list[Advantage]:
+def _members(groups: Iterable[Group[R]]) -> list[R]:
+    return [rollout for group in groups for rollout in group.rollouts]
+
+
+def _ensure_unique(what: str, names: Sequence[str], remedy: str) -> None:
+    name, count = max(Counter(names).items(), key=lambda pair: pair[1], default=("", 0))
+    if count > 1:
+        raise ValueError(f"{count} {what} of this step have the id {name!r}: {remedy}")
+
+
+def without(
+    groups: Iterable[Group[PackedRollout]], rollout_ids: Collection[str]
+) -> list[Group[PackedRollout]]:
+    """What is left of groups when some of their rollouts are done."""
+    left = (
+        Group(group.id, tuple(r for r in group.rollouts if r.rollout_id not in rollout_ids))
+        for group in groups
+    )
+    return [group for group in left if group.rollouts]
+
+
+def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> float:
+    """The reward that is compared; 0 stands for that of an unscored rollout, which nobody reads."""
+    if item.reward is None or length_penalty is None:
+        return item.reward or 0.0
+    return item.reward + length_penalty(item.trajectory.num_model_tokens)
+
+
+def _checked(values: Any, items: Sequence[Trainable], owner: str) -> list[Advantage]:
     """The advantages as plain numbers and tuples, each fit for its rollout.
 
     What stands for an unscored rollout is never read and becomes 0.
@@ -237,33 +273,39 @@ def _trained(trajectory: Trajectory) -> list[bool]:
 
 
 def mini_batches(
-    rollouts: Sequence[PackedRollout],
+    groups: Sequence[Group[PackedRollout]],
     num_batches: int,
     reduction: Reduction,
     *,
     constant: int,
     key: int,
-) -> list[tuple[PackedRollout, ...]]:
+) -> list[tuple[Group[PackedRollout], ...]]:
     """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
     At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
     """
-    if num_batches == 1 or not rollouts:
-        return [tuple(rollouts)] if rollouts else []
-    groups = list(dict.fromkeys(rollout.group_id for rollout in rollouts))
-    random.Random(key).shuffle(groups)
+    if num_batches == 1 or not groups:
+        return [tuple(groups)] if groups else []
+    order = list(range(len(groups)))
+    random.Random(key).shuffle(order)
     count = min(num_batches, len(groups))
-    batch_of = {group: number * count // len(groups) for number, group in enumerate(groups)}
+    batch_of = {place: number * count // len(groups) for number, place in enumerate(order)}
     batches = []
     for number in range(count):
-        chosen = [rollout for rollout in rollouts if batch_of[rollout.group_id] == number]
-        weights = token_weights([sum(r.mask) for r in chosen], reduction, constant=constant)
-        batches.append(tuple(replace(r, weight=w) for r, w in zip(chosen, weights, strict=True)))
+        chosen = [group for place, group in enumerate(groups) if batch_of[place] == number]
+        num_trained = [sum(rollout.mask) for rollout in _members(chosen)]
+        weights = iter(token_weights(num_trained, reduction, constant=constant))
+        batches.append(
+            tuple(
+                Group(group.id, tuple(replace(r, weight=next(weights)) for r in group.rollouts))
+                for group in chosen
+            )
+        )
     return batches
 
 
 def micro_batches(
-    rollouts: Sequence[PackedRollout],
+    groups: Sequence[Group[PackedRollout]],
     max_tokens: int,
     device: torch.device,
     *,
@@ -275,7 +317,7 @@ def micro_batches(
     it fits: every part of a group computes the prompt. The split changes no gradient: weights
     were fixed over the whole step.
     """
-    parts = _packs(rollouts, max_tokens) if is_packed else _pads(rollouts, max_tokens)
+    parts = _packs(groups, max_tokens) if is_packed else _pads(_members(groups), max_tokens)
     return (_micro_batch(part, device, is_packed) for part in parts)
 
 
@@ -289,18 +331,20 @@ def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[P
         start = stop
 
 
-def _packs(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
+def _packs(
+    groups: Sequence[Group[PackedRollout]], max_tokens: int
+) -> Iterator[list[PackedRollout]]:
     """Group after group."""
     part: list[PackedRollout] = []
     num_tokens = 0
-    for group in _sharing(rollouts):
-        num_suffixes = [num_suffix_tokens(rollout) for rollout in group]
-        num_prompt = group[0].num_prompt
+    for sharing in (one for group in groups for one in _sharing(group)):
+        num_suffixes = [num_suffix_tokens(rollout) for rollout in sharing]
+        num_prompt = sharing[0].num_prompt
         if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
             yield part
             part, num_tokens = [], 0
         num_tokens += num_prompt
-        for rollout, num_suffix in zip(group, num_suffixes, strict=True):
+        for rollout, num_suffix in zip(sharing, num_suffixes, strict=True):
             if part and num_tokens + num_suffix > max_tokens:
                 yield part
                 part, num_tokens = [], num_prompt
@@ -310,13 +354,12 @@ def _packs(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[
         yield part
 
 
-def _sharing(rollouts: Sequence[PackedRollout]) -> list[list[PackedRollout]]:
-    """Rollouts that can share a prompt: of one group, and of one prompt to the last token."""
-    groups: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
-    for rollout in rollouts:
-        prompt = tuple(rollout.ids[: rollout.num_prompt])
-        groups.setdefault((rollout.group_id, prompt), []).append(rollout)
-    return list(groups.values())
+def _sharing(group: Group[PackedRollout]) -> list[list[PackedRollout]]:
+    """The rollouts of a group by prompt: those that are equal to the last token are shared."""
+    parts: dict[tuple[int, ...], list[PackedRollout]] = {}
+    for rollout in group.rollouts:
+        parts.setdefault(tuple(rollout.ids[: rollout.num_prompt]), []).append(rollout)
+    return list(parts.values())
 
 
 def _micro_batch(

@@ -25,7 +25,7 @@ Logged = tuple[int, dict[str, Metric], str]
 
 
 def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
-    """What a run of some steps logs: metrics that come and go, odd names and odd values."""
+    """What a run of some steps logs: metrics that come and go, some without an interval."""
 
     def metric(value: float, n: int = 8) -> Metric:
         return Metric(value=value, low=value - 0.1, high=value + 0.1, n=n)

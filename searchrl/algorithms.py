@@ -39,25 +39,7 @@ if TYPE_CHECKING:
 AtLeastZero = Annotated[float, Field(ge=0)]
 AtLeastOne = Annotated[float, Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
 Groups = Sequence[Group[Trainable]]
-
-
-def _keep_groups(groups: Groups, step: int) -> Groups:
-    return groups
-
-
-def _no_parameters() -> Iterable[Parameter]:
-    return ()
-
-
-def _no_state() -> Mapping[str, Any]:
-    return {}
-
-
-def _ignore_state(state: Mapping[str, Any]) -> None:
-    """Nothing to restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +58,10 @@ class Algorithm:
     advantages: AdvantageFn
     loss: LossFn
     reduction: str = "sequence-mean"
-    extend: Callable[[Groups, int], Groups] = _keep_groups
-    parameters: Callable[[], Iterable[Parameter]] = _no_parameters
-    state_dict: Callable[[], Mapping[str, Any]] = _no_state
-    load_state_dict: Callable[[Mapping[str, Any]], None] = _ignore_state
+    extend: Callable[[Groups, int], Groups] = lambda groups, step: groups
+    parameters: Callable[[], Iterable[Parameter]] = tuple
+    state_dict: Callable[[], Mapping[str, Any]] = dict
+    load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
     clip_low: float = 0.2
     """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
     clip_high: float = 0.2

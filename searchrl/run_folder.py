@@ -224,12 +224,7 @@ class RunWriter:
 
     def write_failure(self, name: str, text: str) -> Path:
         """Save a traceback; returns its path."""
-        with guarding(self.path):
-            (self.path / "failures").mkdir(exist_ok=True)
         self._replace(f"failures/{name}.txt", text.encode())
-        return self._failure_path(name)
-
-    def _failure_path(self, name: str) -> Path:
         return self.path / "failures" / f"{name}.txt"
 
     def _write_json(self, name: str, value: Any) -> None:
@@ -237,6 +232,7 @@ class RunWriter:
 
     def _replace(self, name: str, data: bytes) -> None:
         with guarding(self.path):
+            (self.path / name).parent.mkdir(exist_ok=True)
             replace_file(self.path / name, data)
 
 
@@ -257,10 +253,6 @@ class SilentWriter(RunWriter):
         self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
     ) -> None:
         """Write nothing; `rows` are not even made."""
-
-    def write_failure(self, name: str, text: str) -> Path:
-        """Where the process that writes puts it."""
-        return self._failure_path(name)
 
     def _replace(self, name: str, data: bytes) -> None:
         """Write nothing."""

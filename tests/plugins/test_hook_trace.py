@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
-import pluggy
 import pytest
 from command_line import succeed
 
@@ -81,12 +81,10 @@ def test_nothing_is_watched_or_printed_when_it_is_off(
     monkeypatch.delenv("SEARCHRL_TRACE", raising=False)
     if value is not None:
         monkeypatch.setenv("SEARCHRL_TRACE", value)
-    watched: list[object] = []
-    monkeypatch.setattr(
-        pluggy.PluginManager, "add_hookcall_monitoring", lambda *args: watched.append(args)
-    )
+    clock = Mock()
+    monkeypatch.setattr("searchrl.plugins.trace.time", clock)
     load_plugins([plugin], entry_points=False).get("tracker", "lazy").load()
-    assert (watched, capsys.readouterr().err) == ([], "")
+    assert (clock.method_calls, capsys.readouterr().err) == ([], "")
 
 
 def test_trace_leaves_stdout_to_the_command(plugin: str) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from searchrl.cli.loading import load_registry
-from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.evaluation import count_tasks
 from searchrl.engine.episodes.world import make_worlds, name_protocols
@@ -22,33 +21,14 @@ from searchrl.engine.memory.watch import plan_memory
 from searchrl.engine.model.loading import NO_SCRATCH, SCRATCH
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.planning import Plan, ensure_whole_distribution, plan_run
+from searchrl.programs.planning import Plan, ensure_whole_distribution
 from searchrl.run_folder import choose_folder
-
-
-def make_plan(layers: Layers) -> Plan:
-    """Resolve the settings of a command line."""
-    return plan_run(*layers)
-
-
-def ensure_alone(others: list[str]) -> None:
-    """Refuse flags beside `--resume`: a resumed run is the same run, or it is none.
-
-    Raises:
-        ConfigError: naming them.
-    """
-    if others:
-        raise ConfigError(
-            f"--resume continues a run with its own configuration and takes no {' '.join(others)}; "
-            "to train on with other settings, start a new run with --init-from RUN"
-        )
 
 
 def ensure_model_policy(config: RunConfig, command: str) -> None:
     """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
 
-    Raises:
-        ConfigError: if `policy` is not `model`, or `command` cannot begin with the model.
+    Raises `ConfigError` if `policy` is not `model`, or `command` cannot begin with the model.
     """
     if config.policy != "model":
         raise ConfigError(

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups
-from searchrl.core.loss import Reduction, token_weights
+from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
+from searchrl.core.reduction import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
 from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
@@ -52,6 +52,17 @@ class PackedRollout:
     sampler_logp: list[float]
     advantage: float | tuple[float, ...]
     weight: float
+    """Of a token in the loss; 0: the rollout is here for LLDS alone."""
+    hold_weight: float = 0.0
+    """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
+
+    @property
+    def hold_weights(self) -> list[float]:
+        """The LLDS weight of each trained token."""
+        column = self.advantage
+        if not isinstance(column, tuple):
+            column = (column,) * len(self.sampler_logp)
+        return [self.hold_weight if value >= 0 else 0.0 for value in column]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,7 @@ class MicroBatch:
     sampler_logp_N: Tensor
     adv_N: Tensor
     weight_N: Tensor
+    hold_weight_N: Tensor
     rollout_N: Tensor
     """Position in `rollouts` of the rollout that a token belongs to."""
 
@@ -89,7 +101,7 @@ class MicroBatch:
     @property
     def num_tokens(self) -> list[int]:
         """Trained tokens of each rollout: how to split a column."""
-        return [sum(rollout.mask) for rollout in self.rollouts]
+        return [len(rollout.sampler_logp) for rollout in self.rollouts]
 
 
 def pack_step(
@@ -99,6 +111,7 @@ def pack_step(
     *,
     keep_dead_groups: bool,
     constant: int,
+    holds_solved_groups: bool = False,
     owner: str = "the algorithm",
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole optimiser step.
@@ -109,6 +122,8 @@ def pack_step(
         reduction: how tokens become one number.
         keep_dead_groups: True when beta > 0: the KL term still has a gradient there.
         constant: token budget for the constant reduction.
+        holds_solved_groups: True where LLDS may act: good rollouts get a `hold_weight`, those of
+            all-correct groups too, which are dead and may be in no other term.
         owner: who is named for advantages that fit no rollout.
 
     Raises:
@@ -134,15 +149,13 @@ def pack_step(
     )
     values = _checked(advantages(scores), items, owner)
     dead = dead_groups(values, groups, is_scored)
-    enters = [
-        scored and (keep_dead_groups or group not in dead)
-        for scored, group in zip(is_scored, groups, strict=True)
+    in_loss = set(groups) if keep_dead_groups else set(groups) - dead
+    held = set(groups) - (dead - solved_groups(scores)) if holds_solved_groups else set()
+    entering = [
+        (item, value, _trained(item.trajectory))
+        for item, value, scored in zip(items, values, is_scored, strict=True)
+        if scored and item.trajectory.group_id in in_loss | held
     ]
-    masks = [
-        _trained(item.trajectory) if enter else []
-        for item, enter in zip(items, enters, strict=True)
-    ]
-    weights = token_weights([sum(mask) for mask in masks], reduction, constant=constant)
     packed = [
         PackedRollout(
             item.trajectory.rollout_id,
@@ -156,13 +169,14 @@ def pack_step(
                 if is_trained
             ],
             _broadcast(value, item.trajectory, mask),
-            weight,
+            weight=float(item.trajectory.group_id in in_loss),
+            hold_weight=float(item.trajectory.group_id in held),
         )
-        for item, mask, value, weight in zip(items, masks, values, weights, strict=True)
+        for item, value, mask in entering
         if any(mask)
     ]
     return PackedStep(
-        rollouts=tuple(packed),
+        rollouts=_weighed(packed, reduction, constant),
         advantages={
             item.trajectory.rollout_id: value for item, value in zip(items, values, strict=True)
         },
@@ -170,10 +184,24 @@ def pack_step(
         num_groups=len(set(groups)),
         num_dead_groups=len(dead),
         num_nonfinite=sum(
-            item.trajectory.num_model_tokens - sum(mask)
-            for item, mask, enter in zip(items, masks, enters, strict=True)
-            if enter
+            item.trajectory.num_model_tokens - sum(mask) for item, _, mask in entering
         ),
+    )
+
+
+def _weighed(
+    rollouts: Sequence[PackedRollout], reduction: Reduction, constant: int
+) -> tuple[PackedRollout, ...]:
+    """The rollouts of one optimiser step with their weights: one denominator for each term.
+
+    A weight of 0 stays 0: the rollout is not in that term.
+    """
+    in_loss = [len(r.sampler_logp) if r.weight else 0 for r in rollouts]
+    held = [sum(weight > 0 for weight in r.hold_weights) for r in rollouts]
+    columns = (token_weights(counts, reduction, constant=constant) for counts in (in_loss, held))
+    return tuple(
+        replace(rollout, weight=weight, hold_weight=hold_weight)
+        for rollout, weight, hold_weight in zip(rollouts, *columns, strict=True)
     )
 
 
@@ -247,19 +275,22 @@ def mini_batches(
     """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
     At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
+    Groups that only LLDS watches go with the others and make no step of their own.
     """
-    if num_batches == 1 or not rollouts:
-        return [tuple(rollouts)] if rollouts else []
-    groups = list(dict.fromkeys(rollout.group_id for rollout in rollouts))
-    random.Random(key).shuffle(groups)
+    groups = list(dict.fromkeys(rollout.group_id for rollout in rollouts if rollout.weight))
+    if num_batches == 1 or not groups:
+        return [tuple(rollouts)] if groups else []
+    held = list(dict.fromkeys(r.group_id for r in rollouts if r.group_id not in set(groups)))
+    rng = random.Random(key)
     count = min(num_batches, len(groups))
-    batch_of = {group: number * count // len(groups) for number, group in enumerate(groups)}
-    batches = []
-    for number in range(count):
-        chosen = [rollout for rollout in rollouts if batch_of[rollout.group_id] == number]
-        weights = token_weights([sum(r.mask) for r in chosen], reduction, constant=constant)
-        batches.append(tuple(replace(r, weight=w) for r, w in zip(chosen, weights, strict=True)))
-    return batches
+    batch_of: dict[str, int] = {}
+    for part in (groups, held):
+        rng.shuffle(part)
+        batch_of |= {group: number * count // len(part) for number, group in enumerate(part)}
+    return [
+        _weighed([r for r in rollouts if batch_of[r.group_id] == number], reduction, constant)
+        for number in range(count)
+    ]
 
 
 def micro_batches(
@@ -322,18 +353,21 @@ def _sharing(rollouts: Sequence[PackedRollout]) -> list[list[PackedRollout]]:
 def _micro_batch(
     rollouts: Sequence[PackedRollout], device: torch.device, is_packed: bool
 ) -> MicroBatch:
-    columns: list[list[float]] = [[], [], []]
+    columns: list[list[float]] = [[], [], [], []]
     owners: list[int] = []
     for number, rollout in enumerate(rollouts):
-        num_tokens, advantage = sum(rollout.mask), rollout.advantage
+        num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
         columns[0] += rollout.sampler_logp
         columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
         columns[2] += [rollout.weight] * num_tokens
+        columns[3] += rollout.hold_weights
         owners += [number] * num_tokens
     layout = pack(rollouts, device) if is_packed else _padded(rollouts, device)
-    logp_N, adv_N, weight_N = (torch.tensor(c, dtype=torch.float32, device=device) for c in columns)
+    logp_N, adv_N, weight_N, hold_weight_N = (
+        torch.tensor(column, dtype=torch.float32, device=device) for column in columns
+    )
     rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
-    return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, rollout_N)
+    return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
 
 
 def _padded(rollouts: Sequence[PackedRollout], device: torch.device) -> Layout:

@@ -21,9 +21,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches, pack_step
 from searchrl.engine.model.policy import Policy
 
 SHAPES = {"4x128": (4, 128, 1024), "6x160": (6, 160, 2560)}
@@ -59,16 +60,17 @@ def make_policy(shape: str, device: torch.device) -> Policy:
     )
 
 
-def make_items(num_groups: int, vocab_size: int) -> list[TrainItem]:
+def make_step(num_groups: int, vocab_size: int) -> list[Group[TrainItem]]:
     """Rollouts of two turns with an observation between them."""
     rng = random.Random(0)
 
     def ids(count: int) -> list[int]:
         return [rng.randrange(vocab_size) for _ in range(count)]
 
-    items = []
+    groups = []
     for group in range(num_groups):
         prompt = ids(rng.randint(*PROMPT))
+        items = []
         for number in range(GROUP):
             trajectory = Trajectory(f"{group}/{number}", str(group))
             trajectory.append_prompt(prompt)
@@ -80,14 +82,15 @@ def make_items(num_groups: int, vocab_size: int) -> list[TrainItem]:
                 if not turn:
                     trajectory.append_env(ids(length // 3))
             items.append(TrainItem(trajectory, float(rng.random() < 0.5)))
-    return items
+        groups.append(Group(str(group), tuple(items)))
+    return groups
 
 
 def measure(shape: str, args: argparse.Namespace) -> dict[str, Any]:
     """Seconds per update and tokens computed, both ways."""
     device = torch.device(args.device)
     policy = make_policy(shape, device)
-    items = make_items(args.groups, policy.vocab_size)
+    groups = make_step(args.groups, policy.vocab_size)
     learners = {}
     for way in ("padded", "packed"):
         optim = OptimConfig(micro_batch_tokens=args.micro_batch_tokens, lr=0.0)
@@ -98,19 +101,19 @@ def measure(shape: str, args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.rounds):
         for way, learner in learners.items():
             started = time.perf_counter()
-            learner.train_step(items)
+            learner.train_step(groups)
             if device.type == "cuda":
                 torch.cuda.synchronize()
             seconds[way] = min(seconds[way], time.perf_counter() - started)
     grpo = learners["packed"]
     step = pack_step(
-        items, make_grpo().advantages, grpo.reduction, keep_dead_groups=False, constant=1
+        groups, make_grpo().advantages, grpo.reduction, keep_dead_groups=False, constant=1
     )
     tokens = {
         way: sum(
             batch.layout.ids_BT.numel()
             for batch in micro_batches(
-                step.rollouts, args.micro_batch_tokens, device, is_packed=way == "packed"
+                step.groups, args.micro_batch_tokens, device, is_packed=way == "packed"
             )
         )
         for way in learners

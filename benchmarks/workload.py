@@ -23,9 +23,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from searchrl.algorithms import make_grpo
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches, pack_step
 from searchrl.engine.model.loading import TINY_PATH, load_policy, resolve_model
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import Generator, Handle, Sampling, mix_key
@@ -273,13 +274,13 @@ class OurSide:
         """Score what was sampled and take one optimiser step."""
         return self.learner.train_step(self._score(trajectories))
 
-    def _score(self, trajectories: list[Trajectory]) -> list[TrainItem]:
+    def _score(self, trajectories: list[Trajectory]) -> list[Group[TrainItem]]:
         items = []
         for trajectory in trajectories:
             written = trajectory.ids[trajectory.num_prompt_tokens :]
             text = self.policy.tokenizer.decode(written)
             items.append(TrainItem(trajectory, reward_text(text)))
-        return items
+        return make_groups(items)
 
     def num_trained(self, trajectories: list[Trajectory]) -> int:
         """Tokens that an update on them computes, padding included."""
@@ -291,7 +292,7 @@ class OurSide:
             constant=1,
         )
         batches = micro_batches(
-            step.rollouts,
+            step.groups,
             self.learner.micro_batch_tokens,
             self.policy.device,
             is_packed=self.learner.packing_fault is None,

@@ -12,11 +12,11 @@ from itertools import groupby
 from searchrl.config import build_config
 from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.drivers import make_scripted_driver
 from searchrl.engine.episodes.rollout import TextCodec
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec
 from searchrl.plugins import load_plugins
-from searchrl.programs.evaluate import make_scripted_driver
 
 COLOURS = {Author.PROMPT: "\033[2m", Author.MODEL: "\033[32m", Author.ENV: "\033[33m"}
 RESET = "\033[0m"

@@ -25,6 +25,7 @@ from searchrl.core.advantage import (
     reinforce_pp_baseline_advantages,
     rloo_advantages,
 )
+from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import LossSettings
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ AtLeastOne = Annotated[float, Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
-def _keep_groups(groups: Sequence[Any], step: int) -> Sequence[Any]:
+Groups = Sequence[Group[Trainable]]
+
+
+def _keep_groups(groups: Groups, step: int) -> Groups:
     return groups
 
 
@@ -72,7 +76,7 @@ class Algorithm:
     advantages: AdvantageFn
     loss: LossFn
     reduction: str = "sequence-mean"
-    extend: Callable[[Sequence[Any], int], Sequence[Any]] = _keep_groups
+    extend: Callable[[Groups, int], Groups] = _keep_groups
     parameters: Callable[[], Iterable[Parameter]] = _no_parameters
     state_dict: Callable[[], Mapping[str, Any]] = _no_state
     load_state_dict: Callable[[Mapping[str, Any]], None] = _ignore_state

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -107,6 +108,16 @@ def choose_folder(config: RunConfig) -> Path:
     path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")
     if config.run_dir is None and path.exists():
         path = Path(f"{path}-{os.getpid()}")
+    _ensure_free(path)
+    above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    with guarding(path):
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            code = errno.EACCES if above.is_dir() else errno.ENOTDIR
+            raise OSError(code, f"{os.strerror(code)}: '{above}'")
+    return path
+
+
+def _ensure_free(path: Path) -> None:
     with guarding(path):
         is_taken = path.exists() and any(path.iterdir())
     if is_taken:
@@ -114,12 +125,6 @@ def choose_folder(config: RunConfig) -> Path:
         if _can_resume(path):
             way_on = f"continue it with --resume {path}, or choose another with --run-dir"
         raise RunFolderError(f"run folder '{path}' exists already; {way_on}")
-    above = next(p for p in (path, *path.absolute().parents) if p.exists())
-    with guarding(path):
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            code = errno.EACCES if above.is_dir() else errno.ENOTDIR
-            raise OSError(code, f"{os.strerror(code)}: '{above}'")
-    return path
 
 
 class RunWriter:
@@ -129,13 +134,13 @@ class RunWriter:
         self.path = path
 
     @classmethod
-    def create(cls, config: RunConfig) -> RunWriter:
-        """Make a new folder: `config.run_dir`, or `runs/ENV-DATE-TIME`.
+    def create(cls, config: RunConfig, path: Path) -> RunWriter:
+        """Make the new folder `path`, from `choose_folder`.
 
         Raises:
-            RunFolderError: if it exists already or cannot be written.
+            RunFolderError: if a run has begun there in the meantime, or it cannot be written.
         """
-        path = choose_folder(config)
+        _ensure_free(path)
         with guarding(path):
             (path / "rollouts").mkdir(parents=True, exist_ok=True)
             (path / "checkpoints").mkdir(exist_ok=True)
@@ -305,3 +310,12 @@ def guarding(path: Path) -> Iterator[None]:
             f"cannot write the run folder '{path}': {error.strerror or error}. "
             f"Free space, or {way_on}"
         ) from error
+
+
+def save_beside(name: str, text: str) -> Path:
+    """Save a text where there is no run folder: in a new file among the temporary ones."""
+    with guarding(Path(tempfile.gettempdir())):
+        handle, path = tempfile.mkstemp(prefix=f"searchrl-{name}-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    return Path(path)

@@ -16,9 +16,13 @@ from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
 
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import AlgorithmConfig
-from searchrl.core.loss import LossSettings, loss_columns
+from searchrl.core.advantage import dr_grpo_advantages
+from searchrl.core.group import Group, TrainItem, make_groups
+from searchrl.core.loss import LossSettings, Reduction, loss_columns
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.metrics import Metrics
-from searchrl.engine.learning.step_groups import is_constant, sample_groups, train_item
+from searchrl.engine.learning.packing import pack_step
+from searchrl.engine.learning.step_groups import is_constant, sample_groups
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins import load_plugins
 from searchrl.programs.observer import SilentObserver
@@ -295,6 +299,7 @@ def test_refills_end_at_their_limit_and_the_step_goes_on(
     """Nothing is ever scored here: each place is filled 1 + max_refills times."""
     config = short(micro_model, tmp_path / "run", "dapo", max_refills=max_refills)
     config["tasks"][0] |= {"reward": "declines", "metrics": []}
+    config["eval"]["every"] = 1
     run = train(config | {"max_steps": 1})
     (row,) = [row for row in run.metrics if row["phase"] == "train"]
     assert row["refills"] == max_refills
@@ -303,13 +308,13 @@ def test_refills_end_at_their_limit_and_the_step_goes_on(
     assert row["num_rollouts"] == 0
     unmeasured = {"reward", "overlong", "loss", "kl", "entropy", "ratio_mean", "grad_norm"}
     assert not unmeasured & row.keys()
+    assert run.summary["best"] is None, "an evaluation without a reward chooses nothing"
     before, after = weights_of(micro_model), weights_of(run.path / "policy")
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def fake_group(*rewards: float | None) -> Any:
-    rollouts = [SimpleNamespace(scored=SimpleNamespace(reward=reward)) for reward in rewards]
-    return SimpleNamespace(rollouts=rollouts)
+    return Group("g", tuple(SimpleNamespace(reward=reward) for reward in rewards))
 
 
 def test_which_groups_are_constant() -> None:
@@ -402,6 +407,23 @@ def test_overlong_penalty_is_on_the_reward_that_is_compared_and_shown_apart(dapo
 
 
 def test_unscored_rollouts_stay_unscored_whatever_their_length() -> None:
-    scored = SimpleNamespace(reward=None, per_turn={})
-    rollout: Any = SimpleNamespace(scored=scored, trajectory=SimpleNamespace(num_model_tokens=99))
-    assert train_item(rollout, lambda n: -1.0).reward is None
+    """The penalty is compared with the rewards of the others; of the unscored there is none."""
+    items = []
+    for name, reward in (("short", 1.0), ("long", 1.0), ("unscored", None)):
+        trajectory = Trajectory(name, "g")
+        trajectory.append_prompt([1])
+        num_tokens = 1 if name == "short" else 9
+        logps = [-1.0] * num_tokens
+        trajectory.append_model([2] * num_tokens, logps, version=0, reason=TurnStop.EOS)
+        items.append(TrainItem(trajectory, reward))
+    step = pack_step(
+        make_groups(items),
+        dr_grpo_advantages,
+        Reduction.TOKEN_MEAN,
+        keep_dead_groups=False,
+        constant=1,
+        length_penalty=lambda num_tokens: -num_tokens / 8,
+    )
+    assert step.advantages == {"short": 0.5, "long": -0.5, "unscored": 0.0}
+    assert [rollout.rollout_id for rollout in step.rollouts] == ["short", "long"]
+    assert step.num_unscored == 1

@@ -29,7 +29,7 @@ from searchrl.core.loss import LossStats
 from searchrl.hookspecs import HOOKS, Register, RegisterEnv
 from searchrl.plugins import Entry, load_plugins
 from searchrl.programs.evaluate import evaluate
-from searchrl.testing.suites import criteria_of
+from searchrl.testing.conformance import criteria_of
 
 REPO = Path(__file__).resolve().parent.parent
 DOCS = REPO / "docs"

@@ -1,6 +1,6 @@
 """What a wheel and an sdist carry: every file the programs read at run time, and its declaration.
 
-Hatchling packs the folder `searchrl` whole, apart from what git ignores. So two slips can lose a
+Hatchling packs the folder `searchrl` whole, apart from what git ignores. So two mistakes can lose a
 file: a declaration that names less than the folder, and an ignore pattern that matches an asset.
 """
 
@@ -17,39 +17,31 @@ import pytest
 REPO = Path(__file__).resolve().parent.parent
 PACKAGE = REPO / "searchrl"
 
-NEEDED = (
-    "py.typed",
-    "assets/corpus_demo/corpus.jsonl",
-    "assets/corpus_demo/questions.jsonl",
-    "assets/presets/qwen3_4b_lora.yaml",
-    "assets/presets/qwen3_4b_qlora.yaml",
-    "assets/presets/qwen_small_4gb.yaml",
-    "assets/presets/tiny.yaml",
-    "assets/presets/tiny_scratch.yaml",
-    "assets/scaffold/algorithm.py.jinja",
-    "assets/scaffold/env.py.jinja",
-    "assets/scaffold/package/README.md.jinja",
-    "assets/scaffold/package/module.py.jinja",
-    "assets/scaffold/package/pyproject.toml.jinja",
-    "assets/scaffold/package/test_module.py.jinja",
-    "assets/scaffold/protocol.py.jinja",
-    "assets/scaffold/retriever.py.jinja",
-    "assets/scaffold/reward.py.jinja",
-    "assets/scaffold/single.py.jinja",
-    "assets/scaffold/tracker.py.jinja",
-    "assets/regulations/chains.json",
-    "assets/regulations/daily.json",
-    "assets/regulations/demo_handbook.md",
-    "assets/regulations/demo_questions.json",
-    "assets/regulations/names.json",
-    "assets/regulations/office.json",
-    "assets/tiny/README.md",
-    "assets/tiny/chat_template.jinja",
-    "assets/tiny/config.json",
-    "assets/tiny/generation_config.json",
-    "assets/tiny/model.safetensors",
-    "assets/tiny/tokenizer.json",
-    "assets/tiny/tokenizer_config.json",
+_FOLDERS = {
+    "": "py.typed",
+    "assets/corpus_demo": "corpus.jsonl questions.jsonl",
+    "assets/presets": (
+        "qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml tiny_scratch.yaml"
+    ),
+    "assets/scaffold": (
+        "algorithm.py.jinja env.py.jinja protocol.py.jinja retriever.py.jinja reward.py.jinja "
+        "single.py.jinja tracker.py.jinja"
+    ),
+    "assets/scaffold/package": (
+        "README.md.jinja module.py.jinja pyproject.toml.jinja test_module.py.jinja"
+    ),
+    "assets/regulations": (
+        "chains.json daily.json demo_handbook.md demo_questions.json names.json office.json"
+    ),
+    "assets/tiny": (
+        "README.md chat_template.jinja config.json generation_config.json model.safetensors "
+        "tokenizer.json tokenizer_config.json"
+    ),
+}
+NEEDED = tuple(
+    f"{folder}/{name}".removeprefix("/")
+    for folder, names in _FOLDERS.items()
+    for name in names.split()
 )
 """What the main job, the demos and the presets read; one that is gone is named here."""
 

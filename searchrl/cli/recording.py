@@ -6,6 +6,7 @@ Owns what these commands write. The layout is the same as in every run folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig
@@ -32,7 +33,7 @@ def record_episodes(
     """
     if config.run_dir is None:
         return
-    writer = RunWriter.create(config)
+    writer = RunWriter.create(config, Path(config.run_dir))
     writer.write_provenance(registry.provenance(), seed=config.seed, fingerprint=config.fingerprint)
     if metrics:
         writer.log(0, metrics, phase)

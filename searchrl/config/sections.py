@@ -294,17 +294,22 @@ class SamplingConfig(Section):
 
 
 class EvalConfig(Section):
-    """Greedy evaluation on held-out tasks before, during and after training."""
+    """Greedy evaluation on tasks that are not trained on: before and after training on `split`,
+    during training on validation tasks."""
 
     num_tasks: Count = 256
     """Tasks of the evaluations before and after, always the first N: the same ones every time. With
     256 a proportion is known to about ± 0.06."""
     every: Annotated[int, Field(ge=0)] = 10
-    """Steps between short evaluations during training; 0: none."""
+    """Steps between short evaluations during training, and one after the last step; 0: none, and no
+    best checkpoint."""
     num_tasks_during: Count = 64
-    """Tasks of a short evaluation."""
+    """Tasks of a short evaluation, the first N of the split `validation`. An environment without
+    that split lends the last tenth of its training tasks, from 1 to 64; they are never trained
+    on."""
     split: str = "test"
-    """Split that is evaluated on."""
+    """Split of the evaluations before and after. Nothing that is decided during training looks at
+    it."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """0 is greedy: no luck in the figures."""
     forced: bool = True
@@ -365,7 +370,8 @@ class CheckpointConfig(Section):
     keep_last: Count = 2
     """Newest checkpoints that are kept."""
     keep_best: bool = True
-    """Also keep the checkpoint with the best reward in a short evaluation."""
+    """Also keep the checkpoint with the best reward in a short evaluation, so on validation
+    tasks."""
 
 
 class LogConfig(Section):

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from searchrl.core.episode import Task
-
 
 class Author(IntEnum):
     """Who wrote a token. Only MODEL tokens are ever trained."""
@@ -216,15 +214,6 @@ class Trajectory:
     def num_model_tokens(self) -> int:
         """Tokens the model wrote: the only ones a loss may touch."""
         return sum(turn.stop - turn.start for turn in self._turns)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """All rollouts of one prompt instance. `id` is unique, so that no two prompts share one."""
-
-    id: str
-    task: Task
-    trajectories: tuple[Trajectory, ...]
 
 
 class TokenColumns(NamedTuple):

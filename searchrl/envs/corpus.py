@@ -1,9 +1,9 @@
 """The `corpus` environment: your own questions over your own texts.
 
 Owns its settings, the split of the questions into train and test, and the scripted policy that
-measures retrieval. The episode is `envs.text.TextEnv`'s, the file formats are `data_files` and
-`text_folder`. Without any files it asks about a small invented town that comes with the package.
-Registered as `corpus`; made by the engine, `make_env` or `gymnasium.make`.
+measures retrieval. The episode is that of `envs.text.TextEnv`; the file formats are in
+`data_files` and `text_folder`. Without any files it asks about a small invented town that comes
+with the package. Registered as `corpus`; made by the engine, `make_env` or `gymnasium.make`.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class CorpusEnv(TextEnv):
         questions: path, or list of paths, of question files. With neither `questions` nor
             `corpus`, the demo is used.
         corpus: path of a corpus file, or of a folder of text and Markdown files.
-        test_questions: question files of the test split; `questions` is then all training.
-        test_frac: share of `questions` that forms the test split otherwise. A question's side
-            depends on its id alone: adding questions moves none of the others.
+        test_questions: question files of the test split; then all of `questions` is for training.
+        test_frac: share of `questions` in the test split without `test_questions`. The split of a
+            question depends on its id alone: a new question does not move the others.
         topk, shuffle, max_turns, render_mode, matches: as for `TextEnv`.
-        world_seed: taken for uniformity; a corpus is what its files say under every seed.
+        world_seed: accepted as in other environments, but without effect here.
 
     Raises:
         ConfigError: a setting is missing or wrong.
@@ -138,8 +138,8 @@ class CorpusEnv(TextEnv):
             total = sum(len(rows) for rows in self._data.questions.values())
             raise ConfigError(
                 f"env corpus: split '{split}' is empty: of {total} questions, "
-                f"test_frac={self.test_frac} puts none there. Change env.test_frac, or name a "
-                "file of its own in env.test_questions."
+                f"test_frac={self.test_frac} puts none there. Change env.test_frac, or give the "
+                "test questions their own file in env.test_questions."
             )
         return super().ensure_split(split)
 
@@ -150,7 +150,7 @@ def load_corpus_data(
     test_questions: Paths | None = None,
     test_frac: float = 0.2,
 ) -> CorpusData:
-    """Read and check all files; the demo's if none is named. Unchanged files are read once.
+    """Read and check all files, or the demo's if none is given. Unchanged files are read once.
 
     Raises:
         ConfigError: only one of `questions` and `corpus` is given.
@@ -173,10 +173,10 @@ def load_corpus_data(
 def split_questions(
     questions: Sequence[Question], test_frac: float
 ) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-    """Part questions into (train, test) by a hash of their ids.
+    """Split questions into (train, test) by a hash of their ids.
 
-    Questions with one text stay together, whatever their ids. With 0 < test_frac < 1 and two
-    different questions or more, neither side is empty.
+    Questions with the same text are in the same split. With 0 < test_frac < 1 and at least two
+    different questions, neither split is empty.
     """
     leaders: dict[str, str] = {}
     points = {
@@ -230,7 +230,7 @@ def _fingerprint(paths: Sequence[Path]) -> Fingerprint:
     return tuple(marks)
 
 
-# One environment instance per rollout of a group is made; they must not each read the files.
+# Each rollout of a group makes its own environment; the files are read once for all of them.
 @lru_cache(maxsize=4)
 def _load(
     train_paths: tuple[Path, ...],
@@ -288,10 +288,10 @@ def _check_disjoint(
 class CorpusExpert:
     """The scripted policy: searches as a patient reader would, then gives the known answer.
 
-    It knows the answer, so what it measures is retrieval, not reasoning. The first query is the
-    question. While gold passages are missing, the next one is made of the names in the gold
-    passages just found: never of the titles still to be found. It gives up when a search brings
-    nothing new, and keeps the last turn for the answer.
+    It knows the answer, so it measures retrieval, not reasoning. The first query is the question.
+    While gold passages are missing, the next query is made of names in the gold passages that were
+    just found, never of titles that are still to be found. It stops when a search finds nothing
+    new, and keeps the last turn for the answer.
     """
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
@@ -334,7 +334,7 @@ def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
 
 
 MAX_QUERY_BYTES = 360
-"""Longest query of the expert: its turn fits 500 tokens even where a token is a byte."""
+"""Longest query of the expert: its turn fits 500 tokens even if every byte is a token."""
 
 _WORD = re.compile(r"\w[\w'’]*(?:[.-]\w[\w'’]*)*|[^\w\s]")
 _JOINING = frozenset({"of", "the", "and", "de", "in"})
@@ -344,10 +344,10 @@ _ASKING = re.compile(
 
 
 def names_in(text: str, besides: str = "") -> list[str]:
-    """Names in a text, by their capitals, each once; not those made of words of `besides`.
+    """Names in a text, found by their capitals, each once; those of words of `besides` left out.
 
-    A name is capitalised words and numbers in a row, joined over small words: "Bank of the Four
-    Rivers". Scripts without capitals have none.
+    A name is a row of capitalised words and numbers, with small words between them: "Bank of the
+    Four Rivers". In scripts without capitals no names are found.
     """
     known = _words(besides)
     names: dict[str, None] = {}
@@ -372,7 +372,7 @@ def _words(text: str) -> set[str]:
 
 
 def fit_query(parts: Sequence[str]) -> str:
-    """Join parts into one query line of at most `MAX_QUERY_BYTES`, dropping what is too much."""
+    """Join parts into one query line of at most `MAX_QUERY_BYTES`; the rest is left out."""
     words = " ".join(parts).split()
     query = ""
     for word in words:

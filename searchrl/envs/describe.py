@@ -1,8 +1,8 @@
-"""Spaces in words: how discrete actions are named and read, and how observations are told.
+"""Spaces in words: how discrete actions are named and read, and how observations are described.
 
-Owns `Actions` (names, parser and samples of an action space), the text of an observation, colours
-of a terminal turned into letters, and what the documentation of Gymnasium's own text games says
-about their numbers. Steps no environment and knows no protocol. Caller: `foreign`.
+Owns `Actions` (names, parser and samples of an action space), the text of an observation, terminal
+colours as text, and the goals and action names of Gymnasium's own text games (from its
+documentation). Steps no environment and knows no protocol. Called by `foreign`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from searchrl.envs.text import TextSpace
 from searchrl.errors import ConfigError
 
 MAX_LISTED = 40
-"""Actions that are listed one by one; of more, only the first and the last are."""
+"""Up to this many actions are all listed; of more, only the first two and the last."""
 
 Space = gymnasium.Space[Any]
 
@@ -71,11 +71,11 @@ class Actions:
 
     Args:
         space: text, `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Tuple` of `Discrete`.
-        names: of the actions of a `Discrete` space in their order; numbers without them.
-        env: named in errors.
+        names: names of the actions of a `Discrete` space in order; without them, numbers.
+        env: the environment's name in errors.
 
     Raises:
-        ConfigError: for another kind of space, or names that do not fit it.
+        ConfigError: another kind of space, or names that do not fit it.
     """
 
     def __init__(self, space: Space, names: Sequence[str] | None, env: str) -> None:
@@ -101,9 +101,9 @@ class Actions:
         return ", ".join(names)
 
     def parse(self, text: str, mask: Any = None) -> Any:
-        """The action that `text` names, by name or number in any case; None if it names no legal.
+        """The legal action that `text` names (name or number, any case); None if there is none.
 
-        An action of several numbers is written with commas or spaces between them.
+        The numbers of an action with several parts are separated by commas or spaces.
         """
         if self._parts is None:
             return text if self.space.contains(text) else None
@@ -159,7 +159,7 @@ class Actions:
             )
 
     def _legal(self, mask: Any) -> list[int]:
-        """Positions of the legal actions of a Discrete space; a mask that allows none is none."""
+        """Positions of the legal actions; a mask that allows nothing is ignored."""
         if mask is None:
             return list(range(len(self._names)))
         return [int(i) for i in np.flatnonzero(np.asarray(mask))] or self._legal(None)
@@ -173,12 +173,12 @@ class Actions:
 
 
 def is_text(space: Space) -> bool:
-    """Whether a space is one of text, Gymnasium's or ours."""
+    """Whether a space holds text: Gymnasium's `Text` or our `TextSpace`."""
     return isinstance(space, Text | TextSpace)
 
 
 def parts_of(space: Space) -> list[Discrete] | None:
-    """The discrete spaces that a space consists of; None if it does not."""
+    """The discrete spaces that a space consists of; None for other spaces."""
     if isinstance(space, Discrete):
         return [space]
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
@@ -206,9 +206,9 @@ _COLOUR_NAMES = {"31": "red", "32": "green", "33": "yellow", "34": "blue", "35":
 
 
 def tell_ansi(text: str) -> str:
-    """A rendering for terminals as plain text: nothing that a colour says is lost.
+    """A rendering for terminals as plain text; what the colours mean is kept.
 
-    What stands on a coloured ground (where the agent is) comes in brackets. Other colours are
+    Text with a coloured background (where the agent is) is put in brackets. Other colours are
     named below: `Y is blue`. A line that only repeats the last action is left out.
     """
     named: dict[str, None] = {}
@@ -228,12 +228,12 @@ def tell_ansi(text: str) -> str:
 
 
 def unsupported(env: str, what: str, space: Space) -> ConfigError:
-    """The error for a space that has no words."""
+    """The error for a space that cannot be described."""
     return ConfigError(
-        f"env {env}: its {what} are {space}, which has no words. Supported are text, Discrete, "
-        "MultiDiscrete, MultiBinary and Tuple of Discrete (observations also by an 'ansi' "
-        "rendering). For another space write an adapter of your own and register it under a scheme "
-        "(docs/foreign-envs.md)"
+        f"env {env}: its {what} are {space}, which cannot be described in words. Supported are "
+        "text, Discrete, MultiDiscrete, MultiBinary and Tuple of Discrete (observations also by an "
+        "'ansi' rendering). For another space write your own adapter and register it under a "
+        "scheme (docs/foreign-envs.md)"
     )
 
 
@@ -243,7 +243,7 @@ def _range_text(part: Any) -> str:
 
 
 def _read_number(text: str, part: Any) -> int | None:
-    """The position in a Discrete space of the number that `text` is; None for anything else."""
+    """The position in a Discrete space of the number in `text`; None for anything else."""
     if not re.fullmatch(r"\s*-?\d{1,18}\s*", text):
         return None
     position = int(text) - int(part.start)
@@ -251,5 +251,5 @@ def _read_number(text: str, part: Any) -> int | None:
 
 
 def _key(name: str) -> str:
-    """A name without case, spacing and what models put around words."""
+    """A name in lower case, without the spaces, quotes and stops that models put around it."""
     return " ".join(name.strip(" \t\n\"'`.,!").casefold().split())

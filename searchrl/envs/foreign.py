@@ -1,9 +1,9 @@
-"""Foreign environments: any Gymnasium environment of text or discrete spaces, put to a model.
+"""Foreign environments: any Gymnasium environment of text or discrete spaces, as one of text.
 
-Owns `TextAdapter`, the environment of text around one of numbers: prompt, legal actions, notices
-for the others, numbered tasks (which are seeds); the factory behind the scheme `gym:`; and the
-scripted policy that moves at random. How spaces become words is in `describe`. Adapters of other
-kinds of environments register under a scheme of their own (docs/foreign-envs.md).
+Owns `TextAdapter` (prompt, legal actions, notices about other actions, tasks that are seeds), the
+factory of the scheme `gym:`, and the scripted policy that acts at random. How spaces become words
+is in `describe`. Plugins register adapters for other environments under their own scheme
+(docs/foreign-envs.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from searchrl.envs.text import TextSpace
 from searchrl.errors import ConfigError
 
 MAX_TURNS = 100
-"""Turns of an episode whose environment sets no limit of its own."""
+"""Turns of an episode if the environment sets no limit."""
 
 PROMPT = "{goal}\nActions: {actions}.\n\n{observation}"
 
@@ -41,29 +41,29 @@ Observation = Literal["auto", "ansi", "number"]
 
 
 class TextAdapter(gymnasium.Env[str, str]):
-    """An environment of text or discrete spaces as one of text; the action is a raw model turn.
+    """A text environment around one of text or discrete spaces; an action is a raw model turn.
 
-    A turn acts by name or number (`<act>right</act>`). Anything else gets a notice that lists the
-    legal actions: the turn counts, the inner environment does not step. An action that
-    `info["action_mask"]` forbids is no legal one. Task `index` of a split is a seed of the inner
-    environment, and no seed is in two splits.
+    The model names an action by its name or number (`<act>right</act>`). After anything else it
+    gets a notice that lists the legal actions: the turn counts, but the inner environment does
+    not step. Actions that `info["action_mask"]` forbids are not legal. Task `index` of a split is
+    a seed of the inner environment; no seed is in two splits.
 
     Args:
-        inner: the environment; made with `render_mode="ansi"`, its rendering is what is observed.
-        protocol: parses turns and wraps observations; one with acts, such as `act`.
-        name: of the environment, in tasks and errors.
-        action_names: of a `Discrete` space, in the order of its numbers.
+        inner: the environment; if made with `render_mode="ansi"`, its rendering is observed.
+        protocol: parses turns and wraps observations; it must have acts, as `act` has.
+        name: the name of the environment in tasks and errors.
+        action_names: the names of the actions of a `Discrete` space, in the order of its numbers.
         max_turns: model turns before the episode is truncated; by default the inner limit of
             steps, or `MAX_TURNS`.
         prompt: the first message, with any of the placeholders `{name}`, `{goal}`, `{actions}`,
             `{max_turns}` and `{observation}`.
-        observation: `ansi` (the rendering), `number`, or `auto`: text as it is, else the rendering
-            if there is one, else the number.
+        observation: `ansi` (the rendering), `number`, or `auto`: the first of text, rendering
+            and number that exists.
         num_tasks: tasks of each split.
         render_mode: None or "ansi" (the transcript as text).
 
     Raises:
-        ConfigError: for spaces without words, or settings that do not fit the environment.
+        ConfigError: a space cannot be described, or a setting does not fit the environment.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
@@ -207,8 +207,8 @@ class TextAdapter(gymnasium.Env[str, str]):
         if parsed.kind == INVALID:
             return f"{parsed.reason} {legal}".lstrip()
         if parsed.kind == ACT:
-            return f"{str(parsed.payload)[:80]!r} is no action here. {legal}"
-        return f"This environment is acted in; it knows no {parsed.kind}. {legal}"
+            return f"{str(parsed.payload)[:80]!r} is not an action here. {legal}"
+        return f"This environment has actions, but no {parsed.kind}. {legal}"
 
     def _fill_prompt(self, observation: str) -> str:
         values = {
@@ -223,12 +223,12 @@ class TextAdapter(gymnasium.Env[str, str]):
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             raise ConfigError(
                 f"env {self.name}: the prompt cannot be filled in: {type(error).__name__}: {error}."
-                f" Placeholders are {', '.join('{' + key + '}' for key in values)}; a brace of the "
-                "text itself is written twice"
+                f" Placeholders are {', '.join('{' + key + '}' for key in values)}; write {{{{ for "
+                "a brace in the text"
             ) from error
 
     def _example_turns(self) -> tuple[str, ...]:
-        """Turns as a model might write them: acts, some of them illegal, and broken ones."""
+        """Turns as a model might write them: legal acts, an illegal one, and broken turns."""
         rng = Random(0)
         acts = [*(self._actions.sample(rng) for _ in range(8)), "no such action"]
         turns = [self.protocol.render_turn(Action(ACT, act), "I try this.") for act in acts]
@@ -236,7 +236,7 @@ class TextAdapter(gymnasium.Env[str, str]):
 
 
 class RandomActor:
-    """The scripted policy `random`: a legal action in every turn, the same ones for one task."""
+    """The scripted policy `random`: a legal action in every turn; the same ones for one task."""
 
     def __init__(self, env: TextAdapter, task: Task, protocol: TagProtocol) -> None:
         self._env = env
@@ -244,7 +244,7 @@ class RandomActor:
         self._rng = Random(f"random/{task.id}")
 
     def act(self, observation: str) -> str:
-        """The next turn, whatever is seen."""
+        """The next turn; it does not depend on the observation."""
         return self._protocol.render_turn(Action(ACT, self._env.sample_action(self._rng)))
 
 
@@ -270,13 +270,13 @@ def make_gym_env(
 
     Args:
         protocol: parses turns and wraps observations.
-        retriever: not used: nothing is searched for.
+        retriever: not used.
         name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
         make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
         action_names, max_turns, prompt, observation, num_tasks, render_mode: see `TextAdapter`.
 
     Raises:
-        ConfigError: if Gymnasium cannot make it, or it has no words.
+        ConfigError: Gymnasium cannot make it, or a space cannot be described.
     """
     arguments = dict(make or {})
     inner = _make_inner(name, arguments)
@@ -315,7 +315,7 @@ def _known_game(inner: gymnasium.Env[Any, Any]) -> Game:
 
 
 def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env: str) -> str:
-    """How observations are told: `text`, `ansi` or `number`."""
+    """How observations are shown: `text`, `ansi` or `number`."""
     space = inner.observation_space
     if wanted == "ansi" and inner.render_mode != "ansi":
         modes = inner.metadata.get("render_modes") or []
@@ -337,6 +337,6 @@ def _ensure_acts(protocol: TagProtocol, env: str) -> None:
         protocol.opening(ACT)
         return
     raise ConfigError(
-        f"env {env} is acted in, and protocol '{protocol.name}' has no acts; leave the protocol "
-        "out, or name one that has them, such as act"
+        f"env {env} needs acts, and protocol '{protocol.name}' has none; leave the protocol out, "
+        "or name one that has acts, such as act"
     )

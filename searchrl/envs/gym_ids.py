@@ -24,7 +24,7 @@ def gym_id(env: str) -> str:
 def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
     """Register `env` with Gymnasium (again: replaces it) and return its id."""
     name = gym_id(env)
-    # Replaced in silence: the same env, perhaps with other plugin sources than before.
+    # Replaced without a warning: it is the same env, perhaps with other plugin sources.
     registry.pop(name, None)
     kwargs: dict[str, Any] = {"env": env}
     if plugins:

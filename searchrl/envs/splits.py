@@ -1,7 +1,8 @@
 """Numbered tasks in splits: the check of what `reset(options={"split": …, "index": …})` was given.
 
-Owns the two questions every environment asks of its options and the text of the errors. Knows no
-environment; `text` and `foreign` call it.
+Owns the names of the two splits that training uses, how many training tasks are held out if there
+is no validation split, the two checks that every environment makes, and the text of their errors.
+Knows no environment. Called by `text`, `foreign`, plugins and `TaskWorld`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,21 @@ import numpy as np
 
 from searchrl.errors import ConfigError, suggest
 
+TRAIN = "train"
+VALIDATION = "validation"
+"""Tasks that nothing is trained on and that choose the best checkpoint. An environment without
+such a split lends some of its training tasks, see `num_held_out`."""
+
+MAX_HELD_OUT = 64
+
+
+def num_held_out(num_train: int) -> int:
+    """How many of `num_train` training tasks, the last ones, are held out for validation.
+
+    One in ten, at least 1 and at most `MAX_HELD_OUT`. A single training task is kept: 0.
+    """
+    return min(MAX_HELD_OUT, max(num_train // 10, 1)) if num_train > 1 else 0
+
 
 def ensure_split(env: str, split: object, splits: Sequence[str]) -> str:
     """Return `split` if it is one of `splits`; raise `ConfigError` naming those there are."""
@@ -21,7 +37,7 @@ def ensure_split(env: str, split: object, splits: Sequence[str]) -> str:
 
 
 def ensure_index(env: str, split: str, index: object, total: int) -> int:
-    """Return `index` as an int if it numbers one of `total` tasks; raise `ConfigError` else."""
+    """Return `index` as an int if it numbers one of `total` tasks; raise `ConfigError` if not."""
     if isinstance(index, int | np.integer) and 0 <= int(index) < total:
         return int(index)
     raise ConfigError(

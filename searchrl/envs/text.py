@@ -105,8 +105,8 @@ class TextSpace(gymnasium.Space[str]):
         return f"TextSpace(max_length={self.max_length})"
 
 
-# Batching itself works through Gymnasium's fallback for custom spaces (a tuple of strings);
-# these two fill its gaps: an empty batch that lies in the batched space, and spaces that differ.
+# Gymnasium's fallback for custom spaces batches texts as a tuple of strings. It lacks two things:
+# an empty batch that the batched space contains, and the batch of spaces that differ.
 @create_empty_array.register(TextSpace)
 def _empty_texts(
     space: TextSpace, n: int = 1, fn: Callable[..., Any] = np.zeros
@@ -151,8 +151,8 @@ class TextEnv(gymnasium.Env[str, str]):
         retriever: called once per corpus: `factory(passages)`. Environments that are given one
             `IndexCache` here share its indexes.
         topk: passages shown per search turn.
-        shuffle: show them in an order that says nothing (the same for one task and turn), so that
-            they have to be read.
+        shuffle: show them in random order (the same for one task and turn), so that the model
+            has to read all of them.
         max_turns: model turns before the episode is truncated.
         world_seed: which world the tasks come from.
         render_mode: None or "ansi" (the transcript as text).
@@ -199,8 +199,8 @@ class TextEnv(gymnasium.Env[str, str]):
             turns = example_turns(protocol)
         except ValueError as error:
             raise ConfigError(
-                f"env {self.name} is there to be searched, and the protocol '{protocol.name}' "
-                f"has no search: {error}. Choose another, or give it a tool named search."
+                f"env {self.name} needs searches, and the protocol '{protocol.name}' has none: "
+                f"{error}. Choose another protocol, or give it a tool named search."
             ) from error
         self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
@@ -245,11 +245,6 @@ class TextEnv(gymnasium.Env[str, str]):
         )
 
     # The Gymnasium interface.
-
-    @property
-    def task(self) -> Task | None:
-        """The task of the running episode; None before the first reset."""
-        return self._task
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -333,11 +328,11 @@ class TextEnv(gymnasium.Env[str, str]):
         return ensure_split(self.name, split, self.splits)
 
     def ensure_index(self, split: str, index: object, total: int) -> int:
-        """Return `index` as an int if it numbers a task of `split`; raise `ConfigError` else."""
+        """Return `index` as an int if it is that of a task of `split`; else raise `ConfigError`."""
         return ensure_index(self.name, split, index, total)
 
     def _search(self, task: Task, queries: Sequence[str]) -> tuple[Passage, ...]:
-        # Outside of the boundary: the corpus is the environment's own.
+        # Outside the `try`: a fault in the environment's own corpus is not the retriever's.
         key, passages = self.passages(task)
         try:
             results = self._indexes.get(key, passages).search(list(queries), self.topk)
@@ -365,10 +360,10 @@ class TextEnv(gymnasium.Env[str, str]):
 
 
 def _explain_unknown(action: Action) -> str:
-    """What the model is told of an action that is none here."""
+    """What the model is told about an action that this environment does not have."""
     if isinstance(action.payload, ToolCall):
         return f"There is no tool {action.payload.name!r} here; the only one is search."
-    return f"this environment knows no action '{action.kind}'"
+    return f"This environment has no action '{action.kind}'."
 
 
 def _ensure_searches(protocol: TagProtocol, env: str) -> None:
@@ -376,13 +371,13 @@ def _ensure_searches(protocol: TagProtocol, env: str) -> None:
         protocol.opening(SEARCH)
     except ValueError as error:
         raise ConfigError(
-            f"env {env} is there to be searched, and the protocol has no searches: {error}. Leave "
-            "the protocol out, or name one that has them, such as think-search-answer"
+            f"env {env} needs searches, and the protocol has none: {error}. Leave the protocol "
+            "out, or name one that has searches, such as think-search-answer"
         ) from error
 
 
 def _find_result_problem(results: object, num_queries: int) -> str:
-    """Say what is wrong with what `search` returned, or "" if every passage is one."""
+    """Say what is wrong with the value that `search` returned, or "" if it is right."""
     if not isinstance(results, Sequence):
         return f"returned {type(results).__name__}; expected one list of passages per query"
     if len(results) != num_queries:

@@ -1,8 +1,8 @@
 """A folder of text and Markdown files as a corpus of passages.
 
-Owns how prose becomes passages: a Markdown file one per section, a text file one as a whole,
-and either in pieces at paragraph ends when it is longer than `MAX_PASSAGE_CHARS`. Faults go to
-`Problems` like those of rows. Called by the `corpus` environment.
+Owns how prose becomes passages: one for each section of a Markdown file, one for a whole text
+file; longer ones than `MAX_PASSAGE_CHARS` are cut at paragraph ends. Faults go to `Problems` like
+those of rows. Called by the `corpus` environment.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
 def split_markdown(text: str) -> Iterator[Section]:
     """Yield the sections of a Markdown text (`#` headings, not those inside code fences).
 
-    A heading without text of its own is left out when deeper headings follow it; otherwise the
-    heading is all there is, and becomes the text.
+    A heading without text is left out if deeper headings follow it; if not, the heading itself
+    becomes the text.
     """
     path: list[tuple[int, str]] = []
     lines: list[str] = []
@@ -126,8 +126,8 @@ def _close_section(
 def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:
     """Cut a text into pieces of at most `max_chars`, at paragraph ends where that is possible.
 
-    Paragraphs are packed together as long as they fit. One that is too long by itself is cut at
-    sentence ends, and a sentence that is too long where the limit falls.
+    Paragraphs are put together as long as they fit. A paragraph that is too long is cut at sentence
+    ends, and a sentence that is too long is cut at the limit.
     """
     text = text.strip()
     if len(text) <= max_chars:

@@ -7,7 +7,6 @@ loaded, not by this module. Callers: `searchrl ask` and the Python API.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from searchrl.config import RunConfig, build_config, merge
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.drivers import make_driver
 from searchrl.engine.episodes.records import plain_payload
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds, name_protocols
@@ -22,7 +22,6 @@ from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError, EnvironmentFailure
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.records import read_records
-from searchrl.programs.evaluate import make_driver
 from searchrl.run_folder import Run
 
 DEMO_SPLIT = "demo"
@@ -122,10 +121,7 @@ class Agent:
         self.world.close()
 
     def _split(self) -> str:
-        env = self.world.acquire()
-        has_demo = DEMO_SPLIT in getattr(env.unwrapped, "splits", ())
-        self.world.release(env)
-        return DEMO_SPLIT if has_demo else self.config.eval.split
+        return DEMO_SPLIT if self.world.has_split(DEMO_SPLIT) else self.config.eval.split
 
 
 def make_answer(question: str, rollout: Rollout) -> Answer:
@@ -159,11 +155,14 @@ def load_agent(
     """
     source = Path(run_or_model)
     run = Run(source) if (source / "config.yaml").is_file() else None
-    config = (
-        build_config(run_settings(run), overrides)
-        if run
-        else _model_config(str(run_or_model), overrides)
-    )
+    from searchrl.programs.planning import Plan, plan_run
+
+    plan = None
+    if run:
+        config = build_config(run_settings(run), overrides)
+    else:
+        plan = plan_run(merge(overrides, {"model": {"name": str(run_or_model)}}))
+        config = plan.config
     if config.policy != "model":
         raise ConfigError(
             f"policy '{config.policy}' cannot answer free questions: it replays an environment's "
@@ -172,20 +171,14 @@ def load_agent(
     if registry is None:
         recorded = read_records(run.path, config.to_dict()) if run else ()
         registry = load_plugins(config.plugins, strict=config.strict_plugins, recorded=recorded)
+    config = name_protocols(config, registry)
     world = make_worlds(config, registry)[0]
-    from searchrl.programs.planning import load_planned_policy
-
-    policy = load_planned_policy(config, trainable=False)
-    driver = make_driver(policy, config, registry, config.eval.temperature, batch_size=1)
-    return Agent(name_protocols(config, registry), registry, world, driver)
+    policy = (plan or Plan.of(config)).load_policy(trainable=False)
+    one_at_a_time = config.eval.model_copy(update={"batch_size": 1})
+    driver = make_driver(policy, config, registry, one_at_a_time)
+    return Agent(config, registry, world, driver)
 
 
 def run_settings(run: Run) -> dict[str, Any]:
     """The settings with which a run's policy is used again: its own, its weights, a new folder."""
     return run.config.to_dict() | {"init_from": str(run.path), "run_dir": None}
-
-
-def _model_config(model: str, overrides: Mapping[str, Any]) -> RunConfig:
-    from searchrl.programs.planning import plan_run
-
-    return plan_run(merge(overrides, {"model": {"name": model}})).config

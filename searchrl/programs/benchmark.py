@@ -18,16 +18,13 @@ from typing import Any
 
 import torch
 
-from searchrl.algorithms import Algorithm
-from searchrl.config import RunConfig
-from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.world import make_worlds
-from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.step_groups import sample_groups, train_item
+from searchrl.engine.episodes.failures import FailureLimit
+from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import Registry
-from searchrl.programs.evaluate import FailureLimit, make_driver, save_beside
-from searchrl.programs.planning import ensure_whole_distribution, load_planned_policy
+from searchrl.programs.planning import Plan
+from searchrl.programs.session import Session
+from searchrl.run_folder import save_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class _Step:
 
 
 def measure(
-    config: RunConfig,
+    plan: Plan,
     registry: Registry,
     num_steps: int,
     *,
@@ -78,7 +75,7 @@ def measure(
     """Take `num_steps` training steps after one that is not timed.
 
     Args:
-        config: a resolved config (`plan_run`).
+        plan: of a training run.
         registry: loaded plugins.
         num_steps: at least 1.
         on_step: told how many steps of how many are done.
@@ -88,59 +85,31 @@ def measure(
         SearchRLError: for anything wrong with names, data or weights.
         FailureLimitError: if more than `rollout.max_failure_frac` of a step's episodes failed.
     """
-    ensure_whole_distribution(config)
-    worlds = make_worlds(config, registry)
+    session = Session(plan, registry, ALONE, on_note)
     try:
-        for world in worlds:
-            world.num_tasks("train")
-        algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
-            **config.algorithm.settings
-        )
-        policy = load_planned_policy(config, trainable=True)
-        rollout = config.rollout
-        learner = Learner(
-            policy,
-            algorithm,
-            config.algorithm,
-            config.optim,
-            max_steps=config.max_steps,
-            temperature=rollout.temperature,
-            constant=rollout.max_total_tokens,
-            seed=config.seed,
-        )
-        sampler = make_driver(
-            policy, config, registry, rollout.temperature, rollout.batch_size, on_note
-        )
-        prompts = PromptStream(worlds, config.seed, rollout.prompts_per_step, rollout.group_size)
-        penalty = algorithm.length_penalty_of(rollout.max_total_tokens)
-        limit = FailureLimit("bench", rollout.max_failure_frac, save_beside, on_note)
+        device, config = session.policy.device, session.config
+        limit = FailureLimit("bench", config.rollout.max_failure_frac, save_beside, on_note)
 
         def take(number: int) -> _Step:
-            started = _now(policy.device)
-            sampler.generator.sync(policy)
-            drawn = sample_groups(sampler, prompts, number, max_refills=algorithm.max_refills or 0)
-            sampled = _now(policy.device)
+            started = _now(device)
+            drawn = session.sample(number)
+            sampled = _now(device)
             limit.ensure(drawn.rollouts, f"step {number + 1}", f"step_{number + 1:06d}")
-            groups = algorithm.extend(drawn.groups, number)
-            items = [train_item(r, penalty) for group in groups for r in group.rollouts]
-            _empty_cache(policy.device)
-            before = _now(policy.device)
-            stats = learner.train_step(items)
-            updated = _now(policy.device)
-            _empty_cache(policy.device)
+            before = _now(device)
+            stats = session.update(drawn, number)
             return _Step(
                 num_rollouts=len(drawn.rollouts),
                 num_tokens=sum(r.trajectory.num_model_tokens for r in drawn.rollouts),
                 num_trained=int(stats["num_tokens"]),
                 sample_s=sampled - started,
-                update_s=updated - before,
+                update_s=_now(device) - before,
             )
 
-        if policy.device.type == "cuda":
+        if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         take(0)
         on_step(1, num_steps + 1)
-        generator = sampler.generator
+        generator = session.sampler.generator
         counted = generator.stats if isinstance(generator, SlotGenerator) else None
         if counted is not None:
             counted.restart()
@@ -149,8 +118,7 @@ def measure(
             steps.append(take(number + 1))
             on_step(number + 2, num_steps + 1)
     finally:
-        for world in worlds:
-            world.close()
+        session.close()
     step_s = statistics.median(one.sample_s + one.update_s for one in steps)
     sample_s = sum(one.sample_s for one in steps)
     num_trained = sum(one.num_trained for one in steps)
@@ -166,9 +134,9 @@ def measure(
         sample_tokens_per_s=sum(one.num_tokens for one in steps) / sample_s,
         train_tokens_per_s=num_trained / sum(s.update_s for s in steps) if num_trained else None,
         slot_use=None if counted is None else counted.slot_use,
-        peak_memory_bytes=peak_memory(policy.device),
-        device=str(policy.device),
-        model=policy.source,
+        peak_memory_bytes=peak_memory(device),
+        device=str(device),
+        model=session.policy.source,
     )
 
 
@@ -197,9 +165,3 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def _empty_cache(device: torch.device) -> None:
-    """As `train` does between sampling and updating."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

@@ -1,27 +1,23 @@
 """From what a user said to a resolved plan: device, weights, preset, one config.
 
-Owns the order in which a run is decided. The model decides the preset, and the preset lies under
-everything the user wrote, so the model is found first. Callers: `train`, `evaluate`, `sft`,
-`agent` and `--dry-run`.
+Owns the order in which a run is decided, once: a `Plan` carries what was found to everything that
+needs it. The model decides the preset, and the preset lies under everything the user wrote, so the
+model is found first. Callers: every program with a model, and `--dry-run`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
-from searchrl.engine.memory.footprint import find_footprint
-from searchrl.engine.memory.forecast import ensure_fits, make_plan
-from searchrl.engine.memory.machine import PeakMeter
-from searchrl.engine.memory.plan import MemoryPlan, describe_peak
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import ConfigError, PolicyError
+from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.records import read_records
 from searchrl.run_folder import Run
@@ -35,14 +31,40 @@ LARGE_PRESET = "qwen3_4b_lora"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A resolved run: where the weights come from, and the config with its preset merged in.
+    """A resolved run: the config with its preset merged in, the weights and device it names.
 
     `config.model.name` is the model `auto` became: stored, it means the same wherever it is read.
     """
 
     config: RunConfig
     model: ResolvedModel
-    notes: tuple[str, ...]
+    device: torch.device
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Plan:
+        """The plan of a config as it is: only its weights and device are looked for.
+
+        Raises:
+            PolicyError: for a missing device or folder.
+        """
+        device = resolve_device(config.device)
+        return cls(config, resolve_model(config.model.name, device, config.init_from), device)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should be told of what was decided."""
+        return (self.model.note,) if self.model.note else ()
+
+    def load_policy(self, *, trainable: bool) -> Policy:
+        """Load the policy.
+
+        Raises:
+            PolicyError: if the weights cannot be had; says what to do.
+        """
+        set_threads(self.config)
+        # Everything random in sampling has its own keys; this seeds a new adapter's weights.
+        torch.manual_seed(self.config.seed)
+        return load_policy(self.config.model, self.model, self.device, trainable=trainable)
 
 
 def plan_run(*layers: Mapping[str, Any]) -> Plan:
@@ -55,18 +77,35 @@ def plan_run(*layers: Mapping[str, Any]) -> Plan:
     if asked.preset:
         # It may name the model.
         asked = build_config(load_preset(asked.preset), *layers)
-    model = _resolve(asked)
+    plan = Plan.of(asked)
+    model = plan.model
     preset = asked.preset or (TINY_PRESET if model.is_tiny else LARGE_PRESET)
     decided: dict[str, Any] = {"preset": preset}
     if asked.model.name == "auto" and asked.init_from is None:
         # With init_from the folder decides, and it will not change its mind.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
-    config = build_config(load_preset(preset), *layers, decided)
-    return Plan(config, model, (model.note,) if model.note else ())
+    return replace(plan, config=build_config(load_preset(preset), *layers, decided))
 
 
-def _resolve(config: RunConfig) -> ResolvedModel:
-    return resolve_model(config.model.name, resolve_device(config.device), config.init_from)
+def find_plan(
+    config: RunConfig | Plan | Mapping[str, Any] | None,
+    resume: str | Path | None,
+    on_note: Callable[[str], None],
+) -> Plan:
+    """The plan of a program: a resumed run's, a finished one as it is, or settings planned now.
+
+    Raises:
+        ConfigError, PolicyError, RunFolderError: see `plan_run` and `Run.open`.
+    """
+    if resume is not None:
+        plan = Plan.of(Run.open(resume).config)
+    elif isinstance(config, Plan):
+        return config
+    else:
+        plan = Plan.of(config) if isinstance(config, RunConfig) else plan_run(config or {})
+    for note in plan.notes:
+        on_note(note)
+    return plan
 
 
 def ensure_whole_distribution(config: RunConfig) -> None:
@@ -101,26 +140,6 @@ def set_threads(config: RunConfig) -> None:
         torch.set_num_threads(config.num_threads)
 
 
-def resolve_config(
-    config: RunConfig | Mapping[str, Any] | None,
-    resume: str | Path | None,
-    on_note: Callable[[str], None],
-) -> RunConfig:
-    """The config of a program: a resumed run's own, a resolved one as it is, or settings planned.
-
-    Raises:
-        ConfigError, PolicyError, RunFolderError: see `plan_run` and `Run.open`.
-    """
-    if resume is not None:
-        return Run.open(resume).config
-    if isinstance(config, RunConfig):
-        return config
-    plan = plan_run(config or {})
-    for note in plan.notes:
-        on_note(note)
-    return plan.config
-
-
 def load_run_plugins(
     config: RunConfig, resume: str | Path | None, on_note: Callable[[str], None]
 ) -> Registry:
@@ -139,62 +158,10 @@ def load_run_plugins(
     return registry
 
 
-def plan_memory(
-    config: RunConfig, *, has_reference: bool, is_offline: bool = False, must_fit: bool = False
-) -> MemoryPlan | str:
-    """What training with a resolved config will take, before any weight is loaded.
-
-    Args:
-        config: of the run.
-        has_reference: whether the algorithm compares with the weights it began with (KL).
-        is_offline: read nothing but local files.
-        must_fit: refuse a run that does not.
-
-    Returns:
-        The plan, or why there is none.
-
-    Raises:
-        PolicyError: if it has to fit and cannot; names settings that would.
-    """
-    device = resolve_device(config.device)
-    try:
-        footprint = find_footprint(config.model, _resolve(config), device, is_offline=is_offline)
-    except PolicyError as error:
-        return f"not predicted ({error})"
-    plan = make_plan(config, footprint, device, has_reference=has_reference)
-    if must_fit:
-        ensure_fits(plan, config, footprint, device, has_reference=has_reference)
-    return plan
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryWatch:
-    """The plan of a run, and the meter that tells how true it was."""
-
-    plan: MemoryPlan | str
-    meter: PeakMeter
-
-    def tell_peak(self, on_note: Callable[[str], None]) -> None:
-        """Compare what was taken until now with the plan, where both are known."""
-        text = describe_peak(self.plan, self.meter.peak_bytes())
-        if text is not None:
-            on_note(text)
-
-
-def watch_memory(config: RunConfig, has_reference: bool) -> MemoryWatch:
-    """Plan a training run that is about to begin, and measure from here on.
-
-    Raises:
-        PolicyError: if it cannot fit; names settings that would.
-    """
-    plan = plan_memory(config, has_reference=has_reference, must_fit=True)
-    return MemoryWatch(plan, PeakMeter(resolve_device(config.device)))
-
-
-def first_advice(config: RunConfig, policy: Policy) -> str | None:
-    """What somebody should know who is about to train an untaught small model with rewards."""
-    num_parameters = policy.num_parameters[1]
-    is_taught = policy.is_tiny or _resolve(config).adapter_path is not None
+def first_advice(plan: Plan, policy: Policy) -> str | None:
+    """A warning before an untaught small model is trained with rewards; None if none is due."""
+    config, num_parameters = plan.config, policy.num_parameters[1]
+    is_taught = policy.is_tiny or plan.model.adapter_path is not None
     if is_taught or config.init_from is not None or num_parameters >= SMALL_PARAMETERS:
         return None
     env = config.tasks[0].env.name
@@ -203,16 +170,3 @@ def first_advice(config: RunConfig, policy: Policy) -> str | None:
         f"first `searchrl sft --env {env} --model {config.model.name}`, then train with "
         "--init-from RUN"
     )
-
-
-def load_planned_policy(config: RunConfig, *, trainable: bool) -> Policy:
-    """Load the policy a resolved config names.
-
-    Raises:
-        PolicyError: if the weights cannot be had; says what to do.
-    """
-    set_threads(config)
-    # Everything random in sampling has its own keys; this seeds a new adapter's weights.
-    torch.manual_seed(config.seed)
-    device = resolve_device(config.device)
-    return load_policy(config.model, _resolve(config), device, trainable=trainable)

@@ -16,11 +16,11 @@ from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.drivers import make_scripted_driver
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
-from searchrl.programs.evaluate import make_scripted_driver
 
 SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}
 """`s words` searches, `a words` answers, `c name {json}` calls a tool, `d words` does it (acts);

@@ -8,22 +8,24 @@ checkpoint, loses what came after the last one. `resume` continues exactly.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
 from searchrl.core.trajectory import TokenColumns
+from searchrl.engine.episodes.evaluation import (
+    EvalResult,
+    evaluate_both,
+    run_episodes,
+    summary_metrics,
+)
+from searchrl.engine.episodes.failures import FailureLimit
 from searchrl.engine.episodes.metrics import Metrics, exact, summarise
-from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
-from searchrl.engine.episodes.world import TaskWorld, make_worlds, name_protocols
+from searchrl.engine.episodes.rollout import Interrupted, Rollout
+from searchrl.engine.episodes.world import name_protocols
 from searchrl.engine.learning.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
@@ -31,102 +33,22 @@ from searchrl.engine.learning.checkpoint import (
     save_checkpoint,
     save_policy,
 )
-from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.sharing import share_driver
-from searchrl.engine.learning.step_groups import (
-    sample_groups,
-    sampler_metrics,
-    train_item,
-    update_metrics,
-)
+from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
-from searchrl.engine.model.loading import resolve_device
-from searchrl.engine.model.policy import Policy
+from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
-from searchrl.programs.evaluate import (
-    EvalResult,
-    FailureLimit,
-    evaluate_both,
-    make_driver,
-    run_episodes,
-    summary_metrics,
-)
 from searchrl.programs.observer import Observer, SilentObserver
-from searchrl.programs.planning import (
-    ensure_whole_distribution,
-    first_advice,
-    load_planned_policy,
-    load_run_plugins,
-    resolve_config,
-    watch_memory,
-)
+from searchrl.programs.planning import Plan, find_plan, first_advice, load_run_plugins
 from searchrl.programs.rescue import keeping_finished
+from searchrl.programs.session import Session
 from searchrl.programs.stopping import StopFlag, catching_ctrl_c
 from searchrl.run_folder import Run, RunWriter, SilentWriter, choose_folder
 from searchrl.trackers.feed import Trackers
 
 
-class _Session:
-    """Everything one training run holds."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        registry: Registry,
-        observer: Observer,
-        stop: StopFlag,
-        workers: Workers,
-    ) -> None:
-        ensure_whole_distribution(config)
-        self.config = config
-        self.registry = registry
-        self.observer = observer
-        self.stop = stop
-        self.workers = workers
-        self.worlds: list[TaskWorld] = make_worlds(config, registry)
-        for world in self.worlds:
-            world.num_tasks("train")
-            world.num_tasks(config.eval.split)
-        # An algorithm may have weights of its own: the same in every run and every process.
-        torch.manual_seed(config.seed)
-        self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
-            **config.algorithm.settings
-        )
-        self.length_penalty = self.algorithm.length_penalty_of(config.rollout.max_total_tokens)
-        self.memory = watch_memory(config, self.algorithm.resolve(config.algorithm).beta > 0)
-        self.policy: Policy = load_planned_policy(config, trainable=True)
-        self.learner = Learner(
-            self.policy,
-            self.algorithm,
-            config.algorithm,
-            config.optim,
-            max_steps=config.max_steps,
-            temperature=config.rollout.temperature,
-            constant=config.rollout.max_total_tokens,
-            seed=config.seed,
-            workers=workers,
-        )
-        rollout, evaluation = config.rollout, config.eval
-        self.sampler: RolloutDriver = self._make_driver(
-            rollout.temperature, rollout.batch_size, observer.note
-        )
-        self.evaluator: RolloutDriver = self._make_driver(
-            evaluation.temperature, evaluation.batch_size, lambda text: None
-        )
-        self.prompts = PromptStream(
-            self.worlds, config.seed, config.rollout.prompts_per_step, config.rollout.group_size
-        )
-
-    def _make_driver(
-        self, temperature: float, batch_size: int, note: Callable[[str], None]
-    ) -> RolloutDriver:
-        made = make_driver(self.policy, self.config, self.registry, temperature, batch_size, note)
-        return share_driver(made, self.workers)
-
-
 def train(
-    config: RunConfig | Mapping[str, Any] | None = None,
+    config: RunConfig | Plan | Mapping[str, Any] | None = None,
     *,
     resume: str | Path | None = None,
     observer: Observer | None = None,
@@ -135,8 +57,8 @@ def train(
     """Train a policy and return its run folder.
 
     Args:
-        config: a resolved `RunConfig`, or settings such as `{"env": "regulations"}`; ignored
-            with `resume`, which takes the run's own.
+        config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`;
+            ignored with `resume`, which takes the run's own.
         resume: a run folder to continue from its newest checkpoint.
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
@@ -152,295 +74,324 @@ def train(
     workers = Workers(read_place())
     if observer is None or not workers.is_first:
         observer = SilentObserver()
-    config = resolve_config(config, resume, observer.note)
-    registry = registry or load_run_plugins(config, resume, observer.note)
-    config = name_protocols(config, registry)
-    trackers_here = config.log.trackers if workers.is_first else ()
-    for spec in config.log.trackers:
+    plan = find_plan(config, resume, observer.note)
+    registry = registry or load_run_plugins(plan.config, resume, observer.note)
+    plan = replace(plan, config=name_protocols(plan.config, registry))
+    all_trackers = plan.config.log.trackers
+    for spec in all_trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)
     with (
-        workers.joined(resolve_device(config.device)),
+        workers.joined(plan.device),
         catching_ctrl_c(and_sigterm=workers.size > 1) as stop,
     ):
-        if resume is None and workers.is_first:
-            choose_folder(config)
-        workers.barrier()  # nobody loads weights for a folder that will not do
-        session = _Session(config, registry, observer, stop, workers)
+        is_new_here = resume is None and workers.is_first
+        folder = choose_folder(plan.config) if is_new_here else None
+        workers.barrier()  # no process loads weights if the folder cannot be used
+        session = Session(plan, registry, workers, observer.note)
         try:
-            writer, state = _begin(session) if resume is None else _reopen(session, Path(resume))
-            save = partial(_save, session, writer, state)
+            if resume is None:
+                training = _begin(session, observer, stop, folder)
+            else:
+                training = _reopen(session, observer, stop, Path(resume))
+            path = training.writer.path
             with (
-                Trackers(registry, trackers_here, writer.path) as trackers,
-                keeping_finished("train", writer.path, save, observer.note),
+                Trackers(registry, all_trackers if workers.is_first else (), path) as trackers,
+                keeping_finished("train", path, training.save, observer.note),
             ):
-                summary = _run(session, writer, trackers, state)
+                summary = training.run(trackers)
         finally:
-            for world in session.worlds:
-                world.close()
-    observer.done(writer.path, summary)
-    return Run(writer.path)
+            session.close()
+    observer.done(path, summary)
+    return Run(path)
 
 
-def _reopen(session: _Session, run_dir: Path) -> tuple[RunWriter, dict[str, Any]]:
+@dataclass(slots=True)
+class _Progress:
+    """How far a run has come: what its checkpoints hold beside weights and optimiser.
+
+    `best` is the step with the best reward on `best_split` so far; `evaluated` the last step after
+    which that was looked at.
+    """
+
+    step: int = 0
+    before: Metrics | None = None
+    best: dict[str, Any] | None = None
+    evaluated: int = 0
+    best_split: str = VALIDATION
+
+
+def _reopen(session: Session, observer: Observer, stop: StopFlag, run_dir: Path) -> _Training:
     """Go back to the newest checkpoint of a run; what was recorded after it will recur."""
     state = load_checkpoint(latest_checkpoint(run_dir), session.policy, session.learner)
-    session.learner.ensure_same_weights(f"resumed after step {state['step']}")
-    repeated = ("after",) if state["before"] else ("before", "after")
+    if "best_split" not in state:
+        observer.note(
+            f"'{run_dir}' was begun by an older version, which chose `best` on the split "
+            f"'{session.config.eval.split}'. From step {state['step']} on it is chosen anew, on "
+            "validation tasks; where the environment has no split 'validation', those are its last "
+            "training tasks, some of which this run may have trained on"
+        )
+        state["best"] = None
+    progress = _Progress(**state)
+    session.learner.ensure_same_weights(f"resumed after step {progress.step}")
+    repeated = ("before", "after") if progress.before is None else ("after",)
     writer_type = RunWriter if session.workers.is_first else SilentWriter
-    writer = writer_type.reopen(run_dir, int(state["step"]), repeated)
-    session.observer.note(f"resumed {run_dir} after step {state['step']}")
-    return writer, state
+    writer = writer_type.reopen(run_dir, progress.step, repeated)
+    observer.note(f"resumed {run_dir} after step {progress.step}")
+    return _Training(session, observer, stop, writer, progress)
 
 
-def _begin(session: _Session) -> tuple[RunWriter, dict[str, Any]]:
+def _begin(session: Session, observer: Observer, stop: StopFlag, folder: Path | None) -> _Training:
     """Record what is about to happen and write checkpoint 0: from here on a run can resume."""
-    config = session.config
-    session.learner.ensure_same_weights("at the start")
-    writer = _create_writer(session)
-    trainable, total = session.policy.num_parameters
+    config, learner, policy = session.config, session.learner, session.policy
+    learner.ensure_same_weights("at the start")
+    # The first process makes the folder; the others only have to know where it is.
+    own = None if folder is None else RunWriter.create(config, folder)
+    path = session.workers.gather(folder)[0]
+    assert path is not None
+    writer = own or SilentWriter(path)
+    trainable, total = policy.num_parameters
     writer.write_provenance(
         session.registry.provenance(),
         seed=config.seed,
         fingerprint=config.fingerprint,
-        model=session.policy.source,
-        device=str(session.policy.device),
-        algorithm={"name": config.algorithm.name, **asdict(session.learner.loss_settings)},
+        model=policy.source,
+        device=str(policy.device),
+        algorithm={"name": config.algorithm.name, **asdict(learner.loss_settings)},
         trainable_parameters=trainable,
         parameters=total,
     )
-    session.observer.plan(
+    observer.plan(
         config,
         {
-            "model": session.policy.source,
-            "device": str(session.policy.device),
+            "splits": ", ".join(f"{name} {count:,}" for name, count in session.num_tasks.items()),
+            "model": policy.source,
+            "device": str(policy.device),
             "parameters": f"{total:,} ({trainable:,} trained)",
-            "run": str(writer.path),
+            "run": str(path),
             "algorithm": (
                 f"{config.algorithm.name}, {config.max_steps} steps of "
                 f"{config.rollout.prompts_per_step} prompts × {config.rollout.group_size} "
-                f"rollouts, lr {config.optim.lr:g}, {session.learner.loss_settings.describe()}"
+                f"rollouts, lr {config.optim.lr:g}, {learner.loss_settings.describe()}"
             ),
-            "update": session.learner.describe(),
+            "update": learner.describe(),
             "memory": session.memory.plan,
         },
     )
-    if advice := first_advice(config, session.policy):
-        session.observer.note(advice)
-    state: dict[str, Any] = {"step": 0, "before": None, "best": None, "evaluated": 0}
-    _checkpoint(session, writer, state)
-    return writer, state
-
-
-def _create_writer(session: _Session) -> RunWriter:
-    """The writer of a new folder, in the first process; the others know where it is."""
-    writer = RunWriter.create(session.config) if session.workers.is_first else None
-    path = session.workers.gather(None if writer is None else writer.path)[0]
-    assert path is not None
-    return writer or SilentWriter(path)
-
-
-def _run(
-    session: _Session, writer: RunWriter, trackers: Trackers, state: dict[str, Any]
-) -> dict[str, Any]:
-    """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
-    config, observer = session.config, session.observer
-    if state["before"] is None:
-        # What everything later is compared with; part of checkpoint 0.
-        state["before"] = _evaluate(session, writer, "before", 0).metrics
-        _checkpoint(session, writer, state)
-    _evaluate_during(session, writer, trackers, state)
-    for step in range(int(state["step"]), config.max_steps):
-        metrics = _train_step(session, writer, step, state)
-        number = step + 1
-        writer.log(number, metrics, "train")
-        trackers.log(number, metrics, "train")
-        observer.step(number, config.max_steps, metrics)
-        _evaluate_during(session, writer, trackers, state)
-        if number % config.checkpoint.every == 0 or number == config.max_steps:
-            _checkpoint(session, writer, state)
-        if session.workers.agree_to_stop(session.stop.asked):
-            raise Interrupted
-    after = _evaluate(session, writer, "after", config.max_steps)
-    if session.workers.is_first:
-        save_policy(writer.path, session.policy)
-    summary = _summary(session, writer, state, after)
-    session.memory.tell_peak(observer.note)
-    writer.write_summary(summary)
-    return summary
-
-
-def _train_step(session: _Session, writer: RunWriter, step: int, state: dict[str, Any]) -> Metrics:
-    """Sample groups, update once, record every trajectory; returns the step's metrics."""
-    config, observer, algorithm = session.config, session.observer, session.algorithm
-    started = time.perf_counter()
-    session.sampler.generator.sync(session.policy)
-    drawn = sample_groups(
-        session.sampler,
-        session.prompts,
-        step,
-        max_refills=algorithm.max_refills or 0,
-        on_progress=lambda done, total: observer.phase("sample", done, total),
-        should_stop=session.stop,
-    )
-    sampled = time.perf_counter()
-    rollouts = drawn.rollouts
-    limit = _failure_limit(session, writer)
-    limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
-    _free_cache(session.policy)
-    columns: dict[str, TokenColumns] = {}
-    observer.phase("update", 0, 1)
-    extended = algorithm.extend(drawn.groups, step)
-    penalty = session.length_penalty
-    items = [train_item(rollout, penalty) for group in extended for rollout in group.rollouts]
-    stats = session.learner.train_step(items, on_tokens=columns.__setitem__)
-    # From here on the weights are those of the finished step, whatever becomes of its record.
-    state["step"] = step + 1
-    _free_cache(session.policy)
-    updated = time.perf_counter()
-    if config.log.rollouts:
-        writer.write_rollouts(
-            f"step_{step + 1:06d}",
-            (rollout_record(r, "train", columns.get(r.trajectory.rollout_id)) for r in rollouts),
-            compress=config.log.compress,
-            keep=config.log.max_rollout_files,
-        )
-    metrics = summarise(rollouts, session.worlds)
-    model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
-    metrics |= update_metrics(stats, drawn, penalty, algorithm.max_refills)
-    metrics |= sampler_metrics(session.sampler.generator, session.workers)
-    metrics["sample_s"] = exact(sampled - started)
-    metrics["update_s"] = exact(updated - sampled)
-    metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
-    return metrics
-
-
-def _failure_limit(session: _Session, writer: RunWriter) -> FailureLimit:
-    return FailureLimit(
-        "training",
-        session.config.rollout.max_failure_frac,
-        writer.write_failure,
-        session.observer.note,
-        f"Fix it, then continue with: searchrl train --resume {writer.path}",
-    )
-
-
-def _free_cache(policy: Policy) -> None:
-    """Between phases only: sampling and updating want memory in different shapes.
-
-    Inside a micro-batch loop this would cost more than it frees.
-    """
-    if policy.device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def _evaluate(session: _Session, writer: RunWriter, label: str, step: int) -> EvalResult:
-    """The full evaluation, recorded; shows one episode."""
-    config = session.config
-    session.evaluator.generator.sync(session.policy)
-    result = evaluate_both(
-        session.worlds,
-        session.evaluator,
-        config.eval,
-        seed=config.seed,
-        step=step,
-        on_phase=lambda name, done, total: session.observer.phase(f"{name} ({label})", done, total),
-        should_stop=session.stop,
-    )
-    for phase, rollouts in ((label, result.rollouts), (f"{label}_forced", result.forced)):
-        if config.log.rollouts and rollouts:
-            writer.write_rollouts(
-                f"eval_{phase}",
-                (rollout_record(r, phase, None) for r in rollouts),
-                compress=config.log.compress,
+    if advice := first_advice(session.plan, policy):
+        observer.note(advice)
+    for world in session.worlds:
+        if config.eval.every and not world.can_validate:
+            observer.note(
+                f"env '{world.name}' has one training task and no split 'validation': the task is "
+                "trained on, and there is none to choose a best checkpoint with"
             )
-    limit = _failure_limit(session, writer)
-    played = (*result.rollouts, *result.forced)
-    limit.ensure(played, f"the evaluation {label} (step {step})", f"eval_{label}")
-    writer.log(step, result.metrics, label)
-    session.observer.evaluation(label, step, result.metrics)
-    session.observer.episodes(label, result.rollouts)
-    return result
+    training = _Training(session, observer, stop, writer, _Progress())
+    training.checkpoint()
+    return training
 
 
-def _evaluate_during(
-    session: _Session, writer: RunWriter, trackers: Trackers, state: dict[str, Any]
-) -> None:
-    """A short evaluation if one is due at this step; remembers the best checkpoint by reward."""
-    config, step = session.config, int(state["step"])
-    is_due = config.eval.every and step % config.eval.every == 0 and step < config.max_steps
-    if not is_due or state["evaluated"] == step:
-        return
-    session.evaluator.generator.sync(session.policy)
-    result = run_episodes(
-        session.worlds,
-        session.evaluator,
-        config.eval,
-        num_tasks=config.eval.num_tasks_during,
-        seed=config.seed,
-        step=step,
-        on_progress=lambda done, total: session.observer.phase("evaluate", done, total),
-        should_stop=session.stop,
-    )
-    if config.log.rollouts:
-        writer.write_rollouts(
-            f"eval_during_{step:06d}",
-            (rollout_record(r, "during", None) for r in result.rollouts),
-            compress=config.log.compress,
-            keep=config.log.max_rollout_files,
+class _Training:
+    """A run that is under way: what it holds, where it writes, how far it has come."""
+
+    def __init__(
+        self,
+        session: Session,
+        observer: Observer,
+        stop: StopFlag,
+        writer: RunWriter,
+        progress: _Progress,
+    ) -> None:
+        self.session = session
+        self.config = session.config
+        self.observer = observer
+        self.stop = stop
+        self.writer = writer
+        self.progress = progress
+        self.evaluator = session.make_driver(session.config.eval, lambda text: None)
+
+    def run(self, trackers: Trackers) -> dict[str, Any]:
+        """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
+        config, progress, workers = self.config, self.progress, self.session.workers
+        if progress.before is None:
+            # What everything later is compared with; part of checkpoint 0.
+            progress.before = self.evaluate("before", 0).metrics
+            self.checkpoint()
+        self.validate(trackers)
+        for step in range(progress.step, config.max_steps):
+            metrics = self.train_step(step)
+            number = step + 1
+            self.writer.log(number, metrics, "train")
+            trackers.log(number, metrics, "train")
+            self.observer.step(number, config.max_steps, metrics)
+            self.validate(trackers)
+            if number % config.checkpoint.every == 0 or number == config.max_steps:
+                self.checkpoint()
+            if workers.agree_to_stop(self.stop.asked):
+                raise Interrupted
+        after = self.evaluate("after", config.max_steps)
+        if workers.is_first:
+            save_policy(self.writer.path, self.session.policy)
+        summary = self.summary(after)
+        self.session.memory.tell_peak(self.observer.note)
+        self.writer.write_summary(summary)
+        return summary
+
+    def train_step(self, step: int) -> Metrics:
+        """Sample groups, update once, record every trajectory; returns the step's metrics."""
+        session, config, observer = self.session, self.config, self.observer
+        started = time.perf_counter()
+        drawn = session.sample(
+            step,
+            on_progress=lambda done, total: observer.phase("sample", done, total),
+            should_stop=self.stop,
         )
-    limit = _failure_limit(session, writer)
-    where = f"the evaluation during training (step {step})"
-    limit.ensure(result.rollouts, where, f"eval_during_{step:06d}")
-    writer.log(step, result.metrics, "during")
-    # Until here a resumed run begins with this evaluation.
-    state["evaluated"] = step
-    reward, best = result.metrics.get("reward"), state["best"]
-    is_best = reward is not None and (best is None or reward["value"] > best["reward"]["value"])
-    if is_best:
-        state["best"] = {"step": step, "reward": reward}
-    trackers.log(step, result.metrics, "eval")
-    session.observer.evaluation("during", step, result.metrics)
-    if is_best:
-        _checkpoint(session, writer, state)
+        sampled = time.perf_counter()
+        rollouts = drawn.rollouts
+        self.ensure_few_failed(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
+        columns: dict[str, TokenColumns] = {}
+        observer.phase("update", 0, 1)
+        stats = session.update(drawn, step, on_tokens=columns.__setitem__)
+        # From here on the weights are those of the finished step, whatever becomes of its record.
+        self.progress.step = step + 1
+        updated = time.perf_counter()
+        if config.log.rollouts:
+            self.writer.write_rollouts(
+                f"step_{step + 1:06d}",
+                (
+                    rollout_record(r, "train", columns.get(r.trajectory.rollout_id))
+                    for r in rollouts
+                ),
+                compress=config.log.compress,
+                keep=config.log.max_rollout_files,
+            )
+        metrics = summarise(rollouts, session.worlds)
+        model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
+        metrics |= update_metrics(
+            stats, drawn, session.learner.length_penalty, session.algorithm.max_refills
+        )
+        metrics |= sampler_metrics(session.sampler.generator, session.workers)
+        metrics["sample_s"] = exact(sampled - started)
+        metrics["update_s"] = exact(updated - sampled)
+        metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
+        return metrics
 
+    def evaluate(self, label: str, step: int) -> EvalResult:
+        """The full evaluation on `eval.split`, recorded; shows one episode."""
+        self.evaluator.generator.sync(self.session.policy)
+        result = evaluate_both(
+            self.session.worlds,
+            self.evaluator,
+            self.config.eval,
+            seed=self.config.seed,
+            step=step,
+            on_phase=lambda name, done, total: self.observer.phase(
+                f"{name} ({label})", done, total
+            ),
+            should_stop=self.stop,
+        )
+        self.record(result, label, step, f"eval_{label}", f"the evaluation {label} (step {step})")
+        self.observer.evaluation(label, step, result.metrics)
+        self.observer.episodes(label, result.rollouts)
+        return result
 
-def _checkpoint(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> None:
-    session.observer.phase("checkpoint", 0, 1)
-    _save(session, writer, state)
+    def validate(self, trackers: Trackers) -> None:
+        """A short evaluation if one is due at this step; remembers the best checkpoint by reward.
 
+        It plays validation tasks: what chooses a checkpoint can no longer measure it.
+        """
+        config, progress, step = self.config, self.progress, self.progress.step
+        worlds = [world for world in self.session.worlds if world.can_validate]
+        every = config.eval.every
+        is_due = every and worlds and (step % every == 0 or step == config.max_steps)
+        if not is_due or progress.evaluated == step:
+            return
+        self.evaluator.generator.sync(self.session.policy)
+        result = run_episodes(
+            worlds,
+            self.evaluator,
+            split=VALIDATION,
+            num_tasks=config.eval.num_tasks_during,
+            seed=config.seed,
+            step=step,
+            on_progress=lambda done, total: self.observer.phase("evaluate", done, total),
+            should_stop=self.stop,
+        )
+        name, where = f"eval_during_{step:06d}", f"the evaluation during training (step {step})"
+        self.record(result, "during", step, name, where, keep=config.log.max_rollout_files)
+        # Until here a resumed run begins with this evaluation.
+        progress.evaluated = step
+        reward, best = result.metrics.get("reward"), progress.best
+        is_best = reward is not None and (best is None or reward["value"] > best["reward"]["value"])
+        if is_best:
+            progress.best = {"step": step, "reward": reward}
+        trackers.log(step, result.metrics, "eval")
+        self.observer.evaluation("during", step, result.metrics)
+        if is_best:
+            self.checkpoint()
 
-def _save(session: _Session, writer: RunWriter, state: Mapping[str, Any]) -> int:
-    """Write the checkpoint of the last finished step, in one process; returns its number.
+    def record(
+        self, result: EvalResult, phase: str, step: int, name: str, where: str, *, keep: int = 0
+    ) -> None:
+        """Write the episodes of an evaluation under `name`, look at its failures, log its figures.
 
-    Raises:
-        RuntimeError: if a step was broken off half-way: its weights are of no step at all.
-    """
-    if session.learner.is_halfway:
-        raise RuntimeError("the update that was broken off had changed weights already")
-    if not session.workers.is_first:
-        return int(state["step"])
-    settings = session.config.checkpoint
-    save_checkpoint(writer.path, session.policy, session.learner, state)
-    best = state["best"]
-    kept = f"step_{best['step']:06d}" if best and settings.keep_best else None
-    rotate_checkpoints(writer.path, settings.keep_last, kept)
-    return int(state["step"])
+        Raises:
+            FailureLimitError: if too many episodes failed; nothing is logged then.
+        """
+        log = self.config.log
+        for forced, rollouts in (("", result.rollouts), ("_forced", result.forced)):
+            if log.rollouts and rollouts:
+                rows = (rollout_record(r, f"{phase}{forced}", None) for r in rollouts)
+                self.writer.write_rollouts(
+                    f"{name}{forced}", rows, compress=log.compress, keep=keep
+                )
+        self.ensure_few_failed([*result.rollouts, *result.forced], where, name)
+        self.writer.log(step, result.metrics, phase)
 
+    def ensure_few_failed(self, rollouts: list[Rollout], where: str, name: str) -> None:
+        """See `FailureLimit.ensure`."""
+        FailureLimit(
+            "training",
+            self.config.rollout.max_failure_frac,
+            self.writer.write_failure,
+            self.observer.note,
+            f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
+        ).ensure(rollouts, where, name)
 
-def _summary(
-    session: _Session, writer: RunWriter, state: Mapping[str, Any], after: EvalResult
-) -> dict[str, Any]:
-    config = session.config
-    return {
-        "env": [task.env.name for task in config.tasks],
-        "reward": [str(world.scorer.schedule) for world in session.worlds],
-        "model": session.policy.source,
-        "seed": config.seed,
-        "steps": config.max_steps,
-        "fingerprint": config.fingerprint,
-        "before": summary_metrics(state["before"]),
-        "after": summary_metrics(after.metrics),
-        "best": state["best"],
-        "policy": str(writer.path / "policy"),
-        "ask": f'searchrl ask {writer.path} "…"',
-    }
+    def checkpoint(self) -> None:
+        """Save, and show that it is being done."""
+        self.observer.phase("checkpoint", 0, 1)
+        self.save()
+
+    def save(self) -> int:
+        """Write the checkpoint of the last finished step, in one process; returns its number.
+
+        Raises:
+            RuntimeError: if a step was broken off half-way: its weights are of no step at all.
+        """
+        session, progress, settings = self.session, self.progress, self.config.checkpoint
+        if session.learner.is_halfway:
+            raise RuntimeError("the update that was broken off had changed weights already")
+        if session.workers.is_first:
+            save_checkpoint(self.writer.path, session.policy, session.learner, asdict(progress))
+            best = progress.best if settings.keep_best else None
+            kept = f"step_{best['step']:06d}" if best else None
+            rotate_checkpoints(self.writer.path, settings.keep_last, kept)
+        return progress.step
+
+    def summary(self, after: EvalResult) -> dict[str, Any]:
+        """What `summary.json` holds."""
+        config, path = self.config, self.writer.path
+        assert self.progress.before is not None
+        return {
+            "env": [task.env.name for task in config.tasks],
+            "reward": [str(world.scorer.schedule) for world in self.session.worlds],
+            "model": self.session.policy.source,
+            "seed": config.seed,
+            "steps": config.max_steps,
+            "fingerprint": config.fingerprint,
+            "before": summary_metrics(self.progress.before),
+            "after": summary_metrics(after.metrics),
+            "best": self.progress.best,
+            "policy": str(path / "policy"),
+            "ask": f'searchrl ask {path} "…"',
+        }

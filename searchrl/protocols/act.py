@@ -1,9 +1,9 @@
-"""The tag protocol for acting: think if you like, then act; the environment says what happened.
+"""The tag protocol for acting: an optional thought, then an act; the environment replies.
 
 Owns the names of its tags, the instruction, the format verdict and how turns are written; what it
 shares with the search protocols (reading a turn, observations) is in `inline`. There is no answer
-in it: the environment decides when an episode is over. Called by environments that are acted in,
-the rollout driver and scripts.
+in it: the environment decides when an episode is over. Called by environments with actions, the
+rollout driver and scripts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ThinkAct(InlineProtocol):
     ) -> None:
         names = {"think": think, "act": act, "observation": observation}
         ensure_tag_names(names)
-        # What an environment says may be written for another system: its usual tag goes too.
+        # The environment's text may come from another system: its usual tag is neutralised too.
         super().__init__("act", Tags(*names.values()), foreign=["act"])
         self.instruction = load_instruction(instruction, _INSTRUCTION.format(**names))
 
@@ -62,7 +62,7 @@ class ThinkAct(InlineProtocol):
         """The format verdict on all turns of an episode.
 
         1 if every turn is at most one thought and then one act; 0.5 if every turn has one act, but
-        text or thoughts in the wrong place beside it; 0 otherwise, and for no turns.
+        also text or thoughts in the wrong place; 0 otherwise, and for no turns.
         """
         split = [self._grammar.split(turn) for turn in turns]
         if not split or any(self._read(turn).kind == INVALID for turn in split):
@@ -101,7 +101,7 @@ def _is_whole(turn: Sequence[Segment]) -> bool:
 def _without_blank(turn: Sequence[Segment]) -> Sequence[Segment]:
     """A first turn without the empty think block that chat templates write with thinking off.
 
-    A model that thinks all the same has not thought twice.
+    So a model that then writes a thought has not thought twice.
     """
     is_blank = bool(turn) and turn[0].part is Part.THINK and not turn[0].text
     return turn[1:] if is_blank else turn

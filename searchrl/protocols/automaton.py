@@ -1,9 +1,9 @@
 """The grammar of a turn and the automaton behind the format verdict.
 
-Owns how a turn's text falls into blocks (`TagGrammar.split`, for any tag names) and which order of
-blocks over a search dialogue is valid (`is_valid_order`): think -> (search -> information ->
-think)* -> answer. Deliberately knows no rewards, no passages and no prompt text: the environment's
-part of the dialogue is only the step from one turn to the next. Called by the protocols.
+Owns how a turn's text is split into blocks (`TagGrammar.split`, for any tag names) and which order
+of blocks over a search dialogue is valid (`is_valid_order`): think -> (search -> information ->
+think)* -> answer. It reads the model's turns only: the environment's part is the step from one turn
+to the next. Knows no rewards, no passages and no prompt text. Called by the protocols.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Part(StrEnum):
     INFORMATION = "information"
     """An information tag, open or close: only the environment may write it."""
     STRAY = "stray"
-    """A protocol tag that is no half of a complete block: unclosed, unopened or nested."""
+    """A protocol tag that is not part of a complete block: unclosed, unopened or nested."""
     TEXT = "text"
     """Anything but white space outside every block."""
 
@@ -53,7 +53,7 @@ class Segment:
     text: str
 
 
-# Written by models at the end of a message when the engine decodes them; never part of an answer.
+# End-of-message tokens as text; never part of an answer.
 _END_MARKS = (
     r"<\|[A-Za-z0-9_]+\|>",
     r"<end_of_turn>",
@@ -72,7 +72,7 @@ class TagGrammar:
         self._parts = {tag: part for tag, part in parts if tag}
         names = "|".join(re.escape(name) for name in self._parts)
         self._tag = re.compile(rf"<(/?)({names})>")
-        # A tag may be called `s` or `eos`; then it is a tag and no end mark.
+        # A tag may be named `s` or `eos`; then it is a tag and not an end mark.
         marks = [mark for mark in _END_MARKS if mark.strip("</>") not in self._parts]
         self._end = re.compile(rf"(?:{'|'.join(marks)})\Z")
 
@@ -128,7 +128,7 @@ class State(StrEnum):
     """Nothing written: a thought must come."""
     BLANKED = "blanked"
     """The dialogue began with an empty think block, as chat templates write it with thinking
-    off: it counts as the thought, and a model that thinks all the same has not thought twice."""
+    off. It counts as the thought; a model that then writes a thought has not thought twice."""
     THOUGHT = "thought"
     """A thought is complete: a request or the answer must come, in the same turn."""
     REQUESTED = "requested"

@@ -1,9 +1,9 @@
-"""An inline dialogue of tags: what every built-in tag protocol does alike.
+"""An inline dialogue of tags: the common part of all built-in tag protocols.
 
 Owns the reading of a turn (one request or one answer, or why there is neither), the final answer,
 the format verdict, the wrapping of observations and the neutralising of foreign text. A subclass
-says what a request's text means, how turns are written and what the instruction is. Forces itself
-on nobody: a plugin's protocol need not derive from it (`contracts.TagProtocol`).
+says what a request's text means, how turns are written and what the instruction is. A plugin's
+protocol need not derive from it (`contracts.TagProtocol`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER_THOUGHT = "I know enough to answer."
 
 
 class InlineProtocol:
-    """The common part of tag protocols whose observations stand in the assistant's own text.
+    """The common part of tag protocols whose observations are inside the assistant's own text.
 
     Args:
         name: the protocol's registered name.
@@ -61,27 +61,27 @@ class InlineProtocol:
         self._grammar = TagGrammar(tags)
         tag = tags.information
         self._wrapping = wrapping or Wrapping(tag, f"\n\n<{tag}>", f"</{tag}>\n\n")
-        # Foreign text may come from a corpus made for another system: its usual tags go too.
+        # A corpus may be made for another system: the usual tags of such systems count too.
         self._foreign_tag = foreign_tags({*filter(None, tags), *foreign})
 
     @abstractmethod
     def read_request(self, text: str) -> Action:
-        """What a request's text, stripped and not empty, asks for, or an invalid action. Total."""
+        """The action of a request's text (stripped, not empty), or an invalid one. Never raises."""
         raise NotImplementedError
 
     def parse(self, text: str) -> Action:
         """Read one model turn: the one action it commits to, or why there is none.
 
-        Order and thoughts are the format verdict's business: a request without a thought is a
-        request. Total: never raises on model text.
+        Only `format_score` looks at order and thoughts: a request without a thought is a request.
+        Total: never raises on model text.
         """
         return self._read(self._grammar.split(text))
 
     def final_answer(self, turns: Sequence[str]) -> str | None:
         """The answer, if the turns hold exactly one complete answer block and it was acted on.
 
-        A block in a turn that did not parse to an answer (say, beside a forged observation) is
-        none, and it still counts against a second one.
+        A block in a turn that did not parse to an answer (for example beside a forged observation)
+        is not the final answer, but it counts as one of several.
         """
         return self._final_answer([self._grammar.split(turn) for turn in turns])
 
@@ -141,7 +141,7 @@ class InlineProtocol:
         return self.read_request(action.text) if is_request else Action(ANSWER, action.text)
 
     def _readable(self, turn: Sequence[Segment]) -> list[Segment]:
-        """The segments of a turn, with a request that says nothing readable as a fault."""
+        """The segments of a turn; a request that cannot be read becomes a fault."""
         return [
             Segment(Part.STRAY, s.text)
             if s.part is Part.REQUEST and s.text and self.read_request(s.text).kind == INVALID
@@ -174,7 +174,7 @@ class InlineProtocol:
 
 
 def invalid(reason: str) -> Action:
-    """The action of a turn that has none, with what to say about it."""
+    """The action of a turn without a usable one; `reason` is shown to the model."""
     return Action(INVALID, None, reason)
 
 

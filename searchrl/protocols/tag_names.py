@@ -1,7 +1,7 @@
-"""Tag names: which are usable, and how their tags are found in foreign text.
+"""Tag names: which are usable, and how tags are found in foreign text.
 
-Owns the check of configured names and the pattern that neutralising replaces. Called by the
-protocols of this package.
+Owns the check of configured names, and the pattern of the tags that `neutralise` replaces. Called
+by the protocols of this package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def ensure_tag_names(names: Mapping[str, str]) -> None:
     """Check the names of tags by setting.
 
     Raises:
-        ConfigError: for a name that is no tag name, or one that is there twice.
+        ConfigError: a name is not a tag name, or is used twice.
     """
     for setting, name in names.items():
         if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
@@ -35,9 +35,10 @@ def ensure_tag_names(names: Mapping[str, str]) -> None:
 
 
 def foreign_tags(names: Iterable[str]) -> re.Pattern[str]:
-    """What finds the tags of `names` and the usual ones of other systems, in any case and spacing.
+    """A pattern of the tags of `names` and of the usual ones of other systems.
 
-    Possessive: long runs of blanks cost time in proportion.
+    It finds them in any case and spacing. The quantifiers are possessive, so that long runs of
+    blanks take linear time.
     """
     known = "|".join(sorted({*names, *INFORMATION_VARIANTS, "think", "search", "answer"}))
     return re.compile(rf"<(\s*+/?\s*+(?:{known})\s*+/?\s*+)>", re.IGNORECASE)

@@ -1,9 +1,9 @@
 """The default tag protocol: think, then search or answer, in an inline dialogue.
 
 Owns the names of its tags, the instruction that explains them, the text of a search and how turns
-are written; what it shares with other protocols (reading a turn, the verdict, observations) is in
-`inline`. Deliberately holds no tokens (see `engine.rendering`) and no reward. Called by
-environments, the rollout driver and experts.
+are written. What it shares with other protocols (reading a turn, the verdict, observations) is in
+`inline`. Knows no tokens (see `engine.model.rendering`) and no reward. Called by environments, the
+rollout driver and experts.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ThinkSearchAnswer(InlineProtocol):
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.
 
-        Queries and answers stand between spaces, as in Search-R1: a word copied from running text
-        is then the same token it was there, for which small models are grateful.
+        Queries and answers are put between spaces, as in Search-R1: a word copied from running text
+        then keeps its token, which is easier for small models.
         """
         think = f"<{self.tags.think}>{self.neutralise(thought)}</{self.tags.think}>"
         if action.kind == SEARCH:

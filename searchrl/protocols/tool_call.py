@@ -1,14 +1,15 @@
-"""Tools in the words that models were trained on: `<tool_call>{json}</tool_call>`.
+"""Tool calls in the format that models were trained on: `<tool_call>{json}</tool_call>`.
 
-Owns the instruction that lists the tools, the reading of a call and the way turns are written; what
+Owns the instruction that lists the tools, the reading of a call and the way turns are written. What
 it shares with other protocols (reading a turn, the verdict, observations) is in `inline`. Qwen3,
-Qwen2.5 and Hermes models know this dialect from their chat templates. A call of the tool `search`
-is a search, so that every search environment is played through it. What tools do is the
-environment's business.
+Qwen2.5 and Hermes models know this format from their chat templates. A call of the tool `search` is
+a search, so that every search environment works with it. What other tools do is decided by the
+environment.
 
-A final answer stands in `<answer>`, which is not part of the dialect: there a message without a
-call is the answer. Here an answer has to be told from a turn that broke off, has to end at a stop
-string, and has to be the only one of the episode; rewards then mean the same under every protocol.
+A final answer is written in `<answer>`, which is not part of the models' format: there a message
+without a call is the answer. We need more: an answer must differ from a turn that was cut off, must
+end at a stop string, and must be the only one of the episode. So rewards mean the same under every
+protocol.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ SEARCH_TOOL: Mapping[str, Any] = {
         },
     },
 }
-"""The tool that is listed where nobody names others."""
+"""The tool in the default list."""
 
 MAX_DEPTH = 32
-"""Levels of lists and objects that a call may nest: whatever reads it later is safe to recurse."""
+"""Levels of lists and objects that a call may nest, so that later readers can recurse safely."""
 
-# The middle is that of the models' own templates, word for word, with one call instead of several.
+# The middle is copied from the models' own templates, with one call instead of several.
 _INSTRUCTION = """\
 Answer the user's question. Work in turns. Begin every turn by reasoning inside <think> and \
 </think>. Then do exactly one of two things: call one function, or write the final answer inside \
@@ -83,15 +84,15 @@ class ToolCallProtocol(InlineProtocol):
     """Protocol `tool-call`; implements `contracts.TagProtocol`.
 
     A call of `search` with `{"query": text}` or `{"queries": [text, …]}` parses to a search. Any
-    other call parses to an action of kind `tool` whose payload is a `ToolCall`, whether or not the
-    tool is listed: the environment says what it does not have. Tags are those of the models'
-    templates and no setting.
+    other call parses to an action of kind `tool` whose payload is a `ToolCall`, also if the tool is
+    not listed: the environment says that it has no such tool. The tags are those of the models'
+    templates and cannot be changed.
 
     Args:
         tools: what the instruction lists: `{"name", "description", "parameters"}` each, the last
-            a JSON schema. None: those the environment registers, else a search.
-        instruction: replaces the default one; `{tools}` in it is where the tools go; `@path` reads
-            it from a UTF-8 file.
+            a JSON schema. None: those the environment registers, or a search.
+        instruction: replaces the default one; `{tools}` in it is replaced by the list of tools;
+            `@path` reads it from a UTF-8 file.
 
     Raises:
         ConfigError: a tool cannot be listed, or the instruction's file cannot be read.
@@ -153,7 +154,7 @@ class ToolCallProtocol(InlineProtocol):
         allows, so that its arguments come back as they were.
 
         Raises:
-            ValueError: for any other kind of action, and for a call that is no JSON.
+            ValueError: for any other kind of action, and for a call that is not JSON.
         """
         think = f"<think>\n{self.neutralise(thought)}\n</think>"
         if action.kind == INVALID:
@@ -162,7 +163,7 @@ class ToolCallProtocol(InlineProtocol):
             return f"{think}\n\n<answer> {self.neutralise(str(action.payload))} </answer>"
         if action.kind == SEARCH:
             queries = action.queries
-            # Several at once only where there are several: most calls have one.
+            # `queries` only for several: most calls have one query.
             own = {"query": queries[0]} if len(queries) == 1 else {"queries": list(queries)}
             call = ToolCall(SEARCH, own)
         elif action.kind == TOOL and isinstance(action.payload, ToolCall):
@@ -200,10 +201,10 @@ class ToolCallProtocol(InlineProtocol):
                 allow_nan=False,
             )
         except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"the call of {call.name!r} is no JSON: {error}") from error
+            raise ValueError(f"the call of {call.name!r} is not JSON: {error}") from error
         # UTF-8, hence a tokenizer, cannot hold lone surrogates.
         text = text.encode("utf-8", "replace").decode("utf-8")
-        # "<" stands in strings only, where JSON may spell it out.
+        # "<" occurs in strings only, where JSON allows an escape.
         return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], text)
 
 
@@ -221,7 +222,7 @@ def _read_search(arguments: Mapping[str, Any]) -> Action:
 
 
 def _load_json(text: str) -> Any:
-    """Parse strict JSON, without what later readers choke on; ValueError says what it is."""
+    """Parse strict JSON, without values that later readers cannot take; ValueError says why not."""
     value = json.loads(
         text,
         parse_constant=_refuse_constant,
@@ -231,7 +232,7 @@ def _load_json(text: str) -> Any:
     )
     _ensure_shallow(value)
     try:
-        # Lone surrogates, which JSON can spell: no file takes them.
+        # JSON can escape half of a surrogate pair; no file can hold it.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError("it holds half of a surrogate pair") from None
@@ -239,7 +240,7 @@ def _load_json(text: str) -> Any:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _read_float(text: str) -> float:
@@ -261,12 +262,12 @@ def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {_short(json.dumps(twice))} is there twice")
+        raise ValueError(f"the key {_short(json.dumps(twice))} is used twice")
     return made
 
 
 def _ensure_shallow(value: Any) -> None:
-    """Raise RecursionError below `MAX_DEPTH` levels, long before Python itself would."""
+    """Raise RecursionError for more than `MAX_DEPTH` levels, long before Python itself does."""
     level: Iterable[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
@@ -309,5 +310,5 @@ def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
         try:
             made.append(json.loads(json.dumps(dict(tool), allow_nan=False)))
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"protocol.tools.{number}: it is no JSON: {error}") from error
+            raise ConfigError(f"protocol.tools.{number}: it is not JSON: {error}") from error
     return tuple(made)

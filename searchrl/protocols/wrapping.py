@@ -1,8 +1,8 @@
 """Observations inside their tags: what the environment says, wrapped for the model within a budget.
 
-Owns the lines that passages become and the one rule of truncation: the content is cut first, then
-wrapped, so that the closing tag always survives. Deliberately knows no protocol: the caller gives
-the text before and after, and neutralises foreign text itself. Called by the tag protocols.
+Owns how passages become lines, and the rule of truncation: the content is cut first and then
+wrapped, so that the closing tag is always there. Knows no protocol: the caller gives the text
+before and after, and neutralises foreign text itself. Called by the tag protocols.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Wrapping:
             longer = f"{body}\n{line.head}{line.text}".lstrip("\n")
             if budget.count(self._around(longer)) > budget.max_tokens:
                 cut = self._cut(body, line.head + line.text, budget)
-                # The first passage shows what it can; a later one without its text says nothing.
+                # The first passage may be cut to its title; a later one must show some text.
                 return cut if not body or len(cut) > len(body) + 1 + len(line.head) else body
             body = longer
         return body
@@ -80,7 +80,7 @@ class Wrapping:
             excess = budget.count(self._around(cut)) - budget.max_tokens
             if excess <= 0:
                 return cut
-            # Half the excess: text at a seam costs more or less than its parts.
+            # Half the excess: joined texts can have more or fewer tokens than their parts.
             room -= max(1, excess // 2)
         return body
 

@@ -1,4 +1,4 @@
 """Retrievers over a fixed list of passages: `bm25`, and `random` and `empty` as ablations.
 
-Imports nothing: each retriever is reached through its registered name.
+Imports nothing: retrievers are made by their registered names.
 """

@@ -1,4 +1,4 @@
-"""Retrievers that do not retrieve: the controls that tell whether an agent reads what it finds.
+"""Retrievers that do not retrieve: controls that show whether an agent reads what it finds.
 
 `RandomRetriever` shows passages without regard to the query, `EmptyRetriever` shows none. An
 agent that scores the same with either is not searching. Neither is ever chosen as a fallback.
@@ -16,9 +16,8 @@ from searchrl.core.episode import Passage
 class RandomRetriever:
     """k different passages drawn at random.
 
-    What is drawn depends on the seed and the query's text alone, not on earlier calls or on the
-    place in a batch, so that runs repeat and workers agree. Scores are 0. An empty query draws
-    too: this retriever looks at no word.
+    The draw depends on the seed and the query's text only, not on earlier calls or the place in a
+    batch, so that runs can be repeated and workers agree. Scores are 0. An empty query draws too.
     """
 
     def __init__(self, passages: Sequence[Passage], *, seed: int = 0) -> None:
@@ -36,7 +35,7 @@ class RandomRetriever:
 
 
 class EmptyRetriever:
-    """Never finds anything: a deliberate ablation, not an error and not a default."""
+    """Never finds anything, on purpose: not an error and not a default."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(passages)

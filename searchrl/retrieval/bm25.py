@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AtLeastZero = Annotated[float, Field(ge=0)]
-"""Ranges in annotations are checked before anything starts, the constructor's when it is called."""
+"""Annotated ranges are checked before anything starts; the constructor checks its own later."""
 
 
 class BM25Retriever:
     """Okapi BM25 on the words of title and text.
 
-    A passage is found if it shares at least one word with the query, whatever its score: in a
-    small corpus a shared word can weigh nothing (IDF 0), and that is still not "no match".
+    A passage is found if it shares at least one word with the query, also with a score of 0: in a
+    small corpus a shared word can have no weight (IDF 0), but it is still a match.
 
     Args:
         passages: the corpus; may be empty.
         title_weight: how often the words of the title count. 1 is title and text as one plain
             string, the setting of most published rank-bm25 figures. The default ranks better
             on all five collections we measured (docs/log.md) and finds numbered articles by
-            name: what a title says, a long text only mentions.
+            name.
         k1: how soon repeats of a word stop counting.
         b: how much long passages are discounted, 0 to 1.
         epsilon: words in more than half of the passages weigh this fraction of the mean IDF.

@@ -1,9 +1,8 @@
-"""Indexes shared by whoever searches the same corpus: one is built per distinct corpus.
+"""Indexes shared by all that search the same corpus: one is built per distinct corpus.
 
-Owns the cache of retrievers and the promise that an index answers for exactly the passages that
-were asked for. It wraps a retriever factory and is one itself, so environments that know nothing
-of it share indexes too. Knows no retriever. Callers: `TextEnv`, the task world, anybody who
-makes several environments over the same corpora.
+Owns the cache of retrievers, and the promise that an index holds exactly the passages that were
+asked for. It wraps a retriever factory and is one itself, so that environments share indexes
+without knowing it. Knows no retriever. Called by `TextEnv` and the task world.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ class IndexCache:
     """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
 
     `factory` builds an index, `capacity` is how many are kept. Pass one as `retriever` to several
-    environments and they share its indexes. Safe to use from threads: those that ask for one
-    corpus at the same moment wait for one index, not for one each.
+    environments and they share its indexes. Safe to use from threads: if several ask for a corpus
+    at the same moment, one builds the index and the others wait for it.
     """
 
     def __init__(self, factory: RetrieverFactory, capacity: int = 512) -> None:
@@ -41,8 +40,8 @@ class IndexCache:
     def get(self, key: Hashable, passages: Sequence[Passage]) -> Retriever:
         """Return the retriever of a corpus that the caller has a name for.
 
-        The name saves hashing a large corpus at every search. The passages decide: under a name
-        that stood for others, the index is built anew and takes their place.
+        The name saves hashing a large corpus at every search. The passages decide: if the name was
+        used for other passages, a new index is built and replaces the old one.
         """
         # A copy: a list may change after its index was built. Of a tuple this is the tuple itself.
         corpus = tuple(passages)

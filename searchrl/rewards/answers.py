@@ -1,9 +1,9 @@
 """Answer scoring: how a final answer is compared with the gold answers of a task.
 
 Owns the two normalisation dialects and the four comparisons `em`, `cover_em`, `f1` and `fuzzy`.
-Every comparison takes the best of several golds, scores None (no final answer) as 0 and reads
-nothing but the answer: extracting it is the protocol's work. Called by the built-in reward
-components, by evaluation and by plugins that score answers their own way. Standard library only.
+Every comparison takes the best of several golds and scores None (no final answer) as 0. Finding
+the final answer is the protocol's work. Called by the built-in reward components, by evaluation and
+by plugins that score answers in their own way. Standard library only.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ def normalize_n1(text: str) -> str:
 def normalize_n2(text: str) -> str:
     """Dialect N2: ASCII punctuation becomes a space (`U.S.A.` -> `u s`, the `a` is an article).
 
-    Otherwise as N1. The dialect of R1-Searcher; figures of one dialect do not compare with the
-    other's.
+    Otherwise as N1. The dialect of R1-Searcher. Do not compare figures of the two dialects.
     """
     return _drop_articles(text.lower().translate(_PUNCTUATION_TO_SPACE))
 
@@ -118,7 +117,7 @@ def _best(
 ) -> float:
     if prediction is None:
         return 0.0
-    # A bare string is a sequence of characters, each of which would pass for a gold.
+    # A string is a sequence of characters, and each character would count as a gold answer.
     accepted = (golds,) if isinstance(golds, str) else golds
     answer = strip_special_tokens(prediction)
     return max((compare(answer, gold, normalize) for gold in accepted), default=0.0)
@@ -159,13 +158,13 @@ def _fuzzy_one(answer: str, gold: str, normalize: Normalize) -> float:
     if _f1_one(answer, gold, normalize) >= NEAR_F1:
         return 0.5
     matcher = difflib.SequenceMatcher(None, right, left, autojunk=False)
-    # The length bound first: it spares the quadratic comparison of a gold with a rambling answer.
+    # The cheap bound first: it avoids the quadratic comparison with a very long answer.
     is_near = matcher.real_quick_ratio() >= NEAR_RATIO and matcher.ratio() >= NEAR_RATIO
     return 0.5 if is_near else 0.0
 
 
 def _decisive(normalized: str) -> Counter[str]:
-    """The tokens that turn an answer into another one: numbers and negations."""
+    """The tokens that change the meaning of an answer: numbers and negations."""
     return Counter(
         token
         for token in tokenize(normalized)

@@ -41,7 +41,7 @@ def _against_golds(
     compare: Callable[[str | None, Sequence[str]], float], episode: Episode
 ) -> float | Unscored:
     if not episode.task.answers:
-        # 0 here would be a constant reward that nobody notices.
+        # 0 would be a wrong and constant reward.
         return Unscored(f"task {episode.task.id!r} has no gold answers to compare with")
     return compare(episode.final_answer, episode.task.answers)
 

@@ -98,7 +98,7 @@ class _Parser:
     def __init__(self, text: str, known: tuple[str, ...] | None) -> None:
         self.text = text
         self.known = known
-        # Longest first: of `pkg:em` and `pkg:em_zh` the text decides for the longer one.
+        # Longest first: `pkg:em_zh` is tried before `pkg:em`.
         self.qualified = sorted((n for n in known or () if ":" in n), key=len, reverse=True)
         self.pos = 0
 
@@ -114,7 +114,7 @@ class _Parser:
             else:
                 weights[name] = weights.get(name, 0.0) + sign * number
             if not math.isfinite(constant if name is None else weights[name]):
-                self._fail("the weights add up to more than a number can hold", start)
+                self._fail("the sum of the weights is not a finite number", start)
             self._skip_space()
             if self.pos == len(self.text):
                 break
@@ -123,7 +123,7 @@ class _Parser:
                 self._fail_after_term(name is not None)
             sign = next_sign
         if not weights:
-            self._fail("it names no reward component; a constant teaches nothing", 0)
+            self._fail("it names no reward component; a constant trains nothing", 0)
         return Expression(tuple((weight, name) for name, weight in weights.items()), constant)
 
     def _sign(self) -> float | None:
@@ -160,7 +160,7 @@ class _Parser:
         if name is None:
             return None
         if self.known is not None and name not in self.known:
-            # Show the whole qualified name the author meant, hyphens and all.
+            # Show the whole qualified name that was meant, with its hyphens.
             longer = _QUALIFIED.match(self.text, start)
             name = longer.group() if longer else name
             hint = suggest(name, self.known)
@@ -181,8 +181,8 @@ class _Parser:
     def _generic_name(self) -> str | None:
         match = None
         if _NAME.match(self.text, self.pos):
-            # Without known names "a-b:c" is one qualified name; with them "a" minus "b:c" may be
-            # meant, and the known ones have been tried before.
+            # Without known names "a-b:c" is one qualified name. With known names, those were tried
+            # before, so that "a" minus "b:c" may be meant.
             match = _QUALIFIED.match(self.text, self.pos) if self.known is None else None
             match = match or _NAME.match(self.text, self.pos)
         return match.group() if match else None

@@ -1,10 +1,9 @@
 """Scoring an episode: runs the components, checks what they return, combines them.
 
-Owns the classification of everything that can go wrong while scoring: a component that raises,
-hangs or leaves its declared values makes the rollout unscored with an attributed `Failure`, never
-a zero. `score_together` makes all episodes that a component hangs on wait at the same time. Does
-not know tokens or groups; the rollout driver calls it with finished episodes and others count
-what it reports.
+Owns the classification of scoring failures: if a component raises, hangs or returns a value that
+it did not declare, the rollout is unscored with an attributed `Failure`, never 0. With
+`score_together`, all episodes on which a component hangs wait at the same time. Knows no tokens and
+no groups. The rollout driver calls it with finished episodes.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class ScoredEpisode:
     """What scoring said about one episode.
 
     `reward` is None exactly when `unscored` says why. `scores` holds every component that could
-    score, metrics included; one that could not is absent there, never 0 or NaN, and its reason is
-    in `missing`. `per_turn` holds process scores, one per turn of the episode. `failure` is set
-    when something failed (as opposed to a component that declined).
+    score, metrics included; one that could not is absent, never 0 or NaN, and its reason is in
+    `missing`. `per_turn` holds process scores, one per turn of the episode. `failure` is set if
+    something failed, and not if a component returned `Unscored`.
     """
 
     reward: float | None
@@ -53,12 +52,18 @@ _Scoring = Generator[_Call, Returned[_Result] | Raised, ScoredEpisode]
 
 
 class Scorer:
-    """Scores episodes with the expression that `schedule` holds at the episode's step.
+    """Scores episodes with the expression of `schedule` at the episode's step.
 
-    `components` by the names the expressions use; `metrics` are run besides, with weight 0;
-    `owners` says whose each component is, for the failure text. Each call of a component may take
-    `timeout_s` seconds (None: no limit, and no thread). Raises `UnknownNameError` at once for a
-    name without a component, `PluginError` for a component that declares no values.
+    Args:
+        components: by the names that the expressions use.
+        schedule: the expression of each step.
+        metrics: names of further components to run, with weight 0.
+        timeout_s: time limit of one call of a component (None: no limit, and no thread).
+        owners: the plugin of each component, for the text of failures.
+
+    Raises:
+        UnknownNameError: a name has no component.
+        PluginError: a component declares no values.
     """
 
     def __init__(
@@ -83,7 +88,7 @@ class Scorer:
             name: _declared_range(component, self._owner(name))
             for name, component in self._components.items()
         }
-        """The least and the greatest value each component declares."""
+        """The least and the greatest value that each component declares."""
         self.timeout_s = timeout_s
 
     def score(self, episode: Episode) -> ScoredEpisode:
@@ -92,7 +97,7 @@ class Scorer:
         return scored
 
     def scoring(self, episode: Episode) -> _Scoring:
-        """Score one episode in steps: yields each call to make, is sent what came of it."""
+        """Score one episode in steps: yields each call to make and receives its outcome."""
         if (failed := episode.failure) is not None:
             reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
             return ScoredEpisode(None, unscored=reason, failure=failed)
@@ -112,7 +117,7 @@ class Scorer:
                 return ScoredEpisode(None, scores, per_turn, reason, result, missing)
             if isinstance(result, Unscored):
                 missing[name] = result.reason
-                # A metric that cannot score takes nothing from the reward.
+                # A metric that cannot score does not change the reward.
                 if name in needed and declined is None:
                     declined = f"reward '{name}' could not score: {result.reason}"
                 continue
@@ -136,8 +141,8 @@ class Scorer:
 def score_together(work: Sequence[tuple[Scorer, Episode]]) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
-    Component after component over all episodes: where one hangs on many of them, they wait at
-    the same time. Calls that return promptly come one after another.
+    One component after the other over all episodes. If a component hangs on many episodes, they
+    wait at the same time; quick calls run one after another.
     """
     scored: dict[int, ScoredEpisode] = {}
     running = {i: scorer.scoring(episode) for i, (scorer, episode) in enumerate(work)}
@@ -162,12 +167,12 @@ def _run(component: Reward, episode: Episode) -> _Result:
 
 
 def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
-    """What a call came to; whatever a component did, it is an attributed failure."""
+    """The result of a call; if the call failed, a failure that names its owner."""
     if isinstance(outcome, Returned):
         return outcome.value
     match outcome.error:
         case DeadlineExceeded() as late if late.owner == owner:
-            # Of another owner: raised by the component, about a call of its own.
+            # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
         case ScoringFailure() as invalid:
@@ -185,7 +190,7 @@ def _failure(kind: FailureKind, owner: str, error: BaseException) -> Failure:
 
 
 def _checked(component: Reward, result: object, num_turns: int) -> Score | Unscored:
-    """The result as a `Score` or `Unscored`; `ScoringFailure` says what else came back."""
+    """The result as a `Score` or `Unscored`; raises `ScoringFailure` for anything else."""
     if isinstance(result, Unscored):
         return result
     raw = result.value if isinstance(result, Score) else result

@@ -6,7 +6,10 @@ Everything that `searchrl check` does, for your own tests:
 - `conformance_cases("capitals.py")`: a `ConformanceCase` per criterion, for
   `pytest.mark.parametrize`; each is a test of its own.
 - `check_plugin("capitals.py")`: the `Report` of each name: a `Result` per criterion with its
-  `Status`, and a `Finding` per fault with file, line and how to mend it.
+  `Status`, and a `Finding` per fault with file, line and how to fix it.
+- `run_criteria(criteria, subject, file=..., line=...)`: the `Result`s of a `Subject`, which is an
+  entry of a registry that you made; `TRACKER_CRITERIA` are those of trackers.
+
 
 Episodes to score and turns to play:
 
@@ -21,7 +24,7 @@ trackers, `STEPS`, `DEAD_STEPS` and `make_step` for advantages.
 `pytest_plugins = ["searchrl.testing.pytest_plugin"]` gives tests the fixture `make_plugin`.
 
 Importing this package imports no torch and none of its modules: names load on first use.
-Imports floors 0 and 1 only, and torch only where an algorithm's loss is checked.
+Torch is imported only where an algorithm's loss is checked.
 """
 
 from __future__ import annotations
@@ -30,12 +33,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from searchrl.testing.criteria import Finding, Report, Result, Status
+    from searchrl.testing.criteria import Finding, Report, Result, Status, run_criteria
     from searchrl.testing.kinds.retrievers import HARD_QUERIES, PASSAGES, QUERIES
-    from searchrl.testing.kinds.trackers import sample_log
+    from searchrl.testing.kinds.trackers import TRACKER_CRITERIA, sample_log
     from searchrl.testing.kit.cases import RewardCase, make_episode, reward_cases
     from searchrl.testing.kit.policies import AnswersGold, Says, SaysAnything, play_episode
     from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, make_step
+    from searchrl.testing.probes.subject import Subject
     from searchrl.testing.suites import (
         ConformanceCase,
         assert_conforms,
@@ -49,6 +53,7 @@ __all__ = [
     "PASSAGES",
     "QUERIES",
     "STEPS",
+    "TRACKER_CRITERIA",
     "AnswersGold",
     "ConformanceCase",
     "Finding",
@@ -58,6 +63,7 @@ __all__ = [
     "Says",
     "SaysAnything",
     "Status",
+    "Subject",
     "assert_conforms",
     "check_plugin",
     "conformance_cases",
@@ -65,17 +71,19 @@ __all__ = [
     "make_step",
     "play_episode",
     "reward_cases",
+    "run_criteria",
     "sample_log",
 ]
 
 _MODULES = {
     "kit.cases": ("RewardCase", "make_episode", "reward_cases"),
-    "criteria": ("Finding", "Report", "Result", "Status"),
+    "criteria": ("Finding", "Report", "Result", "Status", "run_criteria"),
     "kit.policies": ("AnswersGold", "Says", "SaysAnything", "play_episode"),
     "kinds.retrievers": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
     "kit.steps": ("DEAD_STEPS", "STEPS", "make_step"),
     "suites": ("ConformanceCase", "assert_conforms", "check_plugin", "conformance_cases"),
-    "kinds.trackers": ("sample_log",),
+    "kinds.trackers": ("TRACKER_CRITERIA", "sample_log"),
+    "probes.subject": ("Subject",),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,8 +1,8 @@
 """The conformance checker: which criteria a registered name is held to, and what a name means.
 
 Owns the way from what somebody types (a name, a file) to entries of a registry, and from an entry
-to its `Report`. Knows the criteria of no kind: each is imported when it is needed, so that checking
-a reward imports no environment. `searchrl check` and authors' tests call it.
+to its `Report`. The criteria of a kind are imported when they are needed, so that checking a reward
+imports no environment. `searchrl check` and authors' tests call it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,28 @@ from typing import Any
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
-from searchrl.testing.criteria import Finding, Report, Result, Status, find_place, run_criteria
+from searchrl.testing.criteria import (
+    Criterion,
+    Finding,
+    Report,
+    Result,
+    Status,
+    criteria_in,
+    find_place,
+    run_criteria,
+    skip,
+)
+from searchrl.testing.probes.subject import Subject
 
-_MODULES = {
-    "env": ("envs", "EnvSubject", "ENV_CRITERIA"),
-    "protocol": ("protocols", "ProtocolSubject", "PROTOCOL_CRITERIA"),
-    "reward": ("rewards", "RewardSubject", "REWARD_CRITERIA"),
-    "retriever": ("retrievers", "RetrieverSubject", "RETRIEVER_CRITERIA"),
-    "tracker": ("trackers", "TrackerSubject", "TRACKER_CRITERIA"),
-    "algorithm": ("algorithms", "AlgorithmSubject", "ALGORITHM_CRITERIA"),
-    "generator": ("generators", "GeneratorSubject", "GENERATOR_CRITERIA"),
-    "command": ("commands", "CommandSubject", "COMMAND_CRITERIA"),
-}
-"""Kind -> module of `searchrl.testing`, its subject, its criteria."""
+_MODULES = {"env": ("env_tasks", "env_episodes")}
+"""Kind -> the modules of `testing.kinds` with its criteria, where they are not one `<kind>s`."""
+
+
+def criteria_of(kind: str) -> tuple[Criterion, ...]:
+    """The criteria of a plugin kind, in order."""
+    names = _MODULES.get(kind, (f"{kind}s",))
+    modules = [importlib.import_module(f"searchrl.testing.kinds.{name}") for name in names]
+    return tuple(one for module in modules for one in criteria_in(vars(module)))
 
 
 def check_entry(
@@ -44,32 +53,23 @@ def check_entry(
         ConfigError: for settings that the factory does not take. Nothing else that the plugin does
             is raised: it is a finding.
     """
-    module_name, subject_name, criteria_name = _MODULES[entry.kind]
-    module = importlib.import_module(f"searchrl.testing.kinds.{module_name}")
-    criteria = getattr(module, criteria_name)
+    criteria = criteria_of(entry.kind)
     file, line = entry.owner.file, entry.line
     try:
-        subject = getattr(module, subject_name).of(registry, entry, settings)
+        subject = Subject.of(registry, entry, settings)
     except ConfigError:
         raise
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
         place = find_place(error.__cause__ or error, file, line)
-        finding = Finding(str(error), "mend what it names", *place)
+        finding = Finding(str(error), "fix what it names", *place)
         first, *others = criteria
         results = (
             Result(first.number, first.title, first.why, Status.FAILED, (finding,)),
-            *(_skip(other, f"it could not be loaded ({first.number})") for other in others),
+            *(skip(other, f"it could not be loaded ({first.number})") for other in others),
         )
     else:
         results = run_criteria(criteria, subject, file=file, line=line)
-    name = f"{entry.name}{entry.argument}"
-    return Report(entry.kind, name, str(entry.owner), file, line, results)
-
-
-def _skip(criterion: Any, note: str) -> Result:
-    return Result(
-        criterion.number, criterion.title, criterion.why, Status.NOT_APPLICABLE, note=note
-    )
+    return Report(entry.kind, entry.title, str(entry.owner), file, line, results)
 
 
 def is_file(what: str) -> bool:

@@ -1,26 +1,29 @@
-"""Numbered criteria: what a plugin is held to, and what is said when it does not hold.
+"""Numbered criteria: what a plugin must do, and what is said when it does not.
 
 Owns the vocabulary of `searchrl check` and of the contract suites: a `Criterion` is a generator
-function over a subject that yields a `Problem` per fault; `run_criteria` makes a `Report` of them.
-A criterion never raises: what foreign code raises in it, or hangs in, is a finding with the line
-in the plugin's file. The criteria themselves are in the module of their kind (`testing.envs`, …).
+function over a `Subject` that yields a `Problem` per fault; `run_criteria` makes `Result`s of them.
+A criterion never raises: what a plugin's code raises in it, or hangs in, is a finding with the line
+in the plugin's file. The criteria themselves are in `testing.kinds`, in the modules of their kind.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from searchrl.plugins.deadline import DeadlineExceeded, call_with_deadline
 from searchrl.plugins.registry import describe_error
 
-S = TypeVar("S")
+TABLE = Path(__file__).resolve().parents[1] / "assets" / "criteria.toml"
+"""The texts of every criterion."""
 
 TIMEOUT_S = 60.0
 """Seconds that one criterion may take."""
@@ -31,32 +34,38 @@ MAX_PROBLEMS = 3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault. `what` is wrong, how to `mend` it, and `at`: where.
+    """One fault: what is wrong, where, and how to fix it ("": as the criterion says).
 
     `at` is an exception (its deepest line in the plugin's file or package), a function, class or
     object (the line of its definition), a pair (file, line), or None (the line that registers it).
     """
 
     what: str
-    mend: str
     at: object = None
+    fix: str = ""
 
 
 class NotApplicable(Exception):
     """Raised inside a criterion that does not concern this subject; the text says why."""
 
 
-Check = Callable[[S], Iterator[Problem]]
+Check = Callable[[Any], Iterator[Problem]]
 
 
 @dataclass(frozen=True, slots=True)
-class Criterion(Generic[S]):
-    """One thing that every plugin of a kind must do. `number` never changes meaning (`E3`)."""
+class Criterion:
+    """One thing that every plugin of a kind must do. `number` never changes meaning (`E3`).
+
+    `fix` says how to fix what it finds. If one of the criteria that it `needs` does not hold, its
+    own outcome would mean nothing, and it is not applicable.
+    """
 
     number: str
     title: str
     why: str
-    check: Check[S]
+    check: Check
+    fix: str = ""
+    needs: tuple[str, ...] = ()
 
 
 class Status(StrEnum):
@@ -69,10 +78,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, where, and how to mend it. `file` is "" and `line` 0 where nobody knows."""
+    """What is wrong, where, and how to fix it. An unknown `file` is "", an unknown `line` is 0."""
 
     what: str
-    mend: str
+    fix: str
     file: str
     line: int
 
@@ -108,7 +117,7 @@ class Report:
     @property
     def is_good(self) -> bool:
         """Whether nothing failed."""
-        return all(result.status is not Status.FAILED for result in self.results)
+        return not self.failed
 
     @property
     def failed(self) -> tuple[Result, ...]:
@@ -116,55 +125,98 @@ class Report:
         return tuple(r for r in self.results if r.status is Status.FAILED)
 
 
-def criterion(number: str, title: str, why: str) -> Callable[[Check[S]], Criterion[S]]:
+def criterion(number: str) -> Callable[[Check], Criterion]:
     """Make a criterion of a generator function that yields a `Problem` per fault.
 
-    Args:
-        number: a letter for the kind and a number, such as `E3`.
-        title: what holds when it holds, in a few words.
-        why: what goes wrong in a run when it does not.
+    Its texts, and which criteria it needs, are those of `number` in `assets/criteria.toml`.
     """
+    row = _read_table()[number]
+    needs = tuple(row.get("needs", "").split())
+    return lambda check: Criterion(
+        number, row["title"], row["why"], check, row.get("fix", ""), needs
+    )
 
-    def wrap(check: Check[S]) -> Criterion[S]:
-        return Criterion(number, title, why, check)
 
-    return wrap
+@functools.cache
+def _read_table() -> dict[str, dict[str, str]]:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
+
+
+def criteria_in(namespace: Mapping[str, object]) -> tuple[Criterion, ...]:
+    """The criteria that a module defines, in the order of its lines."""
+    return tuple(value for value in namespace.values() if isinstance(value, Criterion))
 
 
 def run_criteria(
-    criteria: Sequence[Criterion[S]],
-    subject: S,
+    criteria: Sequence[Criterion],
+    subject: object,
     *,
     file: str,
     line: int,
     timeout_s: float = TIMEOUT_S,
 ) -> tuple[Result, ...]:
-    """Hold a subject to criteria, each on its own; never raises for what the subject does.
+    """Check each criterion on its own; never raises for what the subject does.
 
-    After one that does not finish, the others are not begun: each would hang as long.
+    One that does not finish ends the check: each of the others would hang as long. What a plugin
+    raises is told once, by the criterion that looks for it: another that merely fell over it is
+    not applicable.
 
     Args:
         file, line: the plugin's file and where it registers the subject.
     """
-    results: list[Result] = []
-    hanging = ""
+    outcomes: list[_Outcome] = []
     for one in criteria:
+        hanging = next((o.result.number for o in outcomes if o.is_hanging), "")
+        failed = {o.result.number for o in outcomes if o.result.status is Status.FAILED}
+        missing = next((number for number in one.needs if number in failed), "")
         if hanging:
-            note = f"not checked, for {hanging} did not finish"
-            skipped = Result(one.number, one.title, one.why, Status.NOT_APPLICABLE, note=note)
-            results.append(skipped)
-            continue
-        result, is_hanging = _run(one, subject, file, line, timeout_s)
-        results.append(result)
-        hanging = one.number if is_hanging else ""
-    return tuple(results)
+            outcomes.append(_Outcome(skip(one, f"not checked: {hanging} did not finish")))
+        elif missing:
+            outcomes.append(_Outcome(skip(one, f"{missing} does not hold")))
+        else:
+            outcomes.append(_run(one, subject, file, line, timeout_s))
+    return tuple(
+        replace(o.result, status=Status.NOT_APPLICABLE, findings=(), note=f"{told} does not hold")
+        if (told := _told_by(o, outcomes))
+        else o.result
+        for o in outcomes
+    )
 
 
-def _run(
-    one: Criterion[S], subject: S, file: str, line: int, timeout_s: float
-) -> tuple[Result, bool]:
-    """The outcome of one criterion, and whether it hangs."""
+def skip(one: Criterion, note: str) -> Result:
+    """The result of a criterion that was not checked, and why."""
+    return Result(one.number, one.title, one.why, Status.NOT_APPLICABLE, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A result; whether the criterion hangs; and where the error arose that ended it, if one did.
+
+    The place of an error that arose in no line of the plugin is ("", 0).
+    """
+
+    result: Result
+    is_hanging: bool = False
+    fell_at: tuple[str, int] | None = None
+
+
+def _told_by(outcome: _Outcome, outcomes: Sequence[_Outcome]) -> str:
+    """The number of the criterion that says already what ended this one; "" if none does."""
+    if outcome.fell_at is None:
+        return ""
+    # Those that look for a fault say more than the first of those that fell over it.
+    others = [o for o in outcomes if o.fell_at is None]
+    others += outcomes[: outcomes.index(outcome)]
+    for other in others:
+        found = {(finding.file, finding.line) for finding in other.result.findings}
+        if found and (outcome.fell_at in found or outcome.fell_at == ("", 0)):
+            return other.result.number
+    return ""
+
+
+def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
     problems: list[Problem] = []
+    fell_at = None
     is_hanging = False
 
     def collect() -> None:
@@ -173,39 +225,30 @@ def _run(
             if len(problems) >= MAX_PROBLEMS:
                 return
 
-    note = ""
-    status = Status.PASSED
     try:
         call_with_deadline(collect, timeout_s=timeout_s, owner=f"criterion {one.number}")
     except NotApplicable as reason:
-        status, note = Status.NOT_APPLICABLE, str(reason)
+        if not problems:
+            return _Outcome(skip(one, str(reason)))
     except DeadlineExceeded as error:
         is_hanging = True
         place = _find_hanging(error.where, file)
         stack = "" if place else f"; it hangs here:\n{error.where}"
-        problems.append(
-            Problem(
-                f"it did not finish within {timeout_s:g} s{stack}",
-                "return in bounded time, whatever the input; give calls to the outside a time-out",
-                place,
-            )
-        )
+        fix = "return in bounded time, whatever the input; give calls to the outside a time-out"
+        problems.append(Problem(f"it did not finish within {timeout_s:g} s{stack}", place, fix))
     except (Exception, SystemExit) as error:
-        problems.append(
-            Problem(
-                f"it raised {describe_error(error)}",
-                "mend what raises at this line, or catch it there",
-                error,
-            )
-        )
-    if problems:
-        status = Status.FAILED
+        fell_at = find_place(error, file, 0)
+        fell_at = fell_at if fell_at[1] else ("", 0)
+        fix = "fix what raises at this line, or catch it there"
+        problems.append(Problem(f"it raised {describe_error(error)}", error, fix))
+        fell_at = None if len(problems) > 1 else fell_at
     # Several cases may show the same fault in the same words.
     findings = dict.fromkeys(
-        Finding(p.what, p.mend, *find_place(p.at, file, line)) for p in problems
+        Finding(p.what, p.fix or one.fix, *find_place(p.at, file, line)) for p in problems
     )
-    result = Result(one.number, one.title, one.why, status, tuple(findings), note)
-    return result, is_hanging
+    status = Status.FAILED if findings else Status.PASSED
+    result = Result(one.number, one.title, one.why, status, tuple(findings))
+    return _Outcome(result, is_hanging, fell_at)
 
 
 def _find_hanging(stack: str, file: str) -> tuple[str, int] | None:
@@ -216,7 +259,7 @@ def _find_hanging(stack: str, file: str) -> tuple[str, int] | None:
 
 
 def find_place(at: object, file: str, line: int) -> tuple[str, int]:
-    """(file, line) of what `Problem.at` may be; else what is given."""
+    """(file, line) of what `Problem.at` may be; (`file`, `line`) if it has no place of its own."""
     if at is None:
         return file, line
     if isinstance(at, tuple):

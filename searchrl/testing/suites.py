@@ -7,7 +7,6 @@ shows. The criteria are those of `searchrl check`, run by `testing.conformance`.
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,7 +15,13 @@ from typing import Any
 from searchrl.errors import PluginError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
+from searchrl.testing.conformance import (
+    check_entry,
+    criteria_of,
+    find_entries,
+    find_failures,
+    is_file,
+)
 from searchrl.testing.criteria import Criterion, Report, Result, Status
 
 _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
@@ -80,7 +85,7 @@ class _Checked:
 class ConformanceCase:
     """One criterion for one registered name: a test. As text it is the test's id."""
 
-    criterion: Criterion[Any]
+    criterion: Criterion
     checked: _Checked = field(repr=False)
 
     def __str__(self) -> str:
@@ -122,18 +127,11 @@ def conformance_cases(
     ]
 
 
-def criteria_of(kind: str) -> tuple[Criterion[Any], ...]:
-    """The criteria of a plugin kind, in order."""
-    module = importlib.import_module(f"searchrl.testing.kinds.{kind}s")
-    criteria: tuple[Criterion[Any], ...] = getattr(module, f"{kind.upper()}_CRITERIA")
-    return criteria
-
-
 def describe_result(result: Result) -> str:
-    """A criterion that does not hold, in a few lines: what, where, why, how to mend it."""
+    """A criterion that does not hold, in a few lines: what, where, why, how to fix it."""
     lines = [f"{result.number} does not hold: it {result.title}"]
     for finding in result.findings:
-        lines += [f"  {finding.where}: {finding.what}", f"    to mend it: {finding.mend}"]
+        lines += [f"  {finding.where}: {finding.what}", f"    to fix it: {finding.fix}"]
     return "\n".join([*lines, f"  why it matters: {result.why}"])
 
 

@@ -1,7 +1,7 @@
 """The trackers of a run: made from its config, fed together, closed once.
 
-Owns the blame: what a tracker raises names the plugin that registered it. What a tracker does with
-metrics is its own (`searchrl/trackers/`, plugins). Caller: `train`.
+Owns the errors: what a tracker raises names the plugin that registered it. It does not know what a
+tracker does with metrics (`searchrl/trackers/`, plugins). Caller: `train`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Trackers:
         if failures and error is None:
             raise failures[0]
         if error is not None:
-            # What ended the run is the news, not what went wrong while tidying up.
+            # The error that ended the run comes first; those of closing are notes to it.
             for late in failures:
                 error.add_note(str(late))
 

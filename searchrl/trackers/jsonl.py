@@ -1,7 +1,7 @@
 """The `jsonl` tracker: one JSON line per step, in a file of the user's choice.
 
-For tools that follow a file. The run folder's own `metrics.jsonl` is written by the run itself;
-this one may lie anywhere. After a resume what recurs replaces its old lines.
+For tools that follow a file. The run itself writes the `metrics.jsonl` of its folder; this file may
+be anywhere. After a resume, steps that are done again replace their old lines.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class JsonlTracker:
         self._file.close()
 
     def _drop_from(self, step: int, phase: str) -> None:
-        """Forget what an earlier process logged from here on: it is being done again."""
+        """Remove what an earlier process logged from here on: those steps are done again."""
         kept = []
         for line in self._earlier:
             try:
@@ -67,7 +67,7 @@ class JsonlTracker:
             if is_kept:
                 kept.append(line + b"\n")
         self._file.close()
-        # A kill in between must not cost the lines of the steps before.
+        # Replaced as a whole, so that a kill loses no line of an earlier step.
         replace_file(self.path, b"".join(kept))
         self._file = self.path.open("a", encoding="utf-8")
         self._earlier = []
@@ -79,5 +79,5 @@ class JsonlTracker:
 
 
 def _place(step: int, phase: str) -> tuple[int, bool]:
-    """Sorts lines as a run logs them: of one step, training comes before evaluation."""
+    """Sorts lines as a run logs them: within a step, training comes before evaluation."""
     return step, phase != "train"

@@ -1,7 +1,8 @@
 """The `tensorboard` tracker: scalars as TensorBoard event files.
 
 TensorBoard is an extra and is imported when the tracker is made, together with torch's writer.
-Only values are written; the intervals are in the run folder's metrics.jsonl.
+Only values are written; intervals are in the run folder's metrics.jsonl. A metric that was not
+measured has no point at that step.
 """
 
 from __future__ import annotations

@@ -41,14 +41,14 @@ def test_what_does_not_hold_says_what_where_how_and_why(tmp_path: Path) -> None:
     assert "  E10 ✗ refuses a split or an index" in text
     assert "what   there are 2 tasks in 'train'; reset(options=" in text
     assert f"where  {unsound}:{line - 1}\n" in text
-    assert "mend   raise ValueError with a text that names 2" in text
-    assert "why    A slip of the pen" in text
-    assert text.splitlines()[-1] == "Next:  mend it, then run  searchrl check env:capitals"
+    assert "fix    raise ValueError with a text that names 2" in text
+    assert "why    A typing error" in text
+    assert text.splitlines()[-1] == "Next:  fix it, then run  searchrl check env:capitals"
 
 
 def test_criteria_that_do_not_apply_for_one_reason_take_one_line(tmp_path: Path) -> None:
     text = check(write_unsound("env", "returns_text", tmp_path)).output
-    assert "  E2 to E19 · not applicable: its factory returned str (E1)\n" in text
+    assert "  E2 to E19 · not applicable: E1 does not hold\n" in text
 
 
 def test_file_that_cannot_be_loaded_is_a_finding() -> None:

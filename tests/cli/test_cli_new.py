@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -150,25 +146,3 @@ def test_commands_of_an_algorithm() -> None:
     trained = train(command)
     assert trained.config.algorithm.name == "cut_grpo"
     assert any(row["phase"] == "train" for row in trained.metrics)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_package_can_be_installed(own_folder: Path) -> None:
-    """Built and installed by pip, it is there without --plugin, and its version is known."""
-    run("new env my-capitals --package")
-    target = own_folder / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
-    subprocess.run([*pip, "./searchrl-my-capitals"], check=True)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(REPO), str(target)))}
-    command = [sys.executable, "-m", "searchrl"]
-
-    def said(*words: str) -> dict[str, Any]:
-        done = subprocess.run([*command, *words, "--json"], env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return dict(json.loads(done.stdout))
-
-    (plugin,) = [p for p in said("plugins")["plugins"] if p["plugin"] == "searchrl-my-capitals"]
-    assert (plugin["version"], plugin["names"]) == ("0.1.0", {"env": ["my-capitals"]})
-    figures = said("eval", "--env", "my-capitals", "--policy", "scripted")
-    assert figures["em"]["value"] == 1

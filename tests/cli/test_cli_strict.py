@@ -1,4 +1,4 @@
-"""`--strict`: a plugin that cannot be loaded, or a name that two offer, ends every program."""
+"""`plugins` lists what is loaded; under `--strict` a fault or a name offered twice is an error."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from searchrl.run_folder import Run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "plugins"
 BROKEN = str(FIXTURES / "hook_raises.py")
+GOOD, BAD_SYNTAX = str(FIXTURES / "good.py"), str(FIXTURES / "bad_syntax.py")
 RIVAL = str(FIXTURES / "rival_em.py")
 
 COMMANDS = {
@@ -44,6 +45,23 @@ def test_strict_ends_every_command_that_loads_plugins(name: str, plugin: str, te
 def test_without_it_the_others_go_on(name: str) -> None:
     succeed(*COMMANDS[name], "--plugin", BROKEN)
     succeed(*COMMANDS[name], "--strict")
+
+
+def test_plugins_lists_kinds_owners_hashes_failures_and_conflicts() -> None:
+    flags = [f for path in (GOOD, BAD_SYNTAX, RIVAL) for f in ("--plugin", path)]
+    listed = json.loads(succeed("plugins", *flags, "--json").stdout)
+    assert {"regulations", "corpus"} <= set(listed["kinds"]["env"])
+    assert "f1" in listed["kinds"]["reward"] and "bm25" in listed["kinds"]["retriever"]
+    owners = {record["plugin"]: record for record in listed["plugins"]}
+    assert owners["good"]["file"] == GOOD and len(owners["good"]["sha256"]) == 64
+    assert owners["searchrl"]["distribution"] == "searchrl"
+    assert "register_envs" in owners["searchrl"]["hooks"]
+    (failure,) = listed["failures"]
+    assert (failure["plugin"], failure["file"]) == ("bad_syntax", BAD_SYNTAX) and failure["line"]
+    shown = succeed("plugins", *flags).output
+    assert "not loaded: plugin bad_syntax" in shown and f"{BAD_SYNTAX}:" in shown
+    assert "conflict: reward 'em' is registered by" in shown
+    assert "'searchrl:em' or 'rival_em:em'" in shown
 
 
 def test_plugins_lists_everything_before_it_ends(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,34 +82,17 @@ def test_all_faults_are_reported_at_once() -> None:
         assert part in message
 
 
-@pytest.mark.parametrize(
-    "assignment",
-    [
-        "optim.lr=nan",
-        "optim.lr=-1",
-        "rollout.group_size=0",
-        "algorithm.clip_low=1",
-        "model.lora_dropout=1.5",
-        "device=gpu",
-        "algorithm.reduction=mean",
-        "rollout.temperature=0",
-        "tasks=[]",
-        "env=3",
-        "log.trackers=3",
-        "model.scratch.head_dim=3",
-        "model.scratch.num_kv_heads=3",
-        "seed=-1",
-        "seed=99999999999999999999",
-        'model.name=""',
-        'init_from=""',
-        "sft.stages=[]",
-        "sft.stages.0.mix={}",
-        "sft.stages.0.mix={expert: 0}",
-        "sft.stages.0.mix={expert: -1, passive: 2}",
-        "sft.stages.0.mix={expert: .inf}",
-        "sft.stages.0.mix=expert",
-    ],
-)
+WRONG_VALUES = """
+optim.lr=nan ; optim.lr=-1 ; rollout.group_size=0 ; algorithm.clip_low=1
+model.lora_dropout=1.5 ; device=gpu ; algorithm.reduction=mean ; rollout.temperature=0
+tasks=[] ; env=3 ; log.trackers=3 ; model.scratch.head_dim=3 ; model.scratch.num_kv_heads=3
+seed=-1 ; seed=99999999999999999999 ; model.name="" ; init_from="" ; sft.stages=[]
+sft.stages.0.mix={} ; sft.stages.0.mix={expert: 0} ; sft.stages.0.mix={expert: -1, passive: 2}
+sft.stages.0.mix={expert: .inf} ; sft.stages.0.mix=expert
+"""
+
+
+@pytest.mark.parametrize("assignment", re.split(r" ; |\n", WRONG_VALUES.strip()))
 def test_a_value_out_of_range_is_refused_naming_its_key(assignment: str) -> None:
     assert assignment.partition("=")[0] in refuse(parse_set(assignment))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import TOY_PLUGIN, micro_policy
+from qwen3_toy import SMALL, save_qwen3
 
 from searchrl.config import build_config
 from searchrl.engine.episodes.world import TaskWorld, make_world
@@ -63,6 +64,18 @@ def toy_world(toy_registry: Registry) -> Iterator[MakeWorld]:
     yield make
     for world in made:
         world.close()
+
+
+@pytest.fixture
+def short_world(toy_world: MakeWorld) -> TaskWorld:
+    """Turns are ended by common letters, so episodes have several."""
+    return toy_world(protocol="short-stops", retriever="random", reward="parity")
+
+
+@pytest.fixture(scope="session")
+def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of the Qwen3 architecture, `qwen3_toy.SMALL`."""
+    return save_qwen3(tmp_path_factory.mktemp("qwen3") / "m", micro_model, **SMALL)
 
 
 @pytest.fixture

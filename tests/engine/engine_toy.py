@@ -11,10 +11,15 @@ from typing import Any
 import torch
 
 from searchrl.config import RunConfig, build_config
+from searchrl.core.advantage import AdvantageFn, grpo_advantages
+from searchrl.core.group import Trainable, make_groups
+from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.rollout import Limits, Rollout, RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.learning.packing import PackedStep, pack_step
+from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
@@ -39,6 +44,34 @@ def enlarge_lora(policy: Policy, scale: float = 0.3) -> Policy:
         for parameter in policy.parameters:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
     return policy
+
+
+def token_batch(share: float = 0.6) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids of three rows, and which tokens are chosen: a share of them, never the first."""
+    generator = torch.Generator().manual_seed(0)
+    ids_BT = torch.randint(1, 290, (3, 17), generator=generator)
+    chosen_BT = torch.rand(3, 17, generator=generator) < share
+    chosen_BT[:, 0] = False
+    return ids_BT, chosen_BT
+
+
+def token_logps(
+    policy: Policy, ids_BT: torch.Tensor, chosen_BT: torch.Tensor, **asked: Any
+) -> torch.Tensor:
+    """Log-probs of the chosen tokens of right-padded ids, row after row."""
+    return policy.logps(padded_layout(ids_BT, chosen_BT), **asked).logp_N
+
+
+def pack_items(
+    rollouts: Sequence[Trainable],
+    advantages: AdvantageFn = grpo_advantages,
+    reduction: Reduction = Reduction.TOKEN_MEAN,
+    *,
+    keep_dead_groups: bool = True,
+) -> PackedStep:
+    """A step of rollouts in the groups that their trajectories name."""
+    groups = make_groups(rollouts)
+    return pack_step(groups, advantages, reduction, keep_dead_groups=keep_dead_groups, constant=1)
 
 
 LIMITS = Limits(max_turn_tokens=80, max_observation_tokens=120, max_total_tokens=800)

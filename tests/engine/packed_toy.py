@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from engine_toy import enlarge_lora, micro_policy
+from engine_toy import enlarge_lora, micro_policy, token_logps
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossColumns, LossSettings
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.model.policy import Policy
 
 LENGTHS = {"a": (5, 40, 11), "b": (150, 1), "c": (17,), "d": (9, 22, 4, 31, 1)}
@@ -100,7 +100,7 @@ def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch
         )
 
     step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
-    learner.train_step(items)
+    learner.train_step(make_groups(items))
     learner.optimizer.step = step  # type: ignore[method-assign]
     return caught
 
@@ -117,8 +117,8 @@ def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
         chosen = [logp is not None for logp in item.trajectory.sampler_logps]
         if any(chosen):
             with torch.no_grad():
-                logp_N, _ = policy.token_logps(
-                    torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
+                logp_N = token_logps(
+                    policy, torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
                 )
             values = iter(logp_N.tolist())
             item.trajectory._logps[:] = [next(values) if c else None for c in chosen]
@@ -126,7 +126,7 @@ def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
     return made
 
 
-def spy_on_losses(learner: Learner, items: list[TrainItem]) -> list[LossColumns]:
+def spy_on_losses(learner: Learner, items: Sequence[TrainItem]) -> list[LossColumns]:
     """What the loss was given at each update of one step."""
     seen: list[LossColumns] = []
     loss = learner.algorithm.loss
@@ -136,5 +136,5 @@ def spy_on_losses(learner: Learner, items: list[TrainItem]) -> list[LossColumns]
         return loss(columns, settings)
 
     learner.algorithm = replace(learner.algorithm, loss=spy)
-    learner.train_step(items)
+    learner.train_step(make_groups(items))
     return seen

@@ -28,6 +28,18 @@ QWEN3_4B = dict(
 """Qwen/Qwen3-4B, but for its 36 layers."""
 
 
+SMALL: dict[str, Any] = dict(
+    hidden_size=64,
+    intermediate_size=192,
+    num_attention_heads=4,
+    head_dim=16,
+    num_key_value_heads=2,
+    num_hidden_layers=3,
+    vocab_size=320,
+)
+"""Three layers whose every matrix a CPU kernel could re-pack: rows in multiples of 32."""
+
+
 def save_qwen3(folder: Path, tokenizer_folder: Path, **changes: Any) -> Path:
     """A Qwen3 checkpoint with random weights and the real tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from engine_toy import LIMITS, TOY_PLUGIN, micro_policy
+from engine_toy import LIMITS, TOY_PLUGIN, micro_policy, token_logps
 
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
 from searchrl.engine.episodes.world import make_world
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
@@ -58,7 +58,7 @@ def make_items(policy: Policy, groups: Sequence[int]) -> list[TrainItem]:
             chosen_BT[0, : len(prompt)] = False
             chosen_BT[0, len(prompt) + n : len(prompt) + n + 9] = False
             with torch.no_grad():
-                logp_N, _ = policy.token_logps(ids_BT, chosen_BT)
+                logp_N = token_logps(policy, ids_BT, chosen_BT)
             noise_N = 0.2 * torch.randn(len(logp_N), generator=generator)
             logps = (logp_N + noise_N).tolist()
             trajectory = Trajectory(f"g{g}/{i}", f"g{g}")
@@ -109,7 +109,7 @@ def learn(
 
     learner.optimizer.step = catch  # type: ignore[method-assign]
     columns: dict[str, TokenColumns] = {}
-    metrics = learner.train_step(items, on_tokens=columns.__setitem__)
+    metrics = learner.train_step(make_groups(items), on_tokens=columns.__setitem__)
     return {
         "gradient": gradients[-1] if gradients else None,
         "weights": torch.cat([p.detach().flatten() for p in policy.parameters]),
@@ -151,7 +151,7 @@ def sample(model: Path, workers: Workers, **more: Any) -> list[dict[str, Any]]:
     assert all(r.world is world for group in groups for r in group.rollouts)
     return [
         {
-            "group": group.group.id,
+            "group": group.id,
             "id": r.trajectory.rollout_id,
             "ids": r.trajectory.ids,
             "logps": r.trajectory.sampler_logps,

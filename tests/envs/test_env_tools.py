@@ -12,11 +12,12 @@ import pytest
 import searchrl
 from searchrl.config import build_config
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Episode, EpisodeTurn, Task, ToolCall
+from searchrl.engine.episodes.evaluation import EvalResult
 from searchrl.engine.episodes.records import plain_payload, rollout_record
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.programs.evaluate import EvalResult, evaluate
+from searchrl.programs.evaluate import evaluate
 
 PLUGIN = '''
 import gymnasium
@@ -190,7 +191,7 @@ def test_an_answer_after_a_call_is_not_passive() -> None:
 
 def test_a_search_environment_without_a_search_says_what_is_missing() -> None:
     tools = {"name": "tool-call", "tools": [{"name": "now"}]}
-    with pytest.raises(ConfigError, match=r"regulations is there to be searched.*the tools now"):
+    with pytest.raises(ConfigError, match=r"regulations needs searches.*the tools now"):
         make_worlds(build_config({"protocol": tools}), load_plugins(entry_points=False))
 
 

@@ -92,8 +92,8 @@ class TestEpisode:
     @pytest.mark.parametrize(
         ("turn", "reason"),
         [
-            ("<act>jump</act>", "'jump' is no action here. Actions: back, ahead."),
-            ("<act>7</act>", "'7' is no action here. Actions: back, ahead."),
+            ("<act>jump</act>", "'jump' is not an action here. Actions: back, ahead."),
+            ("<act>7</act>", "'7' is not an action here. Actions: back, ahead."),
             ("no tag", "The turn has no action: write ‹act›action‹/act›. Actions: back, ahead."),
         ],
     )
@@ -111,7 +111,7 @@ class TestEpisode:
         inner = Corridor()
         env = adapt(inner, action_names=["back", "ahead"])
         env.reset()
-        assert "'back' is no action here. Actions: ahead." in env.step(act("back"))[0]
+        assert "'back' is not an action here. Actions: ahead." in env.step(act("back"))[0]
         env.step(act("ahead"))
         assert inner.num_steps == 1
         env.step(act("back"))
@@ -132,7 +132,7 @@ class TestEpisode:
         prompt, _ = env.reset()
         assert prompt.endswith("say")
         assert env.step(act("hello"))[:2] == ("\n\n<observation>hello</observation>\n\n", 1.0)
-        assert "is no action here" in env.step(act("far too long a text"))[0]
+        assert "is not an action here" in env.step(act("far too long a text"))[0]
 
     def test_what_the_environment_says_cannot_forge_tags(self):
         env = adapt(Echo())
@@ -239,7 +239,7 @@ class TestGymnasium:
         for index in range(3):
             prompt, _ = env.reset(options={"index": index})
             assert "pickup" not in prompt.partition("Actions: ")[2].partition(".")[0]
-            assert "'dropoff' is no action here" in env.step(act("dropoff"))[0]
+            assert "'dropoff' is not an action here" in env.step(act("dropoff"))[0]
 
     def test_a_setting_of_the_environment_itself(self):
         env = gym(make={"map_name": "8x8", "is_slippery": False})
@@ -268,7 +268,7 @@ class TestGymnasium:
             adapt(observation="ansi")
 
     def test_a_protocol_without_acts_is_refused(self):
-        with pytest.raises(ConfigError, match="protocol 'think-search-answer' has no acts"):
+        with pytest.raises(ConfigError, match="needs acts, and .*-answer' has none"):
             adapt(protocol=ThinkSearchAnswer())
 
     @pytest.mark.parametrize("setting", ["max_turns", "num_tasks"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from regulations_play import make_env, mean, play, search
+from playing import make_env, mean, play, search
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import Task
@@ -59,7 +59,7 @@ def test_tasks_depend_on_nothing_but_split_index_and_world_seed(env: Regulations
 
 def test_tasks_do_not_depend_on_the_hash_seed_of_the_process(env: RegulationsEnv) -> None:
     code = (
-        "from regulations_play import make_env\n"
+        "from playing import make_env\n"
         "env = make_env(); print([env.make_task('test', i) for i in (0, 7, 300)])\n"
         "print(env.school('train', 5).passages)"
     )

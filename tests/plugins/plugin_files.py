@@ -36,7 +36,34 @@ def _rewards_hook(head: str) -> str:
     return f"from searchrl import hookimpl\n@hookimpl  # fault\n{head}\n    register('x', dict)\n"
 
 
+_ONE_CALL = """
+tracker | register('junk', 42) | registers tracker 'junk': int is neither a callable nor a string
+tracker | register('dotted', 'my.module.Tracker') | is not of the form 'package.module:attribute'
+tracker | register('my tracker!', dict) | registers tracker 'my tracker!': a name is made of
+tracker | register(dict, 'name') | registers tracker <class 'dict'>: a name is made of
+tracker | register('wandb:', dict) | registers tracker 'wandb:': only an env's name may be a scheme
+tracker | register('no', lambda: None) | registers tracker 'no': the factory has signature ()
+reward | register('exact-match', dict) | must be an identifier; use 'exact_match'
+reward | register('brevity', lambda episode: 1.0) | missing a required argument: 'episode'
+reward | import sys; sys.exit(3) | raised in register_rewards: SystemExit: 3
+env | register('e', lambda continent='any': None) | got an unexpected keyword argument 'protocol'
+env | register('e', ENV, expert=True) | registers the expert of env 'e': bool is neither a callable
+env | register('e', ENV, scripts={'a b': ENV}) | registers env 'e': 'a b' is no name for a script
+env | register('e', ENV, scripts=[3]) | registers env 'e': scripts is not a mapping
+env | register('e', ENV, protocol=3) | registers env 'e': protocol is 3, not the name
+env | register('e', ENV, tools=[3]) | registers env 'e': tools is (3,), not a list of mappings
+env | register('e', ENV, description=3) | registers env 'e': description is 3, not text
+env | register('e', ENV, exprt=dict) | raised in register_envs: TypeError
+"""
+"""Plugins of one hook with one faulty line: kind, line, what is said."""
+
 _ENV = "lambda *, protocol, retriever: None"
+
+
+def _one_call(row: str) -> Broken:
+    kind, line, message = row.split(" | ")
+    return Broken(hook(kind, f"{line.replace('ENV', _ENV)}  # fault"), message)
+
 
 BROKEN = {
     "raises_at_import": Broken("", "raised at import: ModuleNotFoundError: No module named"),
@@ -72,57 +99,9 @@ BROKEN = {
     "hook_raises": Broken(
         "", "raised in register_rewards: ValueError: the table of capitals is empty"
     ),
-    "hook_exits": Broken(
-        hook("reward", "import sys", "sys.exit(3)  # fault"),
-        "raised in register_rewards: SystemExit: 3",
-    ),
-    "not_callable": Broken(
-        hook("tracker", "register('junk', 42)  # fault"),
-        "registers tracker 'junk': int is neither a callable nor a string",
-    ),
-    "bad_lazy_string": Broken(
-        hook("tracker", "register('dotted', 'my_package.module.Tracker')  # fault"),
-        "'my_package.module.Tracker' is not of the form 'package.module:attribute'",
-    ),
-    "bad_name": Broken(
-        hook("tracker", "register('my tracker!', dict)  # fault"),
-        "registers tracker 'my tracker!': a name is made of",
-    ),
-    "name_not_text": Broken(
-        hook("tracker", "register(dict, 'name')  # fault"),
-        "registers tracker <class 'dict'>: a name is made of",
-    ),
-    "reward_name": Broken(
-        hook("reward", "register('exact-match', dict)  # fault"),
-        "must be an identifier; use 'exact_match'",
-    ),
-    "reward_instance": Broken(
-        hook("reward", "register('brevity', lambda episode: 1.0)  # fault"),
-        "has signature (episode): missing a required argument: 'episode'",
-    ),
-    "env_signature": Broken(
-        hook("env", "register('capitals', lambda continent='any': None)  # fault"),
-        "got an unexpected keyword argument 'protocol'",
-    ),
-    "tracker_signature": Broken(
-        hook("tracker", "register('nowhere', lambda: None)  # fault"),
-        "registers tracker 'nowhere': the factory has signature ()",
-    ),
-    "bad_expert": Broken(
-        hook("env", f"register('capitals', {_ENV}, expert=True)  # fault"),
-        "registers the expert of env 'capitals': bool is neither a callable",
-    ),
-    "unknown_option": Broken(
-        hook("env", f"register('capitals', {_ENV}, exprt=dict)  # fault"),
-        "raised in register_envs: TypeError",
-    ),
     "twice": Broken(
         hook("tracker", "register('log', dict)", "register('log', list)  # fault"),
         "registers tracker 'log' twice",
-    ),
-    "scheme_reward": Broken(
-        hook("tracker", "register('wandb:', dict)  # fault"),
-        "registers tracker 'wandb:': only an env's name may be a scheme",
     ),
     "swallows": Broken(
         hook(
@@ -140,6 +119,10 @@ BROKEN = {
         + hook("tracker", f"KEPT[0]('late', {_ENV})  # fault").partition("\n")[2],
         "registers env 'late' after its hook returned",
     ),
+    **{
+        f"one_call_{number}": _one_call(row)
+        for number, row in enumerate(_ONE_CALL.strip().splitlines(), 1)
+    },
 }
 
 

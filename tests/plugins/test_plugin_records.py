@@ -6,6 +6,7 @@ Runs are made by `searchrl eval --policy scripted --run-dir`, which records what
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,13 @@ def edit(run: Path, **changes: Any) -> None:
     (run / "config.yaml").write_text(config.to_yaml())
 
 
+def pretend_training(run: Path) -> None:
+    """Make the folder look as if a model had been trained in it."""
+    edit(run, policy="model", model={"name": "tiny"})
+    (run / "policy").mkdir()
+    (run / "policy" / "config.json").write_text("{}")
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of installed packages that holds `searchrl-rivers` 0.1.0."""
@@ -114,7 +122,7 @@ def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(
 
 def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     run = make_run(tmp_path, "--env", "rivers")
-    edit(run, policy="model", model={"name": "tiny"})
+    pretend_training(run)
     remove(site)
     for arguments in (
         ["train", "--resume", run],
@@ -153,7 +161,7 @@ def test_resume_tells_the_observer_that_a_reward_changed(
     tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path, "--reward", "calm")
-    edit(run, policy="model", model={"name": "tiny"})
+    pretend_training(run)
     replace_release(site, "0.2.0", PLUGIN)
     from searchrl.programs.planning import load_run_plugins
 
@@ -207,7 +215,7 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     moved = tmp_path / "moved" / "rivers.py"
     moved.parent.mkdir()
     file.rename(moved)
-    edit(run, policy="model", model={"name": "tiny"})
+    pretend_training(run)
     for arguments in (["eval", run], ["train", "--resume", run], ["ask", run, "?"]):
         text = complaint(*arguments)
         assert f"restore the file {file} (sha256 {record.sha256})" in text
@@ -221,7 +229,7 @@ def test_module_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "srl_loose.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
     run = make_run(tmp_path, "--env", "rivers", "--plugin", "srl_loose")
-    edit(run, policy="model", model={"name": "tiny"})
+    pretend_training(run)
     sys.modules.pop("srl_loose")
     (tmp_path / "srl_loose.py").unlink()
     with pytest.raises(PluginError, match="make the module srl_loose importable again"):
@@ -245,66 +253,46 @@ def test_record_of_an_older_searchrl_is_read(tmp_path: Path) -> None:
     assert read_records(tmp_path / "nowhere", build_config({}).to_dict()) == ()
 
 
-PYPROJECT = """
-[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "searchrl-rivers"
-version = "0.1.0"
-
-[project.entry-points.searchrl]
-rivers = "srl_rivers"
-
-[tool.setuptools]
-py-modules = ["srl_rivers"]
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_package_installed_with_pip_removed_and_installed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_package_of_the_scaffold_is_installed_with_pip_removed_and_installed_again(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("setuptools", reason="pip builds the package with what is installed")
-    source, site = tmp_path / "source", tmp_path / "site"
-    source.mkdir()
-    (source / "pyproject.toml").write_text(PYPROJECT)
-    (source / "srl_rivers.py").write_text(PLUGIN)
-    monkeypatch.setenv("PYTHONPATH", f"{site}:{Path(__file__).parents[2]}")
-    monkeypatch.chdir(tmp_path)
+    """Built by pip, it is there without --plugin; its runs know how to get it back."""
+    site, source = own_folder / "site", own_folder / "searchrl-rivers"
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{Path(__file__).parents[2]}")
+    succeed("new", "env", "rivers", "--package")
 
     def install_package() -> None:
-        flags = "--quiet --no-deps --no-build-isolation --no-index --target".split()
-        command = [sys.executable, "-m", "pip", "install", *flags, str(site), str(source)]
-        subprocess.run(command, check=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+        subprocess.run([*pip, str(site), str(source)], check=True)
 
-    def program(*arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "searchrl", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
+    def program(command: str) -> tuple[int, str, str]:
+        line = [sys.executable, "-m", "searchrl", *command.split()]
+        done = subprocess.run(line, capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
     install_package()
-    listed = json.loads(program("plugins", "--json", "--strict")[1])
+    listed = json.loads(program("plugins --json --strict")[1])
     (mine,) = [p for p in listed["plugins"] if p["plugin"] == "searchrl-rivers"]
     assert (mine["version"], mine["hash_of"]) == ("0.1.0", "RECORD")
-    flags = (
-        "--env rivers --reward em+calm --model tiny --max-steps 1 --run-dir run --group-size 2 "
+    assert mine["names"] == {"env": ["rivers"]}
+    figures = json.loads(program("eval --env rivers --policy scripted --json")[1])
+    assert figures["em"]["value"] == 1
+    code, _, text = program(
+        "train --env rivers --reward em --model tiny --max-steps 1 --run-dir run --group-size 2 "
         "--set rollout.prompts_per_step=2 --set eval.num_tasks=2 --set eval.forced=false"
     )
-    code, _, text = program("train", *flags.split())
     assert code == 0, text
-    stored = json.loads((tmp_path / "run" / "provenance.json").read_text())["plugins"]
+    stored = json.loads((own_folder / "run" / "provenance.json").read_text())["plugins"]
     assert next(p for p in stored if p["plugin"] == "searchrl-rivers")["sha256"] == mine["sha256"]
-    assert program("eval", "run")[0] == 0, program("eval", "run")
 
     shutil.rmtree(site)
-    for arguments in (("eval", "run"), ("train", "--resume", "run"), ("ask", "run", "Where?")):
-        code, _, text = program(*arguments)
+    for command in ("eval run", "train --resume run", "ask run Where?"):
+        code, _, text = program(command)
         assert code == 2 and "plugin searchrl-rivers 0.1.0, which is not installed now" in text
         assert f"pip install '{source.as_uri()}'" in text
 
     install_package()
-    code, _, text = program("eval", "run")
+    code, _, text = program("eval run")
     assert (code, "changed" in text) == (0, False), text

@@ -14,12 +14,12 @@ import searchrl
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.drivers import make_scripted_driver
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import Agent, load_agent, make_answer
-from searchrl.programs.evaluate import make_scripted_driver
 from searchrl.run_folder import Run
 
 QUESTION = "When does the library close?"

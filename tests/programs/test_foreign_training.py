@@ -81,10 +81,10 @@ def test_a_run_is_used_again_with_its_own_environment_and_protocol(runs: tuple[R
 def test_a_scratch_tokenizer_reads_the_script_where_there_is_no_expert(
     runs: tuple[Run, Run],
 ) -> None:
-    from searchrl.programs.planning import load_planned_policy
+    from searchrl.programs.planning import Plan
 
     config = build_config(run_settings(runs[0]))
-    renderer = load_planned_policy(config, trainable=False).renderer
+    renderer = Plan.of(config).load_policy(trainable=False).renderer
     for text in ("<act>", "</act>", "right"):
         assert len(renderer.encode_plain(text)) == 1, text
 

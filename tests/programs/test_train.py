@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from train_toy import Crash, PowerCut, assert_same_run, metrics_of, settings, weights_of
+from train_toy import (
+    Crash,
+    PowerCut,
+    assert_same_run,
+    assert_same_weights,
+    metrics_of,
+    settings,
+    weights_of,
+)
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
@@ -23,7 +31,7 @@ from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.planning import plan_run
-from searchrl.programs.train import train, train_item
+from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
 from searchrl.run_folder import Run
 
@@ -179,9 +187,7 @@ class TestCheckpoints:
             )
         )
         origin = start if kind == "adapter" else whole_run.path
-        expected, got = weights_of(origin / "policy"), weights_of(later.path / "policy")
-        assert expected.keys() == got.keys()
-        assert all(torch.equal(expected[name], got[name]) for name in got)
+        assert_same_weights(origin / "policy", later.path / "policy")
 
 
 @pytest.mark.thorough
@@ -201,7 +207,7 @@ class TestFailures:
         seeds = {_healthy_steps(plan_run(config, {"seed": s}).config): s for s in range(12)}
         healthy = 2
         config["seed"] = seeds[healthy]
-        notes = Crash(-1)
+        notes = Crash()
         with pytest.raises(FailureLimitError) as caught:
             train(config, observer=notes)
         text = str(caught.value)
@@ -218,16 +224,16 @@ class TestFailures:
             train(resume=tmp_path / "run")
 
     @pytest.mark.parametrize(
-        ("label", "where", "steps_done"),
+        ("phase", "where", "steps_done"),
         [
-            ("before", "the evaluation before (step 0)", 0),
-            ("during", "the evaluation during training (step 3)", 3),
-            ("after", "the evaluation after (step 6)", 6),
+            ("evaluate (before)", "the evaluation before (step 0)", 0),
+            ("evaluate", "the evaluation during training (step 3)", 3),
+            ("evaluate (after)", "the evaluation after (step 6)", 6),
         ],
     )
     def test_too_many_in_an_evaluation_stop_it_too(
         self, whole_run: Run, micro_model: Path, tmp_path: Path, monkeypatch: Any,
-        label: str, where: str, steps_done: int,
+        phase: str, where: str, steps_done: int,
     ):  # fmt: skip
         """Figures of the few episodes that were left would pass for those of all."""
         phases: list[str] = []
@@ -240,8 +246,7 @@ class TestFailures:
         real = rollout_module.score_together
 
         def score_together(work: Any) -> Any:
-            is_test = all(episode.task.split == "test" for _, episode in work)
-            if is_test and phases.count("update") == steps_done and is_armed:
+            if phases[-1:] == [phase] and phases.count("update") == steps_done and is_armed:
                 failure = Failure(FailureKind.SCORING, "reward 'x'", "the judge is gone", "trace")
                 return [ScoredEpisode(None, unscored="x", failure=failure) for _ in work]
             return real(work)
@@ -292,13 +297,11 @@ class TestFailures:
         rows = [row for row in run.metrics if row["phase"] == "train"]
         assert [row["num_unscored"] for row in rows] == [6, 6]
         assert not any("grad_norm" in row for row in rows)
-        before, after = weights_of(micro_model), weights_of(run.path / "policy")
-        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert_same_weights(micro_model, run.path / "policy")
 
     def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
         run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
-        before, after = weights_of(micro_model), weights_of(run.path / "policy")
-        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert_same_weights(micro_model, run.path / "policy")
         assert any(r.get("grad_norm", 0) > 0 for r in run.metrics if r["phase"] == "train")
 
 
@@ -337,21 +340,20 @@ def test_several_worlds_train_together_and_are_measured_apart(micro_model: Path,
 
 
 def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
-    item = train_item(toy_rollout)
-    assert item.turn_scores is None and item.reward == toy_rollout.scored.reward
+    assert toy_rollout.turn_scores is None and toy_rollout.reward == toy_rollout.scored.reward
     assert len(toy_rollout.episode.turns) == 2
     # `searched` is a metric: it has no weight in "2*parity-0.5*format".
     per_turn = {"parity": (1.0, 0.0), "format": (1.0, 0.5), "searched": (1.0, 1.0)}
     scored = replace(toy_rollout.scored, per_turn=per_turn)
-    item = train_item(replace(toy_rollout, scored=scored))
-    assert item.turn_scores == (1.5, -0.25)
+    assert replace(toy_rollout, scored=scored).turn_scores == (1.5, -0.25)
 
 
 @pytest.fixture
 def toy_rollout(micro_model: Path) -> Rollout:
+    from searchrl.engine.episodes.drivers import make_scripted_driver
+    from searchrl.engine.episodes.evaluation import run_episodes
     from searchrl.engine.episodes.world import make_worlds
     from searchrl.plugins import load_plugins
-    from searchrl.programs.evaluate import make_scripted_driver, run_episodes
 
     task = {
         "reward": "2*parity-0.5*format",
@@ -364,7 +366,7 @@ def toy_rollout(micro_model: Path) -> Rollout:
     result = run_episodes(
         worlds,
         make_scripted_driver(config),
-        config.eval,
+        split="test",
         num_tasks=1,
         seed=0,
         script="expert",

@@ -8,27 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
-from train_toy import settings
+from train_toy import Crash, settings
 
 from searchrl.cli import main
 from searchrl.engine.memory import forecast
+from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.errors import PolicyError
-from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
 
 
-class Listener(SilentObserver):
-    def __init__(self) -> None:
-        self.facts: dict[str, Any] = {}
-        self.notes: list[str] = []
-
+class Listener(Crash):
     def plan(self, config: Any, facts: Mapping[str, Any]) -> None:
         self.facts = dict(facts)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def run(folder: Path, run_dir: Path, **more: Any) -> Listener:
@@ -43,7 +37,7 @@ class TestTrain:
         heard = run(micro_model, tmp_path / "run")
         plan = heard.facts["memory"]
         assert isinstance(plan, MemoryPlan) and plan.fits
-        if forecast.PeakMeter(forecast.torch.device("cpu")).peak_bytes() is not None:
+        if PeakMeter(torch.device("cpu")).peak_bytes() is not None:
             assert any(note.startswith("memory: predicted") for note in heard.notes)
 
     def test_refuses_before_it_loads_or_writes_anything(

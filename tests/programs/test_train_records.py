@@ -28,7 +28,7 @@ def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path
     seen = list(dict.fromkeys((row["phase"], row["step"]) for row in run.rollouts()))
     assert seen == [
         ("before", 0), ("before_forced", 0), ("train", 0), ("train", 1), ("during", 2),
-        ("train", 2), ("train", 3), ("after", 4), ("after_forced", 4),
+        ("train", 2), ("train", 3), ("during", 4), ("after", 4), ("after_forced", 4),
     ]  # fmt: skip
     forced = list(run.rollouts("before_forced"))
     opening = ThinkSearchAnswer().opening(SEARCH)
@@ -41,7 +41,7 @@ def test_only_the_newest_files_of_steps_stay(micro_model: Path, tmp_path: Path):
     run = train(settings(micro_model, tmp_path / "run", log=log, eval={"every": 1}))
     names = sorted(file.name.split(".")[0] for file in (run.path / "rollouts").iterdir())
     assert names == [
-        "eval_after", "eval_before", "eval_during_000004", "eval_during_000005",
+        "eval_after", "eval_before", "eval_during_000005", "eval_during_000006",
         "step_000005", "step_000006",
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.testing.conformance import check_entry, find_entries, find_failures
-from searchrl.testing.criteria import Problem, Report, Status, criterion, run_criteria
+from searchrl.testing.criteria import Criterion, Problem, Report, Status, run_criteria
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = str(FIXTURES / "sound" / "env.py")
@@ -232,22 +232,24 @@ def test_what_hangs_is_found_at_its_line_and_the_rest_is_not_begun(write: Write)
     registry = load_plugins([path], entry_points=False)
     entry = registry.get("protocol", "slow")
     parse, *others = run_criteria(
-        [hang, begin], entry.load()(), file=path, line=entry.line, timeout_s=0.2
+        [Criterion("X1", "reads", "", hang), Criterion("X2", "begins", "", begin)],
+        entry.load()(),
+        file=path,
+        line=entry.line,
+        timeout_s=0.2,
     )
     (finding,) = parse.findings
     assert (finding.file, finding.line) == (path, 8)
     assert finding.what == "it did not finish within 0.2 s"
     assert others[0].status is Status.NOT_APPLICABLE
-    assert others[0].note == "not checked, for X1 did not finish"
+    assert others[0].note == "not checked: X1 did not finish"
 
 
-@criterion("X1", "reads", "")
 def hang(subject: Any) -> Iterator[Problem]:
     subject.parse("text")
     yield from ()
 
 
-@criterion("X2", "begins", "")
 def begin(subject: Any) -> Iterator[Problem]:
     raise AssertionError("never begun")
     yield

@@ -62,6 +62,21 @@ def test_other_threads_are_left_alone_and_own_ones_are_not(tmp_path: Path) -> No
     assert [Path(effect.target).name for effect in effects] == ["own"]
 
 
+def test_a_thread_that_gets_the_id_of_an_ended_one_is_still_an_own_one(tmp_path: Path) -> None:
+    begin = threading.Event()
+    ended = threading.Thread(target=begin.wait, args=(10,))
+    ended.start()
+    with watch_effects() as effects:
+        begin.set()
+        ended.join()
+        own: list[threading.Thread] = []
+        while ended.ident not in {thread.ident for thread in own} and len(own) < 500:
+            own.append(threading.Thread(target=(tmp_path / "own").write_text, args=("x",)))
+            own[-1].start()
+            own[-1].join()
+    assert len(effects) == len(own)
+
+
 def give(number: int) -> int:
     if number > 1:
         return number

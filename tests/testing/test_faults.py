@@ -18,13 +18,14 @@ from fixtures.unsound import SOUND, fault_lines, faults_of, write_unsound
 from searchrl.cli import main
 from searchrl.plugins import load_plugins
 from searchrl.testing import Report, Status, check_plugin
-from searchrl.testing.kinds import env_episodes, env_tasks, retrievers, rewards
+from searchrl.testing.conformance import criteria_of
+from searchrl.testing.kinds import env_tasks
 from searchrl.testing.kit import fuzz
-from searchrl.testing.suites import criteria_of
+from searchrl.testing.probes import elsewhere
 
 pytestmark = pytest.mark.thorough
 
-KINDS = ("env", "protocol", "reward", "retriever", "tracker")
+KINDS = ("env", "protocol", "reward", "retriever", "tracker", "algorithm")
 FAULTS = [(kind, name) for kind in KINDS for name in faults_of(kind)]
 NEED_A_PROCESS = ("E19", "W11", "R11")
 
@@ -38,10 +39,9 @@ def report_on(path: Path) -> Report:
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Few random texts, and no other process: no fault but those of one needs more."""
     monkeypatch.setattr(fuzz, "NUM_EXAMPLES", 20)
-    for module in (env_episodes, rewards, retrievers):
-        monkeypatch.setattr(
-            module, "call_elsewhere", lambda registry, ask, *args: ask(registry, *args)
-        )
+    monkeypatch.setattr(
+        elsewhere, "call_elsewhere", lambda registry, ask, *args: ask(registry, *args)
+    )
     # Some of the plugins write where they stand.
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -55,6 +55,7 @@ def definitions_around(path: Path, line: int) -> set[int]:
     return {n.lineno for n in nodes if n.lineno <= line <= (n.end_lineno or 0)}
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
 @pytest.mark.parametrize(("kind", "name"), FAULTS)
 def test_a_fault_is_found_by_its_criterion_at_its_line(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,7 +80,7 @@ def test_a_fault_is_found_by_its_criterion_at_its_line(
     assert any(fault.says in finding.what for finding in findings), findings
     assert {finding.file for finding in findings} == {str(path)}
     assert {finding.line for finding in findings} <= lines, findings
-    assert all(finding.mend for finding in findings)
+    assert all(finding.fix for finding in findings)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,9 +12,9 @@ from searchrl import make_env
 from searchrl.config import build_config
 from searchrl.core.episode import INVALID, StopReason
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.drivers import make_scripted_driver
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.plugins import load_plugins
-from searchrl.programs.evaluate import make_scripted_driver
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.testing import AnswersGold, Says, SaysAnything, play_episode
 

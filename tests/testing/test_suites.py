@@ -77,7 +77,7 @@ def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) 
     text = str(failure.value)
     assert text.startswith("tracker 'notes':\nT5 does not hold: it goes on in the folder")
     assert f"{path}:{line}: made again, it emptied log.txt" in text
-    assert "to mend it: open the file to append, mode 'a'" in text
+    assert "to fix it: create folders with exist_ok=True, and append to files" in text
     assert "why it matters: A resumed run" in text
 
 

@@ -1,7 +1,7 @@
 """The `wandb` tracker: metrics, configuration and plugin provenance in Weights & Biases.
 
-Owns which W&B run belongs to a run folder, and that W&B never costs a run: what it raises after the
-start is a warning. A setting that is wrong, or a missing login, is an error before training begins.
+Owns which W&B run belongs to a run folder. An error of W&B after the start never ends a run: it is
+a warning. A wrong setting or a missing login is an error before training begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATE_FILE = "wandb_run.json"
 """In the run folder: `{"id": …, "step": …}`, the W&B run and the last step it was given."""
 
 FINISH_TIMEOUT_S = 60.0
-"""Seconds that the end of a run waits for uploads; what is left can be sent with `wandb sync`."""
+"""Seconds to wait for uploads at the end of a run; `wandb sync` sends what is left."""
 
 
 class WandbTracker:
@@ -75,7 +75,7 @@ class WandbTracker:
             "dir": str(self._dir),
             "config": _read_run(self._dir),
             "allow_val_change": True,
-            # The console is SearchRL's; a run ends when it ends, not when the network is back.
+            # SearchRL prints the console, and the end of a run must not wait for the network.
             "settings": wandb.Settings(console="off", silent=True, finish_timeout=FINISH_TIMEOUT_S),
         }
         try:
@@ -107,7 +107,7 @@ class WandbTracker:
         try:
             # W&B drops a step below the last one.
             self._run.log(values, step=max(step, self._last))
-        except Exception as error:  # whatever its service raises: a tracker is not worth a run
+        except Exception as error:  # no error of the service may end the run
             self._give_up(error)
             return
         if step > self._last:

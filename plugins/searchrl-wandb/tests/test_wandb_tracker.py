@@ -18,7 +18,7 @@ from searchrl_wandb.tracker import STATE_FILE, WandbTracker
 from searchrl.contracts import Metric
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.testing.kinds.trackers import TRACKER_CRITERIA, sample_log
+from searchrl.testing import TRACKER_CRITERIA, Status, Subject, run_criteria, sample_log
 
 
 def metric(value: float, width: float | None = None) -> Metric:
@@ -189,16 +189,12 @@ def test_without_wandb_it_says_what_to_install(
 
 
 def subject() -> Any:
-    from searchrl.testing.kinds.trackers import TrackerSubject
-
     registry = load_plugins(["searchrl_wandb"], entry_points=False)
     assert not registry.failures
-    return TrackerSubject.of(registry, registry.get("tracker", "wandb"))
+    return Subject.of(registry, registry.get("tracker", "wandb"))
 
 
 def check_criteria() -> None:
-    from searchrl.testing.criteria import Status, run_criteria
-
     results = run_criteria(TRACKER_CRITERIA, subject(), file=searchrl_wandb.__file__, line=1)
     assert {r.number: (str(r.status), r.findings) for r in results} == {
         one.number: (str(Status.PASSED), ()) for one in TRACKER_CRITERIA

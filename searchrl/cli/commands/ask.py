@@ -68,7 +68,7 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
             else:
                 console.print(answer.final_answer, style="bold green")
     finally:
-        # Ctrl-C is how a person leaves, and a question may fail: those before it are kept.
+        # A person leaves with Ctrl-C, and a question may fail: the answers so far are kept.
         loaded.close()
         if rollouts:
             record_episodes(config, loaded.registry, "ask", rollouts, {})

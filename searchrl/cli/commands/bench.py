@@ -44,7 +44,7 @@ def bench(**values: Any) -> None:
             observer.note(note)
         steps = values["steps"]
         measured = measure(
-            plan.config,
+            plan,
             load_registry(plan.config),
             3 if steps is None else steps,
             on_step=lambda done, total: observer.phase("bench", done, total),

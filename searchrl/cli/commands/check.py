@@ -137,7 +137,7 @@ def _show_result(console: Console, result: Result) -> None:
 def _show_finding(console: Console, finding: Finding) -> None:
     _show_row(console, "what", finding.what, "red")
     _show_row(console, "where", finding.where)
-    _show_row(console, "mend", finding.mend)
+    _show_row(console, "fix", finding.fix)
 
 
 def _show_failure(console: Console, failure: PluginFailure) -> None:
@@ -147,7 +147,7 @@ def _show_failure(console: Console, failure: PluginFailure) -> None:
     _show_row(console, "what", f"it {failure.message}", "red")
     _show_row(console, "where", f"{failure.file}:{failure.line}" if failure.line else failure.file)
     _show_row(console, "why", "a plugin registers everything or nothing")
-    _show_row(console, "mend", "mend this line, and check again")
+    _show_row(console, "fix", "fix this line, and check again")
     console.print()
 
 
@@ -188,7 +188,7 @@ def _next_command(
     has_failures: bool,
 ) -> str:
     if has_failures or not all(report.is_good for report in reports):
-        return f"mend it, then run  searchrl check {shlex.quote(what)}"
+        return f"fix it, then run  searchrl check {shlex.quote(what)}"
     first = reports[0]
     owner = next((owner for owner in registry.owners if str(owner) == first.plugin), None)
     source = owner.source if owner is not None else ""

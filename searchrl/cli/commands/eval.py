@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from searchrl.config import RunConfig
     from searchrl.engine.episodes.metrics import Metrics
+    from searchrl.programs.planning import Plan
 
 
 @click.command("eval")
@@ -44,19 +45,21 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.cli.screen.next_command import after_eval, show_next
     from searchrl.cli.screen.transcript import render_rollout
+    from searchrl.engine.episodes.evaluation import summary_metrics
+    from searchrl.engine.episodes.failures import FailureLimit
     from searchrl.engine.episodes.world import name_protocols
-    from searchrl.programs.evaluate import FailureLimit, play_held_out, save_beside, summary_metrics
-    from searchrl.run_folder import RunWriter, choose_folder
+    from searchrl.programs.evaluate import play_held_out
+    from searchrl.run_folder import RunWriter, choose_folder, save_beside
 
     is_json = bool(values["json"])
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        config = _resolve(run, read_layers(values, SHARED, EVAL), observer.note)
+        config, plan = _resolve(run, read_layers(values, SHARED, EVAL), observer.note)
         if config.run_dir is not None:
             choose_folder(config)
         registry = load_registry(config, run)
         config = name_protocols(config, registry)
-        result = play_held_out(config, registry, observer.phase)
-        # Recorded first: what was played is kept, whatever the limit says.
+        result = play_held_out(config, registry, observer.phase, plan)
+        # Recorded before the limit is checked: the episodes are kept in any case.
         record_episodes(config, registry, "eval", result.rollouts, result.metrics, result.forced)
         limit = FailureLimit(
             "evaluation",
@@ -76,24 +79,26 @@ def eval(run: str | None, **values: Any) -> None:
     show_next(console, after_eval(values, run))
 
 
-def _resolve(run: str | None, layers: Layers, note: Callable[[str], None]) -> RunConfig:
-    """The resolved config; only a model's needs a plan, which needs torch."""
+def _resolve(
+    run: str | None, layers: Layers, note: Callable[[str], None]
+) -> tuple[RunConfig, Plan | None]:
+    """The resolved config, and its plan if a model needed one (that needs torch)."""
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
     from searchrl.programs.evaluate import script_name
     from searchrl.run_folder import Run
 
     if run is not None:
-        return build_config(run_settings(Run.open(run)), *layers)
+        return build_config(run_settings(Run.open(run)), *layers), None
     config = build_config(*layers)
     if script_name(config.policy) is not None:
-        return config
+        return config, None
     from searchrl.programs.planning import plan_run
 
     plan = plan_run(*layers)
     for text in plan.notes:
         note(text)
-    return plan.config
+    return plan.config, plan
 
 
 def _show(console: Console, config: RunConfig, metrics: Metrics) -> None:

@@ -15,13 +15,14 @@ import click
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
-from searchrl.engine.episodes.metrics import label_tasks
+from searchrl.engine.episodes.evaluation import count_tasks
 from searchrl.engine.episodes.world import make_worlds, name_protocols
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
-from searchrl.engine.model.loading import NO_SCRATCH, SCRATCH, resolve_device
+from searchrl.engine.memory.watch import plan_memory
+from searchrl.engine.model.loading import NO_SCRATCH, SCRATCH
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.planning import Plan, ensure_whole_distribution, plan_memory, plan_run
+from searchrl.programs.planning import Plan, ensure_whole_distribution, plan_run
 from searchrl.run_folder import choose_folder
 
 
@@ -70,7 +71,9 @@ def show_plan(plan: Plan, *, is_json: bool, with_memory: bool) -> None:
     has_reference = facts.pop("has_reference")
     memory: MemoryPlan | str = ""
     if with_memory:
-        memory = plan_memory(plan.config, has_reference=has_reference, is_offline=True)
+        memory = plan_memory(
+            plan.config, plan.model, plan.device, has_reference=has_reference, is_offline=True
+        )
     if is_json:
         if memory:
             facts["memory"] = memory if isinstance(memory, str) else memory.to_dict()
@@ -96,11 +99,7 @@ def _facts(plan: Plan, registry: Registry) -> dict[str, Any]:
     algorithm = registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
     for tracker in config.log.trackers:
         registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
-    num_tasks = {
-        f"{label}/{split}": world.num_tasks(split)
-        for label, world in zip(label_tasks(worlds), worlds, strict=True)
-        for split in ("train", config.eval.split)
-    }
+    num_tasks = count_tasks(worlds, config.eval)
     for world in worlds:
         world.close()
     loss = algorithm.resolve(config.algorithm)
@@ -109,7 +108,7 @@ def _facts(plan: Plan, registry: Registry) -> dict[str, Any]:
         weights += f" with adapter {plan.model.adapter_path}"
     return {
         "model": weights,
-        "device": str(resolve_device(config.device)),
+        "device": str(plan.device),
         "run_dir": str(choose_folder(config)),
         "loss": f"{config.algorithm.name}, {loss.describe()}",
         "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,

@@ -17,8 +17,9 @@ from searchrl.cli.options import SHARED, TRAIN, options
 def train(**values: Any) -> None:
     """Train a search agent with GRPO and show how it learns.
 
-    Evaluates on held-out tasks before, during and after, and writes a run folder. Without a GPU
-    and without local weights the embedded tiny model is trained, which takes minutes.
+    Evaluates on test tasks before and after, on validation tasks during training, and writes a run
+    folder. Without a GPU and without local weights the embedded tiny model is trained, which takes
+    minutes.
 
     \b
     Examples:

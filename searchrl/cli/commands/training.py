@@ -62,6 +62,6 @@ def run_training(
             run = program(resume=values["resume"], observer=observer, registry=registry)
         else:
             registry = load_registry(plan.config)
-            run = program(plan.config, observer=observer, registry=registry)
+            run = program(plan, observer=observer, registry=registry)
     if is_json and is_first:
         click.echo(json.dumps({"run": str(run.path), **run.summary}, ensure_ascii=False))

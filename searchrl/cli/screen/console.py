@@ -1,8 +1,8 @@
 """What a person sees while a run goes on: an `Observer` on a terminal, or on plain lines.
 
-On a terminal a live table shows every metric with its course, the progress of the current phase
+On a terminal a live table shows every metric with its trend, the progress of the current phase
 and the time left. Elsewhere (a pipe, a log, CI) every step is one plain line without control codes.
-Owns no computation: the programs tell it everything. `train`, `sft` and `eval` use it.
+It computes nothing: the programs tell it everything. `train`, `sft`, `eval` and `bench` use it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -20,13 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from searchrl.cli.screen.figures import (
-    format_metric,
-    format_seconds,
-    label,
-    shown_keys,
-    sparkline,
-)
+from searchrl.cli.screen.figures import format_metric, format_seconds, label, shown_keys, sparkline
 from searchrl.cli.screen.terminal import make_console as make_console
 from searchrl.cli.screen.transcript import render_rollout
 from searchrl.config import RunConfig
@@ -35,6 +28,7 @@ from searchrl.engine.episodes.metrics import Metrics
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.episodes.world import SEARCH_METRICS
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+from searchrl.rewards.expression import RewardSchedule
 
 LOSS_HINT = (
     "a loss of 0 is right here: at ratio 1 centred advantages cancel; the gradient is not 0. "
@@ -46,14 +40,15 @@ DEAD_HINT = (
 )
 
 _TREND = (6, 18)
-"""Fewest and most columns of a metric's course."""
+"""Fewest and most columns of a trend."""
 _TABLE_REST = 74
-"""Columns the table needs besides."""
+"""Columns that the rest of the table needs."""
 _MOVING = 5
+"""Steps whose mean time gives the time left."""
 
 
 class ConsoleObserver:
-    """Shows a run. Use as a context manager: leaving it leaves the terminal in order."""
+    """Shows a run. Use as a context manager: at its end the terminal is in order again."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -75,20 +70,15 @@ class ConsoleObserver:
     def __enter__(self) -> ConsoleObserver:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stop_live()
 
     # The Observer interface.
 
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
         """Print the plan in a few lines."""
-        tasks = ", ".join(f"{t.env.name} (reward {reward_text(t.reward)})" for t in config.tasks)
-        for name, value in {"tasks": tasks, **facts}.items():
+        tasks = (f"{t.env.name} (reward {RewardSchedule.parse(t.reward)})" for t in config.tasks)
+        for name, value in {"tasks": ", ".join(tasks), **facts}.items():
             if isinstance(value, MemoryPlan):
                 self._show_memory(value)
                 continue
@@ -126,19 +116,16 @@ class ConsoleObserver:
             self._start_live()
             return
         keys = [key for key in shown_keys([metrics]) if not key.startswith("em/")]
-        eta = self._eta()
-        parts = [
-            f"step {step}/{max_steps}",
-            _on_a_line(keys, metrics),
-            *([f"ETA {eta}"] if eta else []),
-        ]
+        parts = [f"step {step}/{max_steps}", _on_a_line(keys, metrics)]
+        if eta := self._eta():
+            parts.append(f"ETA {eta}")
         self.console.print("  ".join(parts))
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Take in a finished evaluation."""
         self._held_out[label] = metrics
         self._latest_step = step
-        # Evaluating is no part of a step's time.
+        # The time of an evaluation does not belong to a step.
         self._last_time = time.monotonic()
         if not self.console.is_terminal:
             values = _on_a_line(shown_keys([metrics]), metrics)
@@ -189,10 +176,7 @@ class ConsoleObserver:
     def _start_live(self) -> None:
         if self._live is None:
             self._live = Live(
-                get_renderable=self._render,
-                console=self.console,
-                refresh_per_second=4,
-                vertical_overflow="crop",
+                get_renderable=self._render, console=self.console, vertical_overflow="crop"
             )
             self._live.start()
 
@@ -204,8 +188,7 @@ class ConsoleObserver:
     def _render(self) -> RenderableType:
         name, done, total = self._phase
         head = Text(f"step {self._step}/{self._max_steps}", "bold")
-        eta = self._eta()
-        if eta:
+        if eta := self._eta():
             head.append(f"  ETA {eta}", "dim")
         if name != "done":
             head.append(f"  {name} {done}/{total}", "cyan")
@@ -217,19 +200,18 @@ class ConsoleObserver:
         return Group(*parts)
 
     def _table(self) -> Table:
-        """Metrics as rows: held out before, training now and its course, held out latest."""
+        """Metrics as rows: held out before, training now and its trend, held out latest."""
         before = self._held_out.get("before", {})
         latest_label = next((k for k in ("after", "during") if k in self._held_out), "")
         latest = self._held_out.get(latest_label, {})
-        has_steps = bool(self._now)
         trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("metric")
         if before:
             table.add_column("held out, before", no_wrap=True)
-        if has_steps:
+        if self._now:
             table.add_column("training", justify="right", no_wrap=True)
-            table.add_column("course", no_wrap=True, style="green")
+            table.add_column("trend", no_wrap=True, style="green")
         if latest:
             when = "after" if latest_label == "after" else f"step {self._latest_step}"
             table.add_column(f"held out, {when}", no_wrap=True)
@@ -237,7 +219,7 @@ class ConsoleObserver:
             row = [label(key)]
             if before:
                 row.append(format_metric(key, before))
-            if has_steps:
+            if self._now:
                 row.append(format_metric(key, self._now, is_bare=True))
                 row.append(sparkline(self._history.get(key, []), trend))
             if latest:
@@ -270,7 +252,7 @@ class ConsoleObserver:
 
 
 def _has_searches(summary: Mapping[str, Any]) -> bool:
-    """Whether a run's figures speak of searches, as those of tasks without any never do."""
+    """Whether a run has metrics of searches; tasks without searches have none."""
     figures = [value for value in summary.values() if isinstance(value, Mapping)]
     return any(key.rpartition("/")[2] in SEARCH_METRICS for keys in figures for key in keys)
 
@@ -291,22 +273,13 @@ def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:
     return "  ".join(f"{key} {format_metric(key, metrics, is_bare=True)}" for key in keys)
 
 
-def reward_text(reward: Any) -> str:
-    """A reward expression or schedule on one line."""
-    if isinstance(reward, str):
-        return reward
-    return "; ".join(
-        f"{stage.expr} until step {stage.until_step}" if stage.until_step else stage.expr
-        for stage in reward
-    )
-
-
 def choose_pair(
     before: Sequence[Rollout], after: Sequence[Rollout]
 ) -> tuple[Rollout | None, Rollout] | None:
-    """One task before and after: where the reward grew most, answers first, the longer at a tie.
+    """One task before and after: that whose reward grew most; at a tie, that with more turns.
 
-    None if nothing was evaluated after; the first member is None if nothing was before.
+    Episodes with an answer before come first. None if nothing was evaluated after; the first member
+    is None if nothing was evaluated before.
     """
     if not after:
         return None
@@ -315,7 +288,7 @@ def choose_pair(
     def gain(rollout: Rollout) -> tuple[bool, float, int]:
         old = earlier.get(rollout.trajectory.rollout_id)
         gained = (rollout.scored.reward or 0.0) - (old.scored.reward or 0.0 if old else 0.0)
-        # An episode that broke off teaches a reader less than one that answered wrongly.
+        # A wrong answer before tells a reader more than an episode that broke off.
         is_answered = old is None or old.episode.final_answer is not None
         return is_answered and gained > 0, gained, len(rollout.episode.turns)
 

@@ -1,7 +1,7 @@
 """How figures look: names, order, formatting, sparklines. Pure functions on metrics.
 
-Owns which metrics a person sees and in which order; everything else is in metrics.jsonl. Used by
-the console and by `searchrl eval`.
+Owns which metrics a person sees and in which order; all others are in metrics.jsonl only. Used by
+the console, `searchrl eval` and `searchrl bench`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ LABELS = {
     "tokens_per_s": "tokens/s",
     "invalid_turns": "invalid turns",
 }
-"""Names that are clearer to a person than the key."""
+"""Names that a person understands better than the key."""
 
 LEARNING = ("kl", "clip_frac", "entropy", "dead_groups", "loss", "token_accuracy", "tokens_per_s")
-"""What the update says about itself, below what the agent does."""
+"""Metrics of the update, shown below those of the agent."""
 
 _BEHAVIOUR = ("passive", "tool_calls")
-"""Shown below the kinds of task; each of them only where `summarise` has it."""
+"""Shown below the kinds of task, where there are any."""
 
 _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
-"""Shown only when there is something to see."""
+"""Shown only if one of the values is not 0."""
 
 NOT_MEASURED = "—"
 
@@ -41,7 +41,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 def shown_keys(metrics: Iterable[Mapping[str, Metric]]) -> list[str]:
     """The keys worth a row, in reading order: reward, components, kinds, behaviour, learning."""
     everything = list(metrics)
-    groups: list[list[str]] = [[], [], [], [], [], [], []]
+    groups: list[list[str]] = [[] for _ in range(7)]
     for one in everything:
         names = list(one)
         # `summarise` puts the components between `reward` and these.
@@ -64,7 +64,7 @@ def _place(key: str, components: Sequence[str]) -> int:
     if key.startswith("em/"):
         return 2
     if "/" in key:
-        # Several environments: what each earns; the rest of theirs is in metrics.jsonl.
+        # Several environments: the main metrics of each; the others are in metrics.jsonl.
         return 3 if key.rsplit("/", 1)[-1] in ("reward", "em", "passive") else 6
     return 4 if key in _BEHAVIOUR else 6
 
@@ -97,7 +97,7 @@ def format_metric(key: str, metrics: Mapping[str, Metric], *, is_bare: bool = Fa
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The course of a metric in at most `width` characters; 0 and 1 are always on the scale.
+    """The trend of a metric in at most `width` characters; 0 and 1 are always on the scale.
 
     >>> sparkline([0.0, 0.5, 1.0], 3)
     '▁▅█'

@@ -1,7 +1,7 @@
 """What to type next: a command with the plugins, names and settings of the one that just ran.
 
-Owns which flags are carried over and how the line looks. `play` leads to `eval`, `eval` to `train`
-or, for a run, to `ask`; what follows a training is said by `console.py`.
+Owns which flags are carried over and how the line looks. After `play` comes `eval`; after `eval`
+comes `train` or, for a run, `ask`. What to do after training is printed by `console.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.text import Text
 from searchrl.cli.group import plugin_sources
 
 _CARRIED = ("plugin", "config", "env", "protocol", "retriever", "set")
-"""Flags that say which task world it is; the others belong to one command."""
+"""Flags that choose the tasks; the other flags belong to one command."""
 
 
 def show_next(console: Console, command: str) -> None:
@@ -37,7 +37,7 @@ def after_eval(values: Mapping[str, Any], run: str | None) -> str:
 
 def _train(values: Mapping[str, Any]) -> str:
     wanted: dict[str, Any] = {"reward": values["reward"], "model": values["model"]}
-    if values["config"]:  # names them itself, and may name a policy that learns nothing
+    if values["config"]:  # it names reward and model, and perhaps a policy that cannot learn
         wanted["policy"] = "model"
     else:
         wanted = {"reward": wanted["reward"] or "0.2*format+em", "model": wanted["model"] or "tiny"}

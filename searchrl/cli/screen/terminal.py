@@ -1,6 +1,6 @@
 """Where a command prints: a rich console with colours on a terminal, plain lines elsewhere.
 
-Owns nothing but its making, so that a command which shows no run need not import what a run shows.
+Owns only how it is made. A command that shows no run imports this and not the display of a run.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TextIO
 from rich.console import Console
 
 PLAIN_WIDTH = 110
-"""Columns of plain output, whatever the terminal of whoever reads the log."""
+"""Columns of plain output: a log is read on another terminal than the one that wrote it."""
 
 
 def make_console(file: TextIO | None = None) -> Console:
     """A rich console: colours on a terminal, plain text of fixed width elsewhere.
 
-    Text is shown as it is: what is in brackets is no style, and `:key:` no picture.
+    Text is shown as it is: rich takes nothing in brackets for a style, and `:key:` for no emoji.
     """
     stream = file or sys.stdout
     is_terminal = stream.isatty()

@@ -1,13 +1,13 @@
 """An episode as a person reads it: tags and passages coloured, then the answer and its scores.
 
-Owns the colours and the layout of episodes. It knows tags only by their shape, so that every
-protocol's are shown; it parses nothing and judges nothing. Used by `train`, `eval`, `ask`, `play`.
+Owns the colours and the layout of episodes. It knows tags by their shape only, so it shows those of
+every protocol. It parses nothing and scores nothing. Used by `train`, `eval`, `ask`, `play`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -19,7 +19,7 @@ from searchrl.engine.episodes.rollout import Rollout
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9_]*)>")
 
 _INSIDE = {"think": "italic", "search": "cyan", "answer": "bold green"}
-"""Colour of what stands inside a tag; unknown tags leave theirs plain."""
+"""Colour of the text inside a tag; inside an unknown tag it is plain."""
 
 _OBSERVATION = "yellow"
 _TAG_STYLE = "bold blue"
@@ -27,33 +27,25 @@ _TAG_STYLE = "bold blue"
 
 def colour_turn(text: str) -> Text:
     """A model turn with its tags and what they enclose coloured."""
-    shown = _whole_text()
-    position, style = 0, ""
-    for match in _TAG.finditer(text):
-        shown.append(text[position : match.start()], style)
-        shown.append(match.group(), _TAG_STYLE)
-        style = "" if match.group(1) else _INSIDE.get(match.group(2), "")
-        position = match.end()
-    shown.append(text[position:], style)
-    return shown
+    return _colour(text, "", _INSIDE)
 
 
 def colour_observation(text: str) -> Text:
     """What the environment answered, in its own colour."""
-    shown = _whole_text()
-    position = 0
+    return _colour(text, _OBSERVATION, {})
+
+
+def _colour(text: str, outside: str, inside: Mapping[str, str]) -> Text:
+    # Folded, never cut at the margin: all of it is what the model read.
+    shown = Text(no_wrap=False, overflow="fold")
+    position, style = 0, outside
     for match in _TAG.finditer(text):
-        shown.append(text[position : match.start()], _OBSERVATION)
+        shown.append(text[position : match.start()], style)
         shown.append(match.group(), _TAG_STYLE)
+        style = outside if match.group(1) else inside.get(match.group(2), outside)
         position = match.end()
-    shown.append(text[position:], _OBSERVATION)
+    shown.append(text[position:], style)
     return shown
-
-
-def _whole_text() -> Text:
-    """Empty text that is wrapped wherever it is shown, never cut at the margin."""
-    # What a margin cut off would not be what the model read.
-    return Text(no_wrap=False, overflow="fold")
 
 
 def render_turns(turns: Sequence[EpisodeTurn]) -> RenderableType:

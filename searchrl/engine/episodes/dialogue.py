@@ -19,6 +19,7 @@ from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.episodes.boundary import Stepped
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
+from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.plugins.deadline import Raised, Returned
 
 
@@ -26,9 +27,9 @@ from searchrl.plugins.deadline import Raised, Returned
 class RolloutRequest:
     """Ask for `len(rng_keys)` episodes of one prompt instance.
 
-    `options` are passed to the env's reset besides index and split. `forced` names an action
-    kind to which the first turn is committed by its opening tag. `script` is the scripted policy
-    for a scripted generator. `origin` is what the trajectories will say of themselves.
+    `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
+    env's reset besides them. `forced` names an action kind to which the first turn is committed by
+    its opening tag. `script` is the scripted policy for a scripted generator.
     """
 
     group_id: str
@@ -43,9 +44,22 @@ class RolloutRequest:
 
     @property
     def reset_options(self) -> dict[str, Any]:
-        """What the env's reset is given."""
-        index = {} if self.index is None else {"index": self.index}
-        return {"split": self.split, **self.options, **index}
+        """What the env's reset is given, besides the seed."""
+        if self.index is None:
+            return {"split": self.split, **self.options}
+        split, index = self.world.locate(self.split, self.index)
+        return {"split": split, **self.options, "index": index}
+
+    @property
+    def env_seed(self) -> int:
+        """What the env's reset is seeded with: one seed for the whole group, from 0 to 2**31.
+
+        No seed is in two splits, so an env that draws its tasks from the seed alone has validation
+        tasks of its own, too.
+        """
+        splits = (TRAIN, VALIDATION)
+        place = splits.index(self.split) if self.split in splits else len(splits)
+        return (place << 29) + self.rng_keys[0] % (1 << 29)
 
 
 class Dialogue:

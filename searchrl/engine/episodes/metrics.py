@@ -28,7 +28,7 @@ ZERO_OR_ONE: Range = (0.0, 1.0)
 COUNT: Range = (0.0, math.inf)
 
 _PRIOR = 0.5
-"""Observations added at each end of a range, as groups of their own, before groups are compared."""
+"""Observations added at each end of a range before groups are compared (see `effective_size`)."""
 
 
 def exact(value: float, n: int = 1) -> Metric:
@@ -50,10 +50,10 @@ def mean(values: Sequence[float], limits: Range, groups: Sequence[Hashable] = ()
 
     The interval is that of Agresti and Coull (1998, The American Statistician 52) for values of
     any kind: z²/2 observations are added at each end of the range before the normal interval is
-    taken, so n of the same value, one among them, still say only what n values can say. Where one
-    end of the range is open, it is taken as one beyond the farthest value seen: counts move by
-    ones. Where both are open, they are taken as the least and the greatest value seen; values that
-    are all equal then have no interval.
+    taken, so the interval of equal values, or of one value, has a width, too. If one end of the
+    range is open, it is taken as one beyond the farthest value seen, because counts move by ones.
+    If both are open, they are taken as the least and the greatest value seen; then equal values
+    have no interval.
 
     Args:
         values: the observations, at least one.
@@ -66,7 +66,7 @@ def mean(values: Sequence[float], limits: Range, groups: Sequence[Hashable] = ()
     """
     n = _positive(len(values))
     least, greatest = min(values), max(values)
-    # Rounding can put the mean of equal values beside them.
+    # Rounding can move the mean of equal values away from them.
     value = min(max(math.fsum(values) / n, least), greatest)
     low, high = limits
     if math.isinf(low) and math.isinf(high):
@@ -83,7 +83,7 @@ def mean(values: Sequence[float], limits: Range, groups: Sequence[Hashable] = ()
     square = math.fsum((x - centre) * (x - centre) for x in values) * size / n
     square += added * ((low - centre) * (low - centre) + (high - centre) * (high - centre))
     half = Z_95 * math.sqrt(square) / weight
-    # A small sample close to an end of its range: what was seen is never outside.
+    # The value stays inside, also that of a small sample close to an end of the range.
     return {
         "value": value,
         "low": min(value, max(limits[0], centre - half)),
@@ -96,11 +96,11 @@ def effective_size(values: Sequence[float], groups: Sequence[Hashable], limits: 
     """How many independent values would say as much about the mean as these values in groups.
 
     n_eff = n / D * (t_(n-1) / t_(G-1))², at least 1, for G groups (Korn and Graubard 1998, Survey
-    Methodology 24). D, the design effect, is the variance of the mean when groups are drawn over
-    that when values are drawn. The two t quantiles pay for how few groups D was measured on. Half
-    an observation at each end of `limits`, taken as part of a group of average size, keeps D from
-    being 1 where all values are equal: nothing is known then about how alike a group is. Groups of
-    one value give n, and one group gives 1.
+    Methodology 24). D, the design effect, is the variance of the mean if groups are drawn, divided
+    by that if single values are drawn. The t quantiles correct for the small number of groups that
+    D was measured on. Half an observation is added at each end of `limits`, as part of a group of
+    average size. So D is not 1 if all values are equal: then nothing is known about how alike the
+    values of a group are. Groups of one value give n, and a single group gives 1.
 
     Args:
         values: the observations, at least one.
@@ -149,7 +149,7 @@ def _wilson(p: float, size: float, n: int) -> Metric:
     scale = 1 + Z_95**2 / size
     centre = (p + Z_95**2 / (2 * size)) / scale
     half = Z_95 * math.sqrt(p * (1 - p) / size + Z_95**2 / (4 * size * size)) / scale
-    # At 0 and 1 rounding would put the end of the interval beside the value.
+    # At 0 and 1 rounding would move the end of the interval away from the value.
     low = 0.0 if p == 0 else max(0.0, centre - half)
     high = 1.0 if p == 1 else min(1.0, centre + half)
     return {"value": p, "low": low, "high": high, "n": n}

@@ -23,7 +23,8 @@ from searchrl.core.episode import (
     FailureKind,
     StopReason,
 )
-from searchrl.core.trajectory import Group, Trajectory, TurnStop
+from searchrl.core.group import Group
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.boundary import (
     Begun,
     Stepped,
@@ -69,17 +70,27 @@ class Rollout:
     reset_options: Mapping[str, Any]
 
     @property
+    def reward(self) -> float | None:
+        """The combined reward; None: unscored."""
+        return self.scored.reward
+
+    @property
     def is_scored(self) -> bool:
         """Whether it may enter a training step."""
-        return self.scored.reward is not None
+        return self.reward is not None
 
-
-@dataclass(frozen=True, slots=True)
-class RolloutGroup:
-    """The finished rollouts of one request."""
-
-    group: Group
-    rollouts: tuple[Rollout, ...]
+    @property
+    def turn_scores(self) -> tuple[float, ...] | None:
+        """The process scores of each turn, weighted as the reward expression says; None: none."""
+        per_turn = self.scored.per_turn
+        if not per_turn:
+            return None
+        expression = self.world.scorer.schedule.at(self.episode.step)
+        weights = {name: weight for weight, name in expression.terms if name is not None}
+        return tuple(
+            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
+            for turn in range(len(self.episode.turns))
+        )
 
 
 class Interrupted(Exception):
@@ -107,7 +118,7 @@ class RolloutDriver:
         *,
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-    ) -> list[RolloutGroup]:
+    ) -> list[Group[Rollout]]:
         """Play every episode to its end and score it.
 
         Args:
@@ -217,8 +228,7 @@ class RolloutDriver:
         return begin_episode(
             request.world,
             request.reset_options,
-            # One seed for the whole group: an env that draws must put the same task to all.
-            seed=request.rng_keys[0] % (1 << 31),
+            seed=request.env_seed,
             budget=self.codec.budget(self.limits.max_observation_tokens),
             script=request.script,
         )
@@ -336,7 +346,7 @@ class RolloutDriver:
 
     def _finish(
         self, requests: Sequence[RolloutRequest], dialogues: Sequence[Sequence[Dialogue]]
-    ) -> list[RolloutGroup]:
+    ) -> list[Group[Rollout]]:
         """Freeze the episodes, give the environments back, and score all of them together."""
         played = [dialogue for group in dialogues for dialogue in group]
         episodes = [self._freeze(dialogue) for dialogue in played]
@@ -347,13 +357,10 @@ class RolloutDriver:
             Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
             for d, episode, scored in zip(played, episodes, scores, strict=True)
         )
-        groups = []
-        for request, group in zip(requests, dialogues, strict=True):
-            rollouts = tuple(next(finished) for _ in group)
-            task = rollouts[0].episode.task
-            trajectories = tuple(rollout.trajectory for rollout in rollouts)
-            groups.append(RolloutGroup(Group(request.group_id, task, trajectories), rollouts))
-        return groups
+        return [
+            Group(request.group_id, tuple(next(finished) for _ in group))
+            for request, group in zip(requests, dialogues, strict=True)
+        ]
 
     def _freeze(self, dialogue: Dialogue) -> Episode:
         """The episode as rewards will see it."""

@@ -23,6 +23,7 @@ from searchrl.config.sections import AUTO, TaskConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
 from searchrl.core.episode import SEARCH
 from searchrl.engine.episodes.guarded import GuardedProtocol
+from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
 from searchrl.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -60,6 +61,7 @@ class TaskWorld:
     retriever_owner: str = ""
     protocol_owner: str = ""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
+    _counts: dict[str, int] = field(default_factory=dict)
 
     def acquire(self) -> gymnasium.Env[Any, Any]:
         """Take an idle environment instance, or make one."""
@@ -74,10 +76,51 @@ class TaskWorld:
     def num_tasks(self, split: str) -> int:
         """Number of tasks of a split.
 
+        An environment without a split `validation` gets one: its last training tasks, which `train`
+        then no longer has. So nothing that draws from `train` can ever meet them.
+
         Raises:
             ConfigError: if the env has none there.
             EnvironmentFailure: if it cannot say how many.
         """
+        if split not in self._counts:
+            self._counts[split] = self._count(split)
+        return self._counts[split]
+
+    def locate(self, split: str, index: int) -> tuple[str, int]:
+        """The split and index under which the environment itself has a task."""
+        if split == VALIDATION and not self.has_split(VALIDATION):
+            return TRAIN, self.num_tasks(TRAIN) + index
+        return split, index
+
+    def has_split(self, split: str) -> bool:
+        """Whether the environment lists a split in its `splits`."""
+        env = self.acquire()
+        listed = env.get_wrapper_attr("splits") if env.has_wrapper_attr("splits") else ()
+        self.release(env)
+        return isinstance(listed, list | tuple) and split in listed
+
+    @property
+    def can_validate(self) -> bool:
+        """Whether it has validation tasks: a single training task is not held out."""
+        return self.has_split(VALIDATION) or self._num_own_tasks(TRAIN) > 1
+
+    def _count(self, split: str) -> int:
+        if split not in (TRAIN, VALIDATION) or self.has_split(VALIDATION):
+            return self._num_own_tasks(split)
+        total = self._num_own_tasks(TRAIN)
+        held_out = num_held_out(total)
+        if split == TRAIN:
+            return total - held_out
+        if not held_out:
+            raise ConfigError(
+                f"env '{self.name}' has no split 'validation', and its only training task is not "
+                "held out for it; give it more training tasks"
+            )
+        return held_out
+
+    def _num_own_tasks(self, split: str) -> int:
+        """What the environment says of a split, checked."""
         env = self.acquire()
         who = f"env '{self.name}' ({self.owner})"
         if not env.has_wrapper_attr("num_tasks"):

@@ -22,6 +22,7 @@ from torch import Tensor
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig, SftStage
 from searchrl.core.columns import LossStats, loss_columns
+from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.loss_scale import LossScale
@@ -29,10 +30,10 @@ from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import (
     MicroBatch,
     PackedRollout,
-    TrainItem,
     micro_batches,
     mini_batches,
     pack_step,
+    without,
 )
 from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.token_columns import OnTokens, report_tokens
@@ -71,7 +72,8 @@ class Learner:
         optim: learning rate, schedule, clipping, updates per step, micro-batch size.
         max_steps: length of the schedule in steps.
         temperature: the sampler's.
-        constant: tokens that the constant reduction divides by.
+        constant: most tokens of a rollout: the constant reduction divides by it, and a length
+            penalty is relative to it.
         seed: decides which groups meet in a mini-batch.
         workers: who shares the work: each computes the gradient of its groups, all of them take
             the same optimiser step.
@@ -103,6 +105,7 @@ class Learner:
         self.reduction = Reduction(self.loss_settings.reduction)
         self.holds_solved_groups = algorithm.holds_solved_groups and self.max_updates > 1
         """With one update per step nothing has fallen, so there is nothing to hold."""
+        self.length_penalty = algorithm.length_penalty_of(constant)
         self.step = 0
         self.is_halfway = False
         """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
@@ -130,13 +133,14 @@ class Learner:
         return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
 
     def train_step(
-        self, items: Sequence[TrainItem], on_tokens: OnTokens | None = None
+        self, groups: Sequence[Group[Trainable]], on_tokens: OnTokens | None = None
     ) -> dict[str, float]:
         """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
 
         Args:
-            items: all rollouts of the step with their rewards; unscored ones are counted only. The
-                same in every process.
+            groups: all rollouts of the step with their rewards; unscored ones are counted only.
+                The same in every process. `core.group.make_groups` makes groups of trajectories
+                that have no episode.
             on_tokens: called per trained rollout with its advantage, ratios and entropies.
 
         Returns:
@@ -153,12 +157,13 @@ class Learner:
             WorkerError: if another process failed, or holds other weights afterwards.
         """
         packed = pack_step(
-            items,
+            groups,
             self.algorithm.advantages,
             self.reduction,
             keep_dead_groups=self.loss_settings.beta > 0,
             constant=self.constant,
             holds_solved_groups=self.holds_solved_groups,
+            length_penalty=self.length_penalty,
             owner=f"algorithm '{self.algorithm.name}'",
         )
         lr = learning_rate(self.optim.lr, self.step, self.optim, self.max_steps)
@@ -166,12 +171,12 @@ class Learner:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         sums = _Sums()
-        updates = self._updates(packed.rollouts)
+        updates = self._updates(packed.groups)
         with self._updating():
-            old_logps = self._old_logps(packed.rollouts, len(updates), sums)
-            for number, rollouts in enumerate(updates):
+            old_logps = self._old_logps(packed.groups, len(updates), sums)
+            for number, batch in enumerate(updates):
                 is_first = number * self.optim.epochs < len(updates)
-                self._accumulate(rollouts, old_logps, sums, on_tokens if is_first else None)
+                self._accumulate(batch, old_logps, sums, on_tokens if is_first else None)
                 self._update(sums)
         stats, num_taken = sums.stats, sums.num_updates - sums.num_skipped
         # Here only: a step that was not taken must not move the schedule.
@@ -209,16 +214,18 @@ class Learner:
         """See that all processes hold the same weights; see `Workers.ensure_same`."""
         self.workers.ensure_same(self.parameters, when)
 
-    def _share(self, rollouts: Sequence[PackedRollout]) -> list[PackedRollout]:
-        return share_groups(rollouts, self.workers, is_packed=self.packing_fault is None)
+    def _share(self, groups: Sequence[Group[PackedRollout]]) -> list[Group[PackedRollout]]:
+        return share_groups(groups, self.workers, is_packed=self.packing_fault is None)
 
-    def _updates(self, rollouts: Sequence[PackedRollout]) -> list[tuple[PackedRollout, ...]]:
-        """The rollouts of each optimiser step, epoch after epoch."""
+    def _updates(
+        self, groups: Sequence[Group[PackedRollout]]
+    ) -> list[tuple[Group[PackedRollout], ...]]:
+        """The groups of each optimiser step, epoch after epoch."""
         return [
             batch
             for epoch in range(self.optim.epochs)
             for batch in mini_batches(
-                rollouts,
+                groups,
                 self.optim.mini_batches,
                 self.reduction,
                 constant=self.constant,
@@ -236,7 +243,7 @@ class Learner:
                 yield
 
     def _old_logps(
-        self, rollouts: Sequence[PackedRollout], num_updates: int, sums: _Sums
+        self, groups: Sequence[Group[PackedRollout]], num_updates: int, sums: _Sums
     ) -> dict[str, Tensor] | None:
         """The trainer's own log-probs before the first update, if the algorithm wants them.
 
@@ -254,7 +261,7 @@ class Learner:
             parts = logp_N.cpu().split(batch.num_tokens)
             own.update(zip(batch.rollout_ids, parts, strict=True))
 
-        self._in_micro_batches(self._share(rollouts), run, share)
+        self._in_micro_batches(self._share(groups), run, share)
         found: dict[str, Tensor] = {}
         for one, theirs in self.workers.gather((share, own)):
             sums.take_in(one)
@@ -263,7 +270,7 @@ class Learner:
 
     def _accumulate(
         self,
-        rollouts: Sequence[PackedRollout],
+        groups: Sequence[Group[PackedRollout]],
         old_logps: Mapping[str, Tensor] | None,
         sums: _Sums,
         on_tokens: OnTokens | None,
@@ -291,7 +298,7 @@ class Learner:
             if on_tokens is not None:
                 report_tokens(batch, logp_N.detach(), entropy_N, seen.__setitem__)
 
-        self._in_micro_batches(self._share(rollouts), run, share)
+        self._in_micro_batches(self._share(groups), run, share)
         self.workers.sum_gradients(self.parameters, totals)
         for one, columns in self.workers.gather((share, seen)):
             sums.take_in(one)
@@ -302,10 +309,13 @@ class Learner:
             parameter.grad = total
 
     def _in_micro_batches(
-        self, rollouts: Sequence[PackedRollout], run: Callable[[MicroBatch], None], sums: _Sums
+        self,
+        groups: Sequence[Group[PackedRollout]],
+        run: Callable[[MicroBatch], None],
+        sums: _Sums,
     ) -> None:
         """Run all rollouts through `run`; what memory does not hold is split and run again."""
-        waiting = list(rollouts)
+        waiting = list(groups)
         while waiting:
             batch = next(
                 micro_batches(
@@ -316,8 +326,7 @@ class Learner:
                 )
             )
             if self._fits(batch, run):
-                done = set(batch.rollout_ids)
-                waiting = [rollout for rollout in waiting if rollout.rollout_id not in done]
+                waiting = without(waiting, set(batch.rollout_ids))
                 continue
             # Out here the exception is gone, and with it what it kept alive.
             num_tokens = batch.layout.ids_BT.numel()

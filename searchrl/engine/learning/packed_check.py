@@ -7,25 +7,15 @@ The learner calls it once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from searchrl.engine.model.attention import find_attention_fault
-from searchrl.engine.model.layout import pack, padded_layout
+from searchrl.engine.model.layout import TokenRow, pack, padded_layout
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
 _PROMPT, _SUFFIXES = 5, (6, 4)
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-
-
-@dataclass(frozen=True, slots=True)
-class _Rollout:
-    ids: list[int]
-    mask: list[bool]
-    group_id: str = "check"
-    num_prompt: int = _PROMPT
 
 
 def find_packing_fault(policy: Policy) -> str | None:
@@ -39,7 +29,8 @@ def find_packing_fault(policy: Policy) -> str | None:
     chosen_BT = torch.zeros(2, width, dtype=torch.bool)
     for row, length in enumerate(_SUFFIXES):
         chosen_BT[row, _PROMPT : _PROMPT + length] = True
-    rollouts = [_Rollout(*pair) for pair in zip(ids_BT.tolist(), chosen_BT.tolist(), strict=True)]
+    pairs = zip(ids_BT.tolist(), chosen_BT.tolist(), strict=True)
+    rollouts = [TokenRow(ids, mask, _PROMPT) for ids, mask in pairs]
     with torch.no_grad(), policy.evaluating():
         layout = padded_layout(ids_BT.to(policy.device), chosen_BT.to(policy.device))
         padded_N = policy.logps(layout).logp_N

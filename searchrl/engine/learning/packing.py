@@ -13,31 +13,26 @@ from __future__ import annotations
 import math
 import numbers
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
+from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
-from searchrl.engine.model.layout import Layout, num_suffix_tokens, pack, padded_layout
+from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
 
-
-@dataclass(frozen=True, slots=True)
-class TrainItem:
-    """One rollout offered to a step. `reward` None: unscored, never trained on."""
-
-    trajectory: Trajectory
-    reward: float | None
-    turn_scores: tuple[float, ...] | None = None
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRollout:
+class PackedRollout(TokenRow):
     """One rollout: `ids` and `mask` over all its tokens, the other columns over the trained ones.
 
     `mask` marks the tokens that are trained. `advantage` is one number where the algorithm gave
@@ -45,10 +40,6 @@ class PackedRollout:
     """
 
     rollout_id: str
-    group_id: str
-    num_prompt: int
-    ids: list[int]
-    mask: list[bool]
     sampler_logp: list[float]
     advantage: float | tuple[float, ...]
     weight: float
@@ -69,12 +60,17 @@ class PackedRollout:
 class PackedStep:
     """Everything one optimiser step trains on, and what left it."""
 
-    rollouts: tuple[PackedRollout, ...]
+    groups: tuple[Group[PackedRollout], ...]
     advantages: dict[str, Advantage]
     num_unscored: int
     num_groups: int
     num_dead_groups: int
     num_nonfinite: int
+
+    @property
+    def rollouts(self) -> list[PackedRollout]:
+        """The rollouts of all groups."""
+        return _members(self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,107 +101,151 @@ class MicroBatch:
 
 
 def pack_step(
-    items: Sequence[TrainItem],
+    groups: Sequence[Group[Trainable]],
     advantages: AdvantageFn,
     reduction: Reduction,
     *,
     keep_dead_groups: bool,
     constant: int,
     holds_solved_groups: bool = False,
+    length_penalty: Callable[[int], float] | None = None,
     owner: str = "the algorithm",
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole optimiser step.
 
     Args:
-        items: all rollouts of the step; groups may be of any size.
+        groups: all groups of the step, of any size.
         advantages: sees every score of the step at once.
         reduction: how tokens become one number.
         keep_dead_groups: True when beta > 0: the KL term still has a gradient there.
         constant: token budget for the constant reduction.
         holds_solved_groups: True where LLDS may act: good rollouts get a `hold_weight`, those of
             all-correct groups too, which are dead and may be in no other term.
+        length_penalty: of the tokens the model wrote; added to the reward before anything is
+            compared with it.
         owner: who is named for advantages that fit no rollout.
 
     Raises:
-        ValueError: if a demonstration is offered (it has no sampler log-probs).
+        ValueError: if a demonstration is offered (it has no sampler log-probs), or two groups or
+            two rollouts have one id.
         PluginError: if the advantages are not one per rollout, per turn or per token.
     """
+    items = _members(groups)
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:
             raise ValueError(
                 f"rollout {item.trajectory.rollout_id} is a demonstration: it has no sampler "
                 "log-probs and cannot enter a ratio; use sft"
             )
-    groups = [item.trajectory.group_id for item in items]
+    ids = [group.id for group in groups for _ in group.rollouts]
+    _ensure_unique("groups", [group.id for group in groups], "put all its rollouts into one group")
+    names = [item.trajectory.rollout_id for item in items]
+    _ensure_unique("rollouts", names, "give a copy a rollout_id of its own")
     is_scored = [item.reward is not None for item in items]
-    has_turns = any(item.turn_scores is not None for item in items)
+    turn_scores = [item.turn_scores for item in items]
     scores = StepScores(
-        rewards=[0.0 if item.reward is None else item.reward for item in items],
-        group_ids=groups,
+        rewards=[_reward(item, length_penalty) for item in items],
+        group_ids=ids,
         is_scored=is_scored,
-        turn_scores=[item.turn_scores or () for item in items] if has_turns else None,
+        turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
         num_turns=[len(item.trajectory.turns) for item in items],
         num_tokens=[item.trajectory.num_model_tokens for item in items],
     )
     values = _checked(advantages(scores), items, owner)
-    dead = dead_groups(values, groups, is_scored)
-    in_loss = set(groups) if keep_dead_groups else set(groups) - dead
-    held = set(groups) - (dead - solved_groups(scores)) if holds_solved_groups else set()
-    entering = [
-        (item, value, _trained(item.trajectory))
-        for item, value, scored in zip(items, values, is_scored, strict=True)
-        if scored and item.trajectory.group_id in in_loss | held
+    dead = dead_groups(values, ids, is_scored)
+    in_loss = set(ids) if keep_dead_groups else set(ids) - dead
+    held = set(ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
+    enters = [
+        scored and group in in_loss | held for scored, group in zip(is_scored, ids, strict=True)
     ]
-    packed = [
-        PackedRollout(
-            item.trajectory.rollout_id,
-            item.trajectory.group_id,
-            item.trajectory.num_prompt_tokens,
+    masks = [
+        _trained(item.trajectory) if enter else []
+        for item, enter in zip(items, enters, strict=True)
+    ]
+    packed = iter(
+        None
+        if not any(mask)
+        else PackedRollout(
             list(item.trajectory.ids),
             mask,
+            item.trajectory.num_prompt_tokens,
+            name,
             [
                 logp or 0.0
                 for logp, is_trained in zip(item.trajectory.sampler_logps, mask, strict=True)
                 if is_trained
             ],
             _broadcast(value, item.trajectory, mask),
-            weight=float(item.trajectory.group_id in in_loss),
-            hold_weight=float(item.trajectory.group_id in held),
+            weight=float(group in in_loss),
+            hold_weight=float(group in held),
         )
-        for item, value, mask in entering
-        if any(mask)
-    ]
+        for item, name, group, mask, value in zip(items, names, ids, masks, values, strict=True)
+    )
+    kept = (
+        Group(group.id, tuple(one for _ in group.rollouts if (one := next(packed)) is not None))
+        for group in groups
+    )
     return PackedStep(
-        rollouts=_weighed(packed, reduction, constant),
-        advantages={
-            item.trajectory.rollout_id: value for item, value in zip(items, values, strict=True)
-        },
+        groups=_weighed([group for group in kept if group.rollouts], reduction, constant),
+        advantages=dict(zip(names, values, strict=True)),
         num_unscored=is_scored.count(False),
-        num_groups=len(set(groups)),
+        num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
         num_nonfinite=sum(
-            item.trajectory.num_model_tokens - sum(mask) for item, _, mask in entering
+            item.trajectory.num_model_tokens - sum(mask)
+            for item, mask, enter in zip(items, masks, enters, strict=True)
+            if enter
         ),
     )
 
 
 def _weighed(
-    rollouts: Sequence[PackedRollout], reduction: Reduction, constant: int
-) -> tuple[PackedRollout, ...]:
-    """The rollouts of one optimiser step with their weights: one denominator for each term.
+    groups: Sequence[Group[PackedRollout]], reduction: Reduction, constant: int
+) -> tuple[Group[PackedRollout], ...]:
+    """The groups of one optimiser step with their weights: one denominator for each term.
 
     A weight of 0 stays 0: the rollout is not in that term.
     """
+    rollouts = _members(groups)
     in_loss = [len(r.sampler_logp) if r.weight else 0 for r in rollouts]
     held = [sum(weight > 0 for weight in r.hold_weights) for r in rollouts]
     columns = (token_weights(counts, reduction, constant=constant) for counts in (in_loss, held))
-    return tuple(
+    weighed = (
         replace(rollout, weight=weight, hold_weight=hold_weight)
         for rollout, weight, hold_weight in zip(rollouts, *columns, strict=True)
     )
+    return tuple(Group(group.id, tuple(next(weighed) for _ in group.rollouts)) for group in groups)
 
 
-def _checked(values: Any, items: Sequence[TrainItem], owner: str) -> list[Advantage]:
+def _members(groups: Iterable[Group[R]]) -> list[R]:
+    return [rollout for group in groups for rollout in group.rollouts]
+
+
+def _ensure_unique(what: str, names: Sequence[str], remedy: str) -> None:
+    name, count = max(Counter(names).items(), key=lambda pair: pair[1], default=("", 0))
+    if count > 1:
+        raise ValueError(f"{count} {what} of this step have the id {name!r}: {remedy}")
+
+
+def without(
+    groups: Iterable[Group[PackedRollout]], rollout_ids: Collection[str]
+) -> list[Group[PackedRollout]]:
+    """What is left of groups when some of their rollouts are done."""
+    left = (
+        Group(group.id, tuple(r for r in group.rollouts if r.rollout_id not in rollout_ids))
+        for group in groups
+    )
+    return [group for group in left if group.rollouts]
+
+
+def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> float:
+    """The reward that is compared; 0 stands for that of an unscored rollout, which nobody reads."""
+    if item.reward is None or length_penalty is None:
+        return item.reward or 0.0
+    return item.reward + length_penalty(item.trajectory.num_model_tokens)
+
+
+def _checked(values: Any, items: Sequence[Trainable], owner: str) -> list[Advantage]:
     """The advantages as plain numbers and tuples, each fit for its rollout.
 
     What stands for an unscored rollout is never read and becomes 0.
@@ -265,36 +305,36 @@ def _trained(trajectory: Trajectory) -> list[bool]:
 
 
 def mini_batches(
-    rollouts: Sequence[PackedRollout],
+    groups: Sequence[Group[PackedRollout]],
     num_batches: int,
     reduction: Reduction,
     *,
     constant: int,
     key: int,
-) -> list[tuple[PackedRollout, ...]]:
+) -> list[tuple[Group[PackedRollout], ...]]:
     """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
     At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
     Groups that only LLDS watches go with the others and make no step of their own.
     """
-    groups = list(dict.fromkeys(rollout.group_id for rollout in rollouts if rollout.weight))
-    if num_batches == 1 or not groups:
-        return [tuple(rollouts)] if groups else []
-    held = list(dict.fromkeys(r.group_id for r in rollouts if r.group_id not in set(groups)))
+    in_loss = [group.id for group in groups if any(r.weight for r in group.rollouts)]
+    held = [group.id for group in groups if group.id not in set(in_loss)]
+    if num_batches == 1 or not in_loss:
+        return [tuple(groups)] if in_loss else []
     rng = random.Random(key)
-    count = min(num_batches, len(groups))
+    count = min(num_batches, len(in_loss))
     batch_of: dict[str, int] = {}
-    for part in (groups, held):
+    for part in (in_loss, held):
         rng.shuffle(part)
-        batch_of |= {group: number * count // len(part) for number, group in enumerate(part)}
+        batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
     return [
-        _weighed([r for r in rollouts if batch_of[r.group_id] == number], reduction, constant)
+        _weighed([group for group in groups if batch_of[group.id] == number], reduction, constant)
         for number in range(count)
     ]
 
 
 def micro_batches(
-    rollouts: Sequence[PackedRollout],
+    groups: Sequence[Group[PackedRollout]],
     max_tokens: int,
     device: torch.device,
     *,
@@ -306,7 +346,7 @@ def micro_batches(
     it fits: every part of a group computes the prompt. The split changes no gradient: weights
     were fixed over the whole step.
     """
-    parts = _packs(rollouts, max_tokens) if is_packed else _pads(rollouts, max_tokens)
+    parts = _packs(groups, max_tokens) if is_packed else _pads(_members(groups), max_tokens)
     return (_micro_batch(part, device, is_packed) for part in parts)
 
 
@@ -320,18 +360,20 @@ def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[P
         start = stop
 
 
-def _packs(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
+def _packs(
+    groups: Sequence[Group[PackedRollout]], max_tokens: int
+) -> Iterator[list[PackedRollout]]:
     """Group after group."""
     part: list[PackedRollout] = []
     num_tokens = 0
-    for group in _sharing(rollouts):
-        num_suffixes = [num_suffix_tokens(rollout) for rollout in group]
-        num_prompt = group[0].num_prompt
+    for sharing in (one for group in groups for one in _sharing(group)):
+        num_suffixes = [num_suffix_tokens(rollout) for rollout in sharing]
+        num_prompt = sharing[0].num_prompt
         if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
             yield part
             part, num_tokens = [], 0
         num_tokens += num_prompt
-        for rollout, num_suffix in zip(group, num_suffixes, strict=True):
+        for rollout, num_suffix in zip(sharing, num_suffixes, strict=True):
             if part and num_tokens + num_suffix > max_tokens:
                 yield part
                 part, num_tokens = [], num_prompt
@@ -341,13 +383,12 @@ def _packs(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[
         yield part
 
 
-def _sharing(rollouts: Sequence[PackedRollout]) -> list[list[PackedRollout]]:
-    """Rollouts that can share a prompt: of one group, and of one prompt to the last token."""
-    groups: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
-    for rollout in rollouts:
-        prompt = tuple(rollout.ids[: rollout.num_prompt])
-        groups.setdefault((rollout.group_id, prompt), []).append(rollout)
-    return list(groups.values())
+def _sharing(group: Group[PackedRollout]) -> list[list[PackedRollout]]:
+    """The rollouts of a group by prompt: those that are equal to the last token are shared."""
+    parts: dict[tuple[int, ...], list[PackedRollout]] = {}
+    for rollout in group.rollouts:
+        parts.setdefault(tuple(rollout.ids[: rollout.num_prompt]), []).append(rollout)
+    return list(parts.values())
 
 
 def _micro_batch(

@@ -8,28 +8,16 @@ never what. A `TaskWorld` does not travel: every process has its own. Callers: `
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from searchrl.core.episode import Episode, Task
-from searchrl.core.trajectory import Group, Trajectory
+from searchrl.core.group import Group
 from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.rollout import Interrupted, Rollout, RolloutDriver, RolloutGroup
+from searchrl.engine.episodes.rollout import Interrupted, Rollout, RolloutDriver
 from searchrl.engine.learning.packing import PackedRollout
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import num_suffix_tokens
 from searchrl.errors import PluginError
 from searchrl.plugins.registry import describe_error
-from searchrl.rewards.scorer import ScoredEpisode
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A group without its world."""
-
-    task: Task
-    rollouts: tuple[tuple[Trajectory, Episode, ScoredEpisode, Mapping[str, Any]], ...]
 
 
 class SharedDriver(RolloutDriver):
@@ -48,7 +36,7 @@ class SharedDriver(RolloutDriver):
         *,
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-    ) -> list[RolloutGroup]:
+    ) -> list[Group[Rollout]]:
         """See `RolloutDriver.run`; progress is that of this process, scaled to all requests.
 
         Raises:
@@ -63,7 +51,7 @@ class SharedDriver(RolloutDriver):
             if on_progress is not None:
                 on_progress(done * total // of_own, total)
 
-        played: list[RolloutGroup] = []
+        played: list[Group[Rollout]] = []
         is_interrupted = False
         try:
             played = super().run(own, on_progress=progress, should_stop=should_stop)
@@ -84,11 +72,9 @@ def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
     return driver if workers.size == 1 else SharedDriver(driver, workers)
 
 
-def _pack(group: RolloutGroup) -> bytes:
-    sent = _Sent(
-        group.group.task,
-        tuple((r.trajectory, r.episode, r.scored, r.reset_options) for r in group.rollouts),
-    )
+def _pack(group: Group[Rollout]) -> bytes:
+    """A group without its world."""
+    sent = [(r.trajectory, r.episode, r.scored, r.reset_options) for r in group.rollouts]
     try:
         return pickle.dumps(sent)
     except Exception as error:  # whatever the __reduce__ of a plugin's object raises
@@ -100,34 +86,37 @@ def _pack(group: RolloutGroup) -> bytes:
         ) from error
 
 
-def _unpack(data: bytes, request: RolloutRequest) -> RolloutGroup:
-    sent: _Sent = pickle.loads(data)
-    rollouts = tuple(
-        Rollout(trajectory, episode, scored, request.world, reset_options)
-        for trajectory, episode, scored, reset_options in sent.rollouts
+def _unpack(data: bytes, request: RolloutRequest) -> Group[Rollout]:
+    return Group(
+        request.group_id,
+        tuple(
+            Rollout(trajectory, episode, scored, request.world, reset_options)
+            for trajectory, episode, scored, reset_options in pickle.loads(data)
+        ),
     )
-    trajectories = tuple(rollout.trajectory for rollout in rollouts)
-    return RolloutGroup(Group(request.group_id, sent.task, trajectories), rollouts)
 
 
 def share_groups(
-    rollouts: Sequence[PackedRollout], workers: Workers, *, is_packed: bool
-) -> list[PackedRollout]:
-    """The rollouts whose gradient this process computes: whole groups, even in tokens.
+    groups: Sequence[Group[PackedRollout]], workers: Workers, *, is_packed: bool
+) -> list[Group[PackedRollout]]:
+    """The groups whose gradient this process computes: even in tokens.
 
     The longest group first, each to whoever has the least; equal ones in order, so that all
     processes agree. `is_packed` counts a prompt once per group.
     """
     if workers.size == 1:
-        return list(rollouts)
-    costs: dict[str, int] = {}
-    for rollout in rollouts:
-        prompt = rollout.num_prompt if rollout.group_id not in costs else 0
-        cost = prompt + num_suffix_tokens(rollout) if is_packed else len(rollout.ids)
-        costs[rollout.group_id] = costs.get(rollout.group_id, 0) + cost
+        return list(groups)
+    costs = [
+        group.rollouts[0].num_prompt + sum(map(num_suffix_tokens, group.rollouts))
+        if is_packed
+        else sum(len(rollout.ids) for rollout in group.rollouts)
+        for group in groups
+    ]
     loads = [0] * workers.size
-    owner: dict[str, int] = {}
-    for group, cost in sorted(costs.items(), key=lambda one: -one[1]):
-        owner[group] = loads.index(min(loads))
-        loads[owner[group]] += cost
-    return [rollout for rollout in rollouts if owner[rollout.group_id] == workers.rank]
+    own = set()
+    for place in sorted(range(len(groups)), key=lambda place: -costs[place]):
+        owner = loads.index(min(loads))
+        loads[owner] += costs[place]
+        if owner == workers.rank:
+            own.add(place)
+    return [group for place, group in enumerate(groups) if place in own]

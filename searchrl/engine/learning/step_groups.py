@@ -1,4 +1,4 @@
-"""The groups of a step: what is sampled, what of it is trained on, and with which reward.
+"""The groups of a step: what is sampled, and what of it is replaced.
 
 Owns dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): a group whose reward is constant has
 nothing to compare, so its place goes to another prompt. Prompts are those of `PromptStream`, so
@@ -13,10 +13,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from searchrl.core.group import Group, Trainable
 from searchrl.engine.episodes.metrics import Metrics, exact, mean, proportion
 from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver, RolloutGroup
-from searchrl.engine.learning.packing import TrainItem
+from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.sampling.generator import Generator
 from searchrl.engine.sampling.slot_generator import SlotStats
@@ -26,8 +26,8 @@ from searchrl.engine.sampling.slot_generator import SlotStats
 class StepGroups:
     """What a step sampled: one group per place to train on, and the groups that were replaced."""
 
-    groups: tuple[RolloutGroup, ...]
-    replaced: tuple[RolloutGroup, ...] = ()
+    groups: tuple[Group[Rollout], ...]
+    replaced: tuple[Group[Rollout], ...] = ()
     num_refills: int = 0
     """How often places were filled anew, at most `max_refills`."""
 
@@ -52,8 +52,8 @@ def sample_groups(
     that of the reward expression, and a group without a scored rollout is constant, too.
     """
     places: Sequence[int] = range(prompts.prompts_per_step)
-    standing: dict[int, RolloutGroup] = {}
-    replaced: list[RolloutGroup] = []
+    standing: dict[int, Group[Rollout]] = {}
+    replaced: list[Group[Rollout]] = []
     refill = 0
     while True:
         sampled = sampler.run(
@@ -68,29 +68,9 @@ def sample_groups(
         places, refill = constant, refill + 1
 
 
-def is_constant(group: RolloutGroup) -> bool:
+def is_constant(group: Group[Trainable]) -> bool:
     """Whether all scored rollouts of a group have the same reward, bit for bit."""
-    return len({r.scored.reward for r in group.rollouts if r.scored.reward is not None}) < 2
-
-
-def train_item(rollout: Rollout, length_penalty: Callable[[int], float] | None = None) -> TrainItem:
-    """A rollout as the learner takes it: tokens, reward, and process scores if there are any.
-
-    `length_penalty` of the tokens the model wrote is added to the reward, before anything is
-    compared with it; None adds nothing.
-    """
-    reward, per_turn = rollout.scored.reward, rollout.scored.per_turn
-    if reward is not None and length_penalty is not None:
-        reward += length_penalty(rollout.trajectory.num_model_tokens)
-    turn_scores = None
-    if per_turn:
-        expression = rollout.world.scorer.schedule.at(rollout.episode.step)
-        weights = {name: weight for weight, name in expression.terms if name is not None}
-        turn_scores = tuple(
-            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
-            for turn in range(len(rollout.episode.turns))
-        )
-    return TrainItem(rollout.trajectory, reward, turn_scores)
+    return len({r.reward for r in group.rollouts if r.reward is not None}) < 2
 
 
 def update_metrics(

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -29,28 +28,16 @@ BLOCK = {"cpu": 128}
 _BLOCK_ELSEWHERE = 1024
 
 
-class Rollout(Protocol):
+@dataclass(frozen=True, slots=True)
+class TokenRow:
     """What a layout needs to know of a rollout."""
 
-    @property
-    def group_id(self) -> str:
-        """Rollouts of one group may share their prompt."""
-        ...
-
-    @property
-    def ids(self) -> list[int]:
-        """Prompt first."""
-        ...
-
-    @property
-    def mask(self) -> list[bool]:
-        """True at the tokens whose log-probs are wanted."""
-        ...
-
-    @property
-    def num_prompt(self) -> int:
-        """Tokens before the first the model wrote."""
-        ...
+    ids: list[int]
+    """Prompt first."""
+    mask: list[bool]
+    """True at the tokens whose log-probs are wanted."""
+    num_prompt: int
+    """Tokens before the first the model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +61,21 @@ def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
     return Layout(ids_BT, wanted_N - 1, ids_BT.flatten()[wanted_N])
 
 
-def pack(rollouts: Sequence[Rollout], device: torch.device) -> Layout:
-    """The packed layout: neighbours of one group with one prompt share it."""
+def pack(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
+    """The packed layout: neighbours with one prompt share it."""
     ids: list[int] = []
     positions: list[int] = []
     rows: list[int] = []
     targets: list[int] = []
     segments: list[tuple[int, list[int]]] = []
-    previous: tuple[str, list[int]] | None = None
+    previous: list[int] | None = None
     prompt_start = 0
     for rollout in rollouts:
         num_prompt = rollout.num_prompt
-        prompt = (rollout.group_id, rollout.ids[:num_prompt])
+        prompt = rollout.ids[:num_prompt]
         if prompt != previous:
             previous, prompt_start = prompt, len(ids)
-            ids += prompt[1]
+            ids += prompt
             positions += range(num_prompt)
             segments.append((num_prompt, []))
         wanted = [t for t, is_wanted in enumerate(rollout.mask) if is_wanted]
@@ -113,7 +100,7 @@ def pack(rollouts: Sequence[Rollout], device: torch.device) -> Layout:
     )
 
 
-def num_suffix_tokens(rollout: Rollout) -> int:
+def num_suffix_tokens(rollout: TokenRow) -> int:
     """Tokens of a rollout that are computed behind its prompt."""
     last = max((t for t, is_wanted in enumerate(rollout.mask) if is_wanted), default=0)
     return max(0, last - rollout.num_prompt)

@@ -24,7 +24,7 @@ from transformers.utils import logging as hf_logging
 
 from searchrl.engine.model.attention import AttentionPlan, attending
 from searchrl.engine.model.head import TokenLogps, has_plain_head, head_logps, logits_logps
-from searchrl.engine.model.layout import Layout, padded_layout
+from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.quantization import num_weights
 from searchrl.engine.model.rendering import Renderer
 
@@ -177,15 +177,6 @@ class Policy:
             hidden_TD = base.get_decoder()(**options).last_hidden_state.flatten(0, 1)
             head = base.get_output_embeddings()
             return head_logps(head, hidden_TD[layout.row_N], layout.target_N, **asked)
-
-    def token_logps(
-        self, ids_BT: Tensor, chosen_BT: Tensor, **asked: Any
-    ) -> tuple[Tensor, Tensor | None]:
-        """(logp_N, entropy_N or None) of chosen tokens of right-padded ids: `padded_layout`.
-
-        In row-major order of `chosen_BT`; options are those of `logps`.
-        """
-        return self.logps(padded_layout(ids_BT, chosen_BT), **asked)[:2]
 
     def save(self, folder: Path) -> None:
         """Write model or adapter, and tokenizer, in Hugging Face layout."""

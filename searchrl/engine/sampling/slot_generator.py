@@ -49,7 +49,6 @@ class SlotStats:
     """Observation tokens (and the last token before each) computed."""
     num_decoded: int = 0
     """Tokens sampled."""
-    num_ticks: int = 0
     num_row_ticks: int = 0
     """Rows of all ticks, idle ones included."""
     sum_log_mass: float = 0.0
@@ -130,11 +129,6 @@ class SlotGenerator:
         self._next_handle = self._next_group = 0
         self._fused: FusedDecoder | None = None
         self._is_fused = self._choose_fused(fused)
-
-    @property
-    def num_cache_bytes(self) -> int:
-        """Bytes that keys and values take now."""
-        return self._cache.num_bytes
 
     # The contract
 
@@ -324,7 +318,6 @@ class SlotGenerator:
             key_tensor([d.rng_key for d in ready], device),
             torch.tensor([len(d.ids) for d in ready], device=device),
         )
-        self.stats.num_ticks += 1
         self.stats.num_row_ticks += num_rows
         self.stats.num_decoded += len(ready)
         if draw.log_mass_B is not None:

@@ -1,4 +1,4 @@
-"""The `regulations` world: generated school handbooks and the questions one asks about them."""
+"""The `regulations` world: generated school handbooks and questions about them."""
 
 from searchrl.envs.regulations.env import RegulationsEnv
 from searchrl.envs.regulations.questions import TASK_KINDS

@@ -1,8 +1,8 @@
 """The `regulations` environment: questions on school handbooks that only a search can answer.
 
-Owns the numbering of tasks (index → school, kind, question), the prompt and the settings; the
-episode itself is `envs.text.TextEnv`, the world is `school.py` and `questions.py`, fixed handbooks
-are `handbook_file.py`. Registered as `regulations` and made by `searchrl` or `gymnasium.make`.
+Owns the numbering of tasks (index → school, kind, question), the prompt and the settings. The
+episode is in `envs.text.TextEnv`, the world in `school.py` and `questions.py`, fixed handbooks in
+`handbook_file.py`. Registered as `regulations`; made by `searchrl` or `gymnasium.make`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class RegulationsEnv(TextEnv):
         )
 
     def make_ask_task(self, question: str, split: str, options: dict[str, Any]) -> Task:
-        """A question of anyone's, about `options["school"]` (a number) or the fixed handbook."""
+        """A user's question about `options["school"]` (a number) or about the fixed handbook."""
         if self._is_fixed(split):
             meta: dict[str, Any] = {"school": self._handbook.name}
         else:

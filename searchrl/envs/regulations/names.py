@@ -1,6 +1,6 @@
 """Names and values that a school draws: people, places, rooms, times, sums, dates.
 
-Owns the domains, which are wide on purpose: a constant or memorised answer must be worthless. The
+Owns the domains, which are large on purpose: a constant or memorised answer must be worthless. The
 names themselves are data (`searchrl/assets/regulations/names.json`); wordings are in
 `wordings.py`. Called by `school.py`, and by the scripted policies for a plausible guess.
 """
@@ -107,19 +107,19 @@ def draw_value(kind: ValueKind, rng: Random) -> str:
 
 
 def telling_words(name: str) -> list[str]:
-    """The words that tell a name from others of its kind: `Fern Wing` is `Fern`."""
+    """The words that distinguish a name from others of its kind: `Fern` of `Fern Wing`."""
     return [word for word in name.split() if word not in _COMMON_WORDS]
 
 
 class DistinctValues:
-    """Draws values of which no two of a school share a word: names stay unambiguous."""
+    """Draws values for one school; no two names share a word, so that names are unambiguous."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._used: set[str] = set()
 
     def draw(self, kind: ValueKind) -> str:
-        """Draw a value of `kind` none of whose telling words was drawn before."""
+        """Draw a value of `kind`; if it is a name, none of its telling words was drawn before."""
         while True:
             value = draw_value(kind, self._rng)
             words = telling_words(value)

@@ -1,8 +1,8 @@
 """Makes the tasks of a school: what is asked, what is right, and which queries find it.
 
 A task is a pure function of (school, kind, ordinal). Owns the choice of a question's wording: it
-must share at least one telling word with the article that answers it, else no search could be
-expected to find that. Called by `env.py`.
+shares at least one telling word with the article that answers it, so that a search can find the
+article. Called by `env.py`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TASK_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
 """Kinds of task; also the names of metrics."""
 
 NOT_REGULATED_ANSWER = "not regulated"
-"""What is right when the handbook says nothing."""
+"""The right answer if the handbook says nothing."""
 
 _TELLING = 3
-"""A word is telling if at most so many articles of the handbook hold it."""
+"""A word is telling if at most this many articles of the handbook contain it."""
 
 
 class Draft(NamedTuple):
     """A task without its place in the split.
 
-    `queries` finds the evidence hop by hop; `bridge` is what the first hop yields, if there are
-    two; `value_kind` is the domain a plausible guess comes from; `about` is the rule's key and
-    `gists` what the article wanted by each hop is about.
+    `queries` finds the evidence hop by hop. `bridge` is what the first of two hops finds.
+    `value_kind` is the domain of a plausible guess. `about` is the rule's key, and `gists` says
+    what the article of each hop is about.
     """
 
     question: Question
@@ -110,7 +110,7 @@ class _Writer:
         )
 
     def two_hop(self, number: int) -> Draft:
-        """Ask about an entity without naming it: the first search has to find its name."""
+        """Ask about an entity without its name: the first search has to find the name."""
         link = self._school.links[number]
         question = self._ask(link.family.hop_questions, link.subject.names, link.link)
         return Draft(
@@ -127,8 +127,8 @@ class _Writer:
     def not_regulated(self, ordinal: int, order: Random) -> Draft:
         """Ask for a rule, or for a chain's subject, that the handbook does not mention.
 
-        Half of each, and first those for which a search finds something, though nothing that
-        answers: silence must be read, not inferred from an empty result.
+        Half of each. First come those for which a search finds passages that do not answer: an
+        agent must read that the handbook is silent, not conclude it from an empty result.
         """
         absent: list[_Absent] = [
             _Absent(topic.key, topic.gist, topic.kind, topic.questions, ("",))
@@ -168,7 +168,7 @@ class _Writer:
         names: Sequence[str],
         article: Article,
     ) -> Question:
-        """A random wording, the first that shares enough telling words with the article."""
+        """A random wording among those that share enough telling words with the article."""
         candidates = [wording.fill(name) for wording in wordings for name in names]
         self._rng.shuffle(candidates)
         wanted = 2 if self._difficulty is Difficulty.EASY else 1

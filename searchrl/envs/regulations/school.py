@@ -36,7 +36,7 @@ No place name is used twice in a world, so no two splits share one."""
 _FIRST_NAME = dict(zip(NUM_SCHOOLS, accumulate(NUM_SCHOOLS.values(), initial=0), strict=False))
 
 NUM_ARTICLES = (44, 48)
-"""Between how many articles a handbook has; more only where the rules would be too few."""
+"""The least and the usual greatest number of articles of a handbook; more if rules are too few."""
 
 _SUBJECTS_PER_FAMILY = {"club": (4, 5), "venue": (2, 3), "form": (2, 3), "fund": (2, 3)}
 _WORD = re.compile(r"\w+")
@@ -63,7 +63,7 @@ class Article(NamedTuple):
     """A passage and what it states.
 
     `about` is the rule's key, unique within a school; `gist` says the same in a reader's words,
-    whatever the article's wording and synonyms: two texts on one matter have one gist.
+    for every wording and synonym: two texts on the same matter have the same gist.
     """
 
     passage: Passage
@@ -110,7 +110,7 @@ class School:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text, without case: what a question and an article can have in common."""
+    """The words of a text in lower case, to see what a question and an article share."""
     return frozenset(_WORD.findall(text.casefold()))
 
 
@@ -163,7 +163,7 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
 
 
 class _Chain(NamedTuple):
-    """A chain in the making; `link` and `at` number the drafts of its two articles."""
+    """A chain before its articles have numbers; `link` and `at` are positions of drafts."""
 
     family: Family
     subject: Subject
@@ -173,7 +173,7 @@ class _Chain(NamedTuple):
 
 
 class _Drafts:
-    """Articles in the making; numbered in random order once all are there."""
+    """Articles before they have numbers; `articles` numbers them in random order."""
 
     def __init__(self, rng: Random, num_wordings: int | None) -> None:
         self._rng = rng

@@ -1,9 +1,9 @@
-"""Scripted policies for `regulations`: an expert, and two weaknesses to be unlearned.
+"""Scripted policies for `regulations`: an expert, and two weak ones for a model to improve on.
 
-Each writes raw turns for one episode. The expert decides from what the observation shows, so that
-a model can imitate it: it never uses what it could not have read. `passive` answers from nowhere
-without searching; `clumsy` searches with a word that says little, stops after the first hop or
-guesses where the handbook is silent. Deterministic per task. Used for evaluation and cold starts.
+Each writes raw turns for one episode. The expert decides from the observations only, so that a
+model can imitate it: it never uses what it could not have read. `passive` answers without a search.
+`clumsy` searches with a generic word, stops after the first hop, or guesses if the handbook is
+silent. Deterministic per task. Used for evaluation and cold starts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PASSIVE_THOUGHT = "I know this."
 SILENT = "The handbook does not say."
 GUESS = "I will guess."
 WANTED, UNWANTED = "itself", "instead"
-"""What stands behind the gist of a document that answers, or does not."""
+"""The word after the gist of a document that answers, and of one that does not."""
 
 THIN_SHARE, EARLY_SHARE = 0.4, 0.2
-"""How often the clumsy policy searches thinly or stops early; otherwise it guesses if stuck."""
+"""How often the clumsy policy searches with a generic word, or stops early; else it guesses."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _SHAPES = {
@@ -62,7 +62,7 @@ def make_passive(env: Any, task: Task, protocol: TagProtocol) -> Expert:
 
 
 def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
-    """Searches, but thinly, not far enough, or answers what the handbook does not say."""
+    """Searches with a generic word, stops too early, or answers what the handbook does not say."""
     habit = Random(f"clumsy/{task.id}").random()
     if habit < THIN_SHARE:
         return _ThinSearcher(env, task, protocol)
@@ -72,7 +72,7 @@ def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
 
 
 def content_words(question: str, limit: int = 4) -> str:
-    """A query from a question of anyone's: its first telling words."""
+    """A query from any question: its first words that are not function words."""
     words = [w for w in re.findall(r"[\w'-]+", question) if w.casefold() not in _FUNCTION_WORDS]
     return " ".join(words[:limit]) or question
 
@@ -87,7 +87,7 @@ class _Expert:
         self._hop = -1
         self._queries = self._plan()
         bridge = task.meta.get("bridge", "")
-        # What each hop has to show before it counts as found.
+        # The texts of which each hop must show one.
         self._wanted: list[tuple[str, ...]] = [(bridge,)] * (len(self._queries) - 1)
         self._wanted.append(task.answers)
 
@@ -138,10 +138,10 @@ class _Expert:
     def _read(self, observation: str, answering: int = 0, wanted: str = "") -> str:
         """Say what is wanted, then read the documents in order until one answers (0: none does).
 
-        Each is quoted, named by its gist and judged, and an answer stands right behind the sentence
-        it is taken from, so that a person sees what it rests on. The verdict is a word behind the
-        gist, the same as behind the wanted one if the gists are the same. How far a small model
-        learns to judge so is in docs/log.md.
+        Each document is quoted, named by its gist and judged. The answer comes directly after the
+        sentence it is taken from, so that a reader sees the evidence. The verdict is the word after
+        the gist: `itself` as after the wanted gist if both are the same, else `instead`. How well a
+        small model learns this is in docs/log.md.
         """
         wanted_gists = self._task.meta.get("gists", ())
         gists = self._env.gists(self._task)
@@ -192,7 +192,7 @@ class _ThinSearcher(_Expert):
 
 
 class _EarlyStopper(_Expert):
-    """Takes what the first hop yields for the answer."""
+    """Gives what the first hop finds as the answer."""
 
     def next_hop(self, evidence: str) -> str:
         bridge = self._task.meta.get("bridge")

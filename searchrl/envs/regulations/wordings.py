@@ -60,7 +60,7 @@ class QuestionWording:
         marked = self.marked.format(q=subject)
         query = " ".join(_QUERY_WORD.findall(marked))
         thin = _THIN_WORD.search(marked)
-        # Where no generic word is marked, the careless searcher types the question word.
+        # Without a marked generic word, the careless searcher types the question word.
         return Question(
             marked.translate(_MARKS),
             query.translate(_MARKS),
@@ -92,7 +92,7 @@ class Topic:
 
     @property
     def gist(self) -> str:
-        """What its articles and questions are about, whatever their wording."""
+        """What its articles and questions are about, in any wording."""
         return f"{self.key.replace('-', ' ')} {section(self.key)}"
 
 
@@ -124,14 +124,14 @@ class Family:
     hop_questions: Questions
 
     def link_gist(self, subject: Subject) -> str:
-        """What a link article and a question about it are about, whichever name is used."""
+        """What a link article and a question about it are about, for every name of the subject."""
         return f"{self.bridge_kind} for {subject.key} {section(f'{self.key}:{subject.key}')}"
 
     def entity_gist(self, entity: str) -> str:
         """What an entity's article and a question about it are about.
 
-        Ends with a telling word: `limit of Norden`, not `of Norden Fund`. Whether it is that of a
-        question is then a matter of its last tokens.
+        Ends with a telling word: `limit of Norden`, not `of Norden Fund`. So the last tokens decide
+        whether two gists are the same.
         """
         return " ".join([self.attribute, "of", *telling_words(entity)])
 
@@ -143,8 +143,8 @@ class Family:
 def section(key: str) -> str:
     """The section of the catalogue, `§DR`, under which a topic or a family's subject is filed.
 
-    The same for every school. Two letters, so that a tokenizer can give each its own token: a
-    model then finds an equal one by looking for one token (docs/log.md).
+    The same for every school. It has two letters, so that a tokenizer can have one token for each:
+    a model then finds an equal section by looking for one token (docs/log.md).
     """
     chapter, place = divmod(_catalogue()[key], 10)
     return f"§{ascii_uppercase[chapter]}{ascii_uppercase[place + 10]}"

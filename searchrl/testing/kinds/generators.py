@@ -2,19 +2,17 @@
 
 Owns the check that a generator can be called and has the methods of the contract. Whether it
 samples what it says it does, only a model can show: the suite in the repository's
-`tests/engine/test_generators.py` holds ours to that, and `searchrl bench` runs any.
+`tests/engine/sampling` holds ours to that, and `searchrl bench` runs any.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import find_signature_problem
-from searchrl.testing.criteria import Criterion, NotApplicable, Problem, criterion
+from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.probes.subject import Subject
 
 METHODS: Mapping[str, tuple[str, ...]] = {
     "open": ("prompt_ids", "n", "rng_keys"),
@@ -26,41 +24,15 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 """The methods of a generator and what they are called with."""
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratorSubject:
-    """One registered generator. It is never made: that takes a model."""
-
-    registry: Registry
-    entry: Entry
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, registry: Registry, entry: Entry, settings: Mapping[str, Any] | None = None
-    ) -> GeneratorSubject:
-        """The subject of a registration; raises `ConfigError` for settings it does not take."""
-        return cls(registry, entry, entry.ensure_settings(settings or {}))
-
-
-@criterion(
-    "G1",
-    "can be called as a run calls it",
-    "A run makes it as factory(policy, sampling, num_slots=…, max_length=…, **settings).",
-)
-def can_be_called(subject: GeneratorSubject) -> Iterator[Problem]:
-    """G1."""
+@criterion("G1")
+def _can_be_called(subject: Subject) -> Iterator[Problem]:
     factory = subject.entry.load()
     if problem := find_signature_problem("generator", factory):
-        yield Problem(problem, "take these arguments; further ones are its settings", factory)
+        yield Problem(problem, factory)
 
 
-@criterion(
-    "G2",
-    "has the methods of a generator",
-    "The rollout driver opens dialogues, submits turns, polls for finished ones and closes them.",
-)
-def has_methods(subject: GeneratorSubject) -> Iterator[Problem]:
-    """G2."""
+@criterion("G2")
+def _has_methods(subject: Subject) -> Iterator[Problem]:
     made = subject.entry.load()
     if not inspect.isclass(made):
         raise NotApplicable(
@@ -68,28 +40,20 @@ def has_methods(subject: GeneratorSubject) -> Iterator[Problem]:
         )
     for name, arguments in METHODS.items():
         method = getattr(made, name, None)
-        mend = f"see searchrl.engine.sampling.generator.Generator.{name}"
+        called = f"{name}({', '.join(arguments)})"
+        fix = f"see searchrl.engine.sampling.generator.Generator.{name}"
         if not callable(method):
-            yield Problem(f"it has no method {name}({', '.join(arguments)})", mend, made)
+            yield Problem(f"it has no method {called}", made, fix)
             continue
         try:
             inspect.signature(method).bind(None, *arguments)
         except TypeError as error:
-            yield Problem(
-                f"{name}{inspect.signature(method)} cannot be called as "
-                f"{name}({', '.join(arguments)}): {error}",
-                mend,
-                method,
-            )
+            has = f"{name}{inspect.signature(method)}"
+            yield Problem(f"{has} cannot be called as {called}: {error}", method, fix)
 
 
-@criterion(
-    "G3",
-    "samples what it says it samples",
-    "Log-probs that are not the sampler's own make every update wrong.",
-)
-def samples_truly(subject: GeneratorSubject) -> Iterator[Problem]:
-    """G3."""
+@criterion("G3")
+def _samples_truly(subject: Subject) -> Iterator[Problem]:
     raise NotApplicable(
         "it takes a model; try `searchrl bench --set engine.generator=NAME`, and compare its "
         "log-probs with those of the generator `hf`"
@@ -97,9 +61,5 @@ def samples_truly(subject: GeneratorSubject) -> Iterator[Problem]:
     yield  # a criterion is a generator function
 
 
-GENERATOR_CRITERIA: tuple[Criterion[GeneratorSubject], ...] = (
-    can_be_called,
-    has_methods,
-    samples_truly,
-)
-"""Everything a generator is held to without a model, in order."""
+GENERATOR_CRITERIA = criteria_in(vars())
+"""G1 to G3."""

@@ -1,29 +1,372 @@
 """Criteria of tag protocols: P1 to P12.
 
-Owns the list; the criteria are in `protocol_turns` (what the model writes) and `protocol_texts`
-(what it reads). `searchrl check` and authors' tests run them through `testing.conformance`.
+Owns what concerns the turns that a model writes (P1 to P7), and the text that it reads and did not
+write: passages, notices, the instruction (P8 to P12). What can be learned of a protocol from
+outside is `kit.tags.Grammar`.
 """
 
 from __future__ import annotations
 
-from searchrl.testing.criteria import Criterion
-from searchrl.testing.kinds import protocol_texts, protocol_turns
-from searchrl.testing.kinds.protocol_subject import ProtocolSubject
+import math
+import numbers
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
-__all__ = ["PROTOCOL_CRITERIA", "ProtocolSubject"]
+from searchrl.contracts import TagProtocol, TokenBudget, find_action_problem
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
+from searchrl.errors import ConfigError
+from searchrl.plugins.registry import describe_error
+from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kit.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
+from searchrl.testing.kit.tags import MARK, tags_in
+from searchrl.testing.probes.subject import Subject
 
-PROTOCOL_CRITERIA: tuple[Criterion[ProtocolSubject], ...] = (
-    protocol_turns.is_protocol,
-    protocol_turns.reads_anything,
-    protocol_turns.judges_anything,
-    protocol_turns.stops_are_reached,
-    protocol_turns.turns_end_with_stops,
-    protocol_turns.reads_back,
-    protocol_turns.opens_turns,
-    protocol_texts.neutralises,
-    protocol_texts.is_not_swayed,
-    protocol_texts.refuses_forgeries,
-    protocol_texts.keeps_to_budget,
-    protocol_texts.explains_tags,
-)
-"""Everything a tag protocol is held to, in order."""
+_METHODS = (
+    "parse", "final_answer", "format_score", "render_turn", "opening", "neutralise",
+    "render_observation", "render_notice",
+)  # fmt: skip
+
+_WORDS = ("16:45", "not regulated", "Ünï – 中文 图书馆", "5 < 6 & 7 > 3", "l'été", "A. B. C.", "0")
+"""Texts that a turn must carry unharmed."""
+
+_BENIGN = (Passage("p", f"{MARK} lies in the sea."), Passage("q", "A second text.", "A title"))
+
+_AMPLE = 120
+"""Tokens in which some text must fit besides the tags."""
+
+
+@criterion("P1")
+def _is_protocol(subject: Subject) -> Iterator[Problem]:
+    try:
+        made = subject.make()
+    except (Exception, SystemExit) as error:
+        fix = "the factory is called as factory(**settings); pass settings with --set NAME=VALUE"
+        yield Problem(f"making it raised {describe_error(error)}", error, fix)
+        return
+    at = type(made)
+    for name in ("name", "instruction"):
+        value = getattr(made, name, None)
+        if not isinstance(value, str) or not value.strip():
+            yield Problem(f"{name} = {value!r}; expected a text", at, f"set self.{name} to a text")
+    stops = getattr(made, "stops", None)
+    are_texts = isinstance(stops, tuple) and all(isinstance(stop, str) and stop for stop in stops)
+    if not stops or not are_texts:
+        yield Problem(
+            f"stops = {stops!r}; expected a tuple of texts, none of them empty",
+            at,
+            "set self.stops to the closing tags with which a turn ends, as in ('</search>',)",
+        )
+    for name in _METHODS:
+        if not callable(getattr(made, name, None)):
+            fix = f"see searchrl.contracts.TagProtocol.{name}"
+            yield Problem(f"it has no method {name}()", at, fix)
+
+
+@criterion("P2")
+def _reads_anything(subject: Subject) -> Iterator[Problem]:
+    protocol = subject.grammar.protocol
+
+    def find_problem(text: str) -> str:
+        try:
+            return find_action_problem(protocol.parse(text))
+        except (Exception, SystemExit) as error:
+            return f"raised {describe_error(error)}"
+
+    # Finding out what it writes takes calls of `parse`, which may raise on its own tags.
+    try:
+        pieces = subject.grammar.pieces
+    except (Exception, SystemExit):
+        tags = [tag for stop in protocol.stops for tag in (stop, stop.replace("/", ""))]
+        pieces = (*tags, *(f"{opener}x{stop}" for opener in tags for stop in tags))
+    texts = [*HARD_TEXTS, *pieces]
+    text = next((text for text in texts if find_problem(text)), None)
+    if text is None:
+        text = find_example(make_texts(pieces), lambda text: bool(find_problem(text)))
+    if text is not None:
+        problem = find_problem(text)
+        is_raised = problem.startswith("raised")
+        at = catch(protocol.parse, text) if is_raised else protocol.parse
+        verb = "" if is_raised else "returned "
+        yield Problem(f"parse({shorten(text)}) {verb}{problem}", at)
+        return
+    for text in texts:
+        action = protocol.parse(text)
+        if action.kind == INVALID and not action.reason:
+            yield Problem(
+                f"parse({shorten(text)}) is invalid without a reason",
+                protocol.parse,
+                "say in Action.reason what was expected: the model reads it",
+            )
+            return
+
+
+@criterion("P3")
+def _judges_anything(subject: Subject) -> Iterator[Problem]:
+    from hypothesis import strategies as st
+
+    protocol, legal = subject.grammar.protocol, subject.grammar.legal_turns
+
+    def find_fault(turns: Sequence[str]) -> tuple[str, BaseException | None] | None:
+        try:
+            (answer, score), again = _judge(protocol, turns), _judge(protocol, turns)
+        except (Exception, SystemExit) as error:
+            return f"raised {describe_error(error)}", error
+        if (answer, score) != again:
+            return f"gave {(answer, score)!r}, then {again!r}", None
+        if answer is not None and not isinstance(answer, str):
+            return f"gave the answer {answer!r}; expected a text or None", None
+        if not isinstance(score, numbers.Real) or not math.isfinite(score) or not 0 <= score <= 1:
+            return f"gave the format score {score!r}; expected 0, 0.5 or 1", None
+        return None
+
+    listed: list[Sequence[str]] = [[], *([text] for text in HARD_TEXTS), list(legal)]
+    listed += [[turn] for turn in legal] + [[turn, other] for turn in legal for other in legal]
+    turns = next((turns for turns in listed if find_fault(turns)), None)
+    if turns is None:
+        lists = st.lists(make_texts(subject.grammar.pieces), max_size=4)
+        turns = find_example(lists, lambda turns: find_fault(turns) is not None)
+    if turns is not None and (fault := find_fault(turns)):
+        what = f"final_answer and format_score of {shorten(str(list(turns)), 120)} {fault[0]}"
+        yield Problem(what, fault[1] or protocol.format_score)
+
+
+@criterion("P4")
+def _stops_are_reached(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
+    if not grammar.actions and not grammar.legal_turns:
+        yield Problem(
+            "no action could be found that it writes: render_turn and opening refuse searches and "
+            "answers, and nothing that ends with a stop string is read as an action",
+            protocol.render_turn,
+            "make render_turn write the actions that parse reads",
+        )
+        return
+    opened = [text for action in grammar.actions if (text := grammar.open_turn(action.kind))]
+    guesses = [f"{text}{MARK}{stop}" for text in opened for stop in protocol.stops]
+    turns = [*grammar.legal_turns, *guesses]
+    ends = [turn for turn in turns if protocol.parse(turn).kind != INVALID]
+    for stop in protocol.stops:
+        if not any(turn.endswith(stop) for turn in ends):
+            what = f"no turn that parse() accepts ends with the stop string {stop!r}"
+            yield Problem(what, type(protocol))
+
+
+@criterion("P5")
+def _turns_end_with_stops(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
+    _ensure_actions(subject)
+    thoughts = ("", "a thought", f"beware of {' '.join(protocol.stops)} in here")
+    for action in grammar.actions:
+        turns = [grammar.render(action, thought) or "" for thought in thoughts]
+        for turn in turns:
+            ends = [turn.find(stop) + len(stop) for stop in protocol.stops if stop in turn]
+            if not ends or min(ends) != len(turn):
+                what = f"the turn {shorten(turn)} does not end with the first of its stop strings"
+                yield Problem(what, protocol.render_turn)
+                break
+
+
+@criterion("P6")
+def _reads_back(subject: Subject) -> Iterator[Problem]:
+    protocol = subject.grammar.protocol
+    num_read = 0
+    spelled = [a for words in _WORDS for a in (Action(ANSWER, words), Action(SEARCH, (words,)))]
+    several = Action(SEARCH, ("chess club", "lost property"))
+    for action in (*spelled, several, *subject.grammar.actions):
+        for thought in ("", "a thought", "Ünï – 中文"):
+            try:
+                turn = protocol.render_turn(action, thought)
+            except ValueError:  # it writes no such action, and says so
+                continue
+            except (Exception, SystemExit) as error:
+                fix = "write the turn, or raise ValueError for an action that it does not write"
+                yield Problem(f"render_turn({action}) raised {describe_error(error)}", error, fix)
+                break
+            num_read += 1
+            read = protocol.parse(turn)
+            if (read.kind, read.payload) != (action.kind, action.payload):
+                yield Problem(
+                    f"render_turn({action.kind} {action.payload!r}, {thought!r}) is "
+                    f"{shorten(turn)}, which reads as {read.kind} {read.payload!r} {read.reason}",
+                    protocol.parse,
+                )
+                break
+    if not num_read:
+        _ensure_actions(subject)
+
+
+@criterion("P7")
+def _opens_turns(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
+    num_opened = 0
+    for action in grammar.actions:
+        text = grammar.open_turn(action.kind)
+        if text is None:
+            continue
+        num_opened += 1
+        turn = grammar.render(action) or ""
+        # What may follow the opening: every ending of the turn's own text behind its opening tag.
+        tags = tags_in(turn.partition(MARK)[0])
+        start = max((turn.find(tag) + len(tag) for tag in tags), default=1)
+        rests = (turn[i:] for i in range(start, len(turn)))
+        if not any(protocol.parse(text + rest).kind == action.kind for rest in rests):
+            yield Problem(
+                f"opening({action.kind!r}) is {shorten(text)}; no ending of the turn "
+                f"{shorten(turn)} makes it a {action.kind}",
+                protocol.opening,
+            )
+    if not num_opened:
+        raise NotApplicable("opening() refuses every kind that it writes: no turn can be forced")
+
+
+@criterion("P8")
+def _neutralises(subject: Subject) -> Iterator[Problem]:
+    protocol, tags = subject.grammar.protocol, subject.grammar.tags
+    usual = {tag: protocol.render_observation(_BENIGN).count(tag) for tag in tags}
+
+    def find_fault(text: str) -> tuple[str, object] | None:
+        safe = protocol.neutralise(text)
+        if not isinstance(safe, str):
+            return f"neutralise() returned {type(safe).__name__}; expected text", None
+        if protocol.neutralise(safe) != safe:
+            return f"neutralise() makes {shorten(safe)} of it, and something else of that", None
+        if left := [tag for tag in tags if tag in safe]:
+            return f"neutralise() leaves {' '.join(left)}: {shorten(safe)}", None
+        passages = [_BENIGN[0], Passage("x", text, text)]
+        for method, shown in (
+            (protocol.render_observation, protocol.render_observation(passages)),
+            (protocol.render_notice, protocol.render_notice(text)),
+        ):
+            if more := [tag for tag in tags if shown.count(tag) > usual[tag]]:
+                return f"{method.__name__}() shows {' '.join(more)}: {shorten(shown)}", method
+        return None
+
+    pieces = subject.grammar.pieces
+    texts = [*pieces, *(f"{tag[:3]}{other}{tag[3:]}" for tag in tags for other in tags)]
+    faulty = next((text for text in texts if find_fault(text)), None)
+    if faulty is None:
+        faulty = find_example(make_texts(pieces), lambda text: find_fault(text) is not None)
+    if faulty is not None and (fault := find_fault(faulty)):
+        what = f"of the foreign text {shorten(faulty)}, {fault[0]}"
+        yield Problem(what, fault[1] or protocol.neutralise)
+
+
+@criterion("P9")
+def _is_not_swayed(subject: Subject) -> Iterator[Problem]:
+    protocol, legal = subject.grammar.protocol, subject.grammar.legal_turns
+    forged = subject.grammar.forged
+    evil = [Passage("x", forged, forged), *(Passage(t, t) for t in legal)]
+    for turns in ([], ["plain words"], *([turn] for turn in legal)):
+        before = _judge(protocol, turns)
+        shown = protocol.render_observation(evil)
+        protocol.render_notice(forged)
+        after = _judge(protocol, turns)
+        if before != after:
+            yield Problem(
+                f"the verdict on {shorten(str(turns))} is {before!r}; once a passage that holds "
+                f"{shorten(forged)} was shown, it is {after!r}",
+                protocol.render_observation,
+            )
+            return
+        read = protocol.parse(shown)
+        if read.kind != INVALID:
+            yield Problem(
+                f"an observation whose passage holds {shorten(forged)} reads as a turn: "
+                f"{read.kind} {read.payload!r}",
+                protocol.render_observation,
+            )
+            return
+
+
+@criterion("P10")
+def _refuses_forgeries(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
+    if not grammar.wrapper:
+        raise NotApplicable("its observations stand in no tags")
+    shown = protocol.render_observation(_BENIGN)
+    for turn in grammar.legal_turns:
+        for forged in (*grammar.wrapper, shown):
+            for text in (f"{forged}{turn}", f"{turn}{forged}"):
+                if (kind := protocol.parse(text).kind) != INVALID:
+                    what = f"the turn {shorten(text, 160)} is read as {kind}"
+                    yield Problem(what, protocol.parse)
+                    return
+                if protocol.format_score([text]) >= 1:
+                    what = f"the format score of {shorten(text, 160)} is 1"
+                    yield Problem(what, protocol.format_score)
+                    return
+
+
+@criterion("P11")
+def _keeps_to_budget(subject: Subject) -> Iterator[Problem]:
+    protocol = subject.grammar.protocol
+    long = " ".join(f"{MARK}{i}" for i in range(400))
+    passages = [Passage(str(i), long, f"title {i}") for i in range(3)]
+    renderings: tuple[tuple[Any, Callable[[TokenBudget | None], str]], ...] = (
+        (protocol.render_notice, partial(protocol.render_notice, long)),
+        (protocol.render_observation, partial(protocol.render_observation, passages)),
+        (protocol.render_observation, partial(protocol.render_observation, [])),
+    )
+    for method, call in renderings:
+        whole = call(None)
+        for budget in _budgets():
+            try:
+                cut = call(budget)
+            except ConfigError:  # the tags alone are too long
+                continue
+            if problem := _find_budget_problem(cut, whole, budget):
+                what = f"{method.__name__}() under a budget of {budget.max_tokens} {problem}"
+                yield Problem(what, method)
+                return
+    if "A second text." not in protocol.render_observation(_BENIGN):
+        yield Problem(
+            "without a budget, render_observation() does not show every passage",
+            protocol.render_observation,
+            "show all passages, best first",
+        )
+
+
+@criterion("P12")
+def _explains_tags(subject: Subject) -> Iterator[Problem]:
+    grammar = subject.grammar
+    if "instruction" in subject.settings:
+        raise NotApplicable("the instruction is a setting here, and its writer's own")
+    tags = dict.fromkeys(tag for turn in grammar.turns for tag in tags_in(turn) if "/" not in tag)
+    instruction = grammar.protocol.instruction
+    missing = [tag for tag in (*tags, *grammar.wrapper[:1]) if tag not in instruction]
+    if missing:
+        what = f"the instruction does not mention {' '.join(missing)}"
+        yield Problem(what, type(grammar.protocol))
+
+
+PROTOCOL_CRITERIA = criteria_in(vars())
+"""P1 to P12."""
+
+
+def _ensure_actions(subject: Subject) -> None:
+    if not subject.grammar.actions:
+        raise NotApplicable("it writes no turns that could be found (P4)")
+
+
+def _find_budget_problem(cut: str, whole: str, budget: TokenBudget) -> str:
+    """What is wrong with the cut form of an observation, or ""."""
+    if (length := budget.count(cut)) > budget.max_tokens:
+        return f"gave {length} tokens"
+    if tags_in(cut) != tags_in(whole):
+        found = " ".join(tags_in(cut)) or "none"
+        return f"is {shorten(cut)}: of {' '.join(tags_in(whole))} there is {found}"
+    if MARK in whole and budget.max_tokens >= _AMPLE and MARK not in cut:
+        return f"shows nothing of the text: {shorten(cut)}"
+    return ""
+
+
+def _budgets() -> Iterator[TokenBudget]:
+    """Budgets in characters and in words, from too small to ample."""
+    for limit in (1, 8, 20, 40, 80, _AMPLE, 400):
+        yield TokenBudget(limit, len, lambda text, n: text[: max(n, 0)])
+        yield TokenBudget.words(limit)
+
+
+def _judge(protocol: TagProtocol, turns: Sequence[str]) -> tuple[str | None, float]:
+    return protocol.final_answer(list(turns)), protocol.format_score(list(turns))

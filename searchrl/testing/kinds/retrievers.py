@@ -1,26 +1,23 @@
 """Criteria of retrievers: R1 to R11, over a small corpus in several scripts.
 
-Owns what a retriever is held to: one result per query in their order, at most k passages of the
+Owns what a retriever must do: one result per query in their order, at most k passages of the
 corpus, best first, the same ones every time, and that a failure is never an empty result. Does not
-judge how well it finds. `searchrl check` runs them.
+judge how well it finds.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from searchrl.contracts import Retriever, find_passages_problem
 from searchrl.core.episode import Passage
-from searchrl.plugins.deadline import call_with_deadline
-from searchrl.plugins.registry import Registry, describe_error
-from searchrl.testing.criteria import TIMEOUT_S, Criterion, NotApplicable, Problem, criterion
-from searchrl.testing.probes.elsewhere import call_elsewhere
-from searchrl.testing.probes.subject import PluginSubject
-from searchrl.testing.probes.surroundings import other_surroundings
+from searchrl.plugins.registry import describe_error
+from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, Way, find_changes, find_mutations
+from searchrl.testing.probes.subject import Subject
 
 PASSAGES: tuple[Passage, ...] = (
     Passage("library", "The library opens at nine and closes at five on weekdays.", "Library"),
@@ -67,110 +64,63 @@ HARD_QUERIES: tuple[tuple[str, str], ...] = (
 """Queries that a model may well write, and what is hard about each."""
 
 
-class RetrieverSubject(PluginSubject):
-    """A registered retriever."""
-
-    __slots__ = ()
-
-    def make(self, passages: Sequence[Passage] = PASSAGES) -> Retriever:
-        """A fresh retriever over `passages`."""
-        made: Retriever = self.build(list(passages))
-        return made
-
-    def place(self, retriever: Retriever, queries: Sequence[str], k: int) -> object:
-        """Where the plugin's file returns from a search; else its registration."""
-        return self.returned_at(lambda: retriever.search(list(queries), k))
-
-
-@criterion(
-    "R1",
-    "gives a list of passages for every query",
-    "Any other result ends the episode as a failure of the retriever.",
-)
-def _gives_lists(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = subject.make()
+@criterion("R1")
+def _gives_lists(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     if not callable(getattr(retriever, "search", None)):
-        yield Problem(
-            f"the factory makes a {type(retriever).__name__} without a method search",
-            "give it search(self, queries, k), which returns one list of Passage per query",
-            type(retriever),
-        )
+        name = type(retriever).__name__
+        fix = "give it search(self, queries, k), which returns one list of Passage per query"
+        yield Problem(f"the factory makes a {name} without a method search", type(retriever), fix)
         return
     for queries in ([], list(QUERIES[:1]), list(QUERIES[:2])):
         result: Any = retriever.search(list(queries), 3)
-        at = subject.place(retriever, queries, 3)
+        at = _place(subject, retriever, queries, 3)
         if not isinstance(result, list | tuple):
-            yield Problem(
-                f"search() returned {type(result).__name__} for {len(queries)} queries",
-                "return one list of passages per query; [] for no query", at,
-            )  # fmt: skip
+            what = f"search() returned {type(result).__name__} for {len(queries)} queries"
+            yield Problem(what, at)
             continue
         if len(result) != len(queries):
-            yield Problem(
-                f"search() gave {len(result)} results for {len(queries)} queries",
-                "give one list per query, in their order; an empty one if nothing is found", at,
-            )  # fmt: skip
+            yield Problem(f"search() gave {len(result)} results for {len(queries)} queries", at)
         for one in result:
             if problem := find_passages_problem(one):
-                yield Problem(
-                    f"search() returned for a query {problem}",
-                    "return the Passage objects that the factory was given", at,
-                )  # fmt: skip
+                yield Problem(f"search() returned for a query {problem}", at)
                 return
 
 
-@criterion(
-    "R2",
-    "answers a batch as it answers each query alone",
-    "Rollouts are searched for together; what one finds must not depend on the others.",
-)
-def _batch_is_singles(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject)
+@criterion("R2")
+def _batch_is_singles(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     for queries in (QUERIES, QUERIES[::-1], ("library", "zeppelin", "park", "library")):
         batch = retriever.search(list(queries), 3)
         for query, found in zip(queries, batch, strict=False):
-            alone = retriever.search([query], 3)[0]
+            (alone,) = retriever.search([query], 3)
             if _ids(found) != _ids(alone):
                 yield Problem(
                     f"query {query!r} finds {_ids(found)} in a batch of {len(queries)} and "
                     f"{_ids(alone)} alone",
-                    "search for every query on its own, and return the results in their order",
-                    subject.place(retriever, queries, 3),
+                    _place(subject, retriever, queries, 3),
                 )
                 return
 
 
-@criterion(
-    "R3",
-    "gives at most k passages, none twice",
-    "Observations are sized for k passages; the rest is cut off, and with it what mattered.",
-)
-def _at_most_k(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject)
+@criterion("R3")
+def _at_most_k(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     for k in (1, 2, 3, 0, len(PASSAGES), 10_000):
         for query in (*QUERIES, "the"):
             found = _ids(retriever.search([query], k)[0])
-            if len(found) > k:
-                yield Problem(
-                    f"query {query!r} with k={k} finds {len(found)} passages",
-                    "return at most k of them, results[:k]", subject.place(retriever, [query], k),
-                )  # fmt: skip
-                return
-            if len(set(found)) < len(found):
-                yield Problem(
-                    f"query {query!r} with k={k} finds a passage twice: {found}",
-                    "return each passage once", subject.place(retriever, [query], k),
-                )  # fmt: skip
+            problem = f"{len(found)} passages" if len(found) > k else ""
+            if len(set(found)) < len(found) <= k:
+                problem = f"a passage twice: {found}"
+            if problem:
+                at = _place(subject, retriever, [query], k)
+                yield Problem(f"query {query!r} with k={k} finds {problem}", at)
                 return
 
 
-@criterion(
-    "R4",
-    "returns passages of its corpus",
-    "Rewards and metrics know passages by their id; a stranger counts as not found.",
-)
-def _own_passages(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject)
+@criterion("R4")
+def _own_passages(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     known = {passage.id: passage for passage in PASSAGES}
     for query in (*QUERIES, *(text for text, _ in HARD_QUERIES)):
         for passage in _search_or_nothing(retriever, query):
@@ -179,104 +129,49 @@ def _own_passages(subject: RetrieverSubject) -> Iterator[Problem]:
                 what = "is no id of its corpus" if own is None else "has another text or title"
                 yield Problem(
                     f"query {query[:40]!r} finds {passage.id!r}, which {what}",
-                    "return the passages that the factory was given, with a score: "
-                    "dataclasses.replace(passage, score=score)",
-                    subject.place(retriever, [query], 3),
+                    _place(subject, retriever, [query], 3),
                 )
                 return
 
 
-@criterion(
-    "R5",
-    "returns the best first",
-    "Observations keep the first passages and cut the last; ranks are read as relevance.",
-)
-def _best_first(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject)
+@criterion("R5")
+def _best_first(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     for query in (*QUERIES, "the park closes at five", "library books on weekdays"):
-        found = retriever.search([query], len(PASSAGES))[0]
-        scores = [passage.score for passage in found]
-        at = subject.place(retriever, [query], len(PASSAGES))
+        scores = [p.score for p in retriever.search([query], len(PASSAGES))[0]]
+        problem = ""
         if not all(isinstance(s, numbers.Real) and not math.isnan(s) for s in scores):
-            yield Problem(
-                f"query {query!r} gives the scores {scores}; expected numbers",
-                "give every passage a number as its score, or leave it at 0", at,
-            )  # fmt: skip
-            return
-        if scores != sorted(scores, reverse=True):
-            yield Problem(
-                f"query {query!r} gives the scores {[round(s, 3) for s in scores]}, which rise",
-                "sort by falling score; where less is better (a distance), give its negative", at,
-            )  # fmt: skip
+            problem = f"{scores}; expected numbers"
+        elif scores != sorted(scores, reverse=True):
+            problem = f"{[round(s, 3) for s in scores]}, which rise"
+        if problem:
+            at = _place(subject, retriever, [query], len(PASSAGES))
+            yield Problem(f"query {query!r} gives the scores {problem}", at)
             return
 
 
-@criterion(
-    "R6",
-    "answers whatever a model may ask",
-    "Queries are model text. A query that makes the retriever raise ends an episode for nothing.",
-)
-def _never_raises(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject, QUERIES[:2])
+@criterion("R6")
+def _never_raises(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     for query, what in (*((query, "a plain query") for query in QUERIES), *HARD_QUERIES):
+        asked = f"{what} ({query[:20]!r})"
         try:
             result: Any = retriever.search([query], 3)
         except (Exception, SystemExit) as error:
-            yield Problem(
-                f"{what} ({query[:20]!r}): it raised {describe_error(error)}",
-                "return an empty list for a query that matches nothing or cannot be read",
-                error,
-            )
+            yield Problem(f"{asked}: it raised {describe_error(error)}", error)
             continue
         if len(result) != 1 or find_passages_problem(result[0]):
-            yield Problem(
-                f"{what} ({query[:20]!r}): it returned {result!r:.60}; expected a list of passages",
-                "return an empty list for a query that matches nothing",
-                subject.place(retriever, [query], 3),
-            )
+            at = _place(subject, retriever, [query], 3)
+            yield Problem(f"{asked}: it returned {result!r:.60}; expected a list of passages", at)
 
 
-@criterion(
-    "R7",
-    "finds the same every time",
-    "An evaluation that cannot be repeated compares nothing.",
-)
-def _is_repeatable(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject)
-
-    def found(one: Retriever) -> list[list[str]]:
-        return find_ids(one, QUERIES)
-
-    def found_anew() -> list[list[str]]:
-        return found(subject.make())
-
-    expected = found(retriever)
-    limit_s = TIMEOUT_S / 3
-    with other_surroundings(seed=2, clock=2.0e9, language="C"):
-        elsewhen = call_with_deadline(found_anew, timeout_s=limit_s, owner="the retriever")
-    for what, other in (
-        ("asked again", found(retriever)),
-        ("by a second retriever over the same corpus", found_anew()),
-        ("with another seed, time and folder", elsewhen),
-    ):
-        for query, before, after in zip(QUERIES, expected, other, strict=True):
-            if before != after:
-                yield Problem(
-                    f"query {query!r} finds {after} {what}, and {before} at first",
-                    "draw with a generator seeded by a setting and the query, keep no state "
-                    "between searches, and break ties by the order of the corpus",
-                    subject.place(retriever, [query], 3),
-                )
-                return
+@criterion("R7")
+def _is_repeatable(subject: Subject) -> Iterator[Problem]:
+    yield from find_changes(subject, FOUND, Way.AGAIN, Way.ANEW, Way.ELSEWHEN)
 
 
-@criterion(
-    "R8",
-    "works on any corpus",
-    "Environments search in corpora of one text as well, and users begin with an empty folder.",
-)
-def _any_corpus(subject: RetrieverSubject) -> Iterator[Problem]:
-    _made(subject)
+@criterion("R8")
+def _any_corpus(subject: Subject) -> Iterator[Problem]:
     for what, passages in (
         ("an empty corpus", ()),
         ("a corpus of one passage", PASSAGES[:1]),
@@ -285,40 +180,20 @@ def _any_corpus(subject: RetrieverSubject) -> Iterator[Problem]:
         ("a corpus of equal texts", tuple(Passage(str(i), "park bench") for i in range(9))),
     ):
         try:
-            results: Any = subject.make(passages).search(["park", ""], 3)
+            retriever: Retriever = subject.make(list(passages))
+            results = retriever.search(["park", ""], 3)
         except (Exception, SystemExit) as error:
-            yield Problem(
-                f"{what}: it raised {describe_error(error)}",
-                "find nothing where there is nothing to be found", error,
-            )  # fmt: skip
+            yield Problem(f"{what}: it raised {describe_error(error)}", error)
             continue
         known = {passage.id for passage in passages}
         if len(results) != 2 or any(not set(_ids(one)) <= known for one in results):
-            yield Problem(
-                f"{what}: it returned {results!r:.80} for two queries",
-                "give one list per query, of passages of this corpus",
-                subject.place(subject.make(passages), ["park", ""], 3),
-            )
+            at = _place(subject, retriever, ["park", ""], 3)
+            yield Problem(f"{what}: it returned {results!r:.80} for two queries", at)
 
 
-@criterion(
-    "R9",
-    "leaves passages and queries as they are",
-    "The corpus belongs to the environment, which shows and scores the same passages.",
-)
-def _does_not_mutate(subject: RetrieverSubject) -> Iterator[Problem]:
-    _made(subject)
-    passages, queries = copy.deepcopy(list(PASSAGES)), list(QUERIES)
-    retriever: Retriever = subject.build(passages)
-    retriever.search(queries, 3)
-    at = subject.place(retriever, QUERIES, 3)
-    if passages != list(PASSAGES):
-        yield Problem(
-            "the list of passages is another one afterwards",
-            "copy it, tuple(passages), and set scores with dataclasses.replace", at,
-        )  # fmt: skip
-    if queries != list(QUERIES):
-        yield Problem("the list of queries is another one afterwards", "copy it, list(queries)", at)
+@criterion("R9")
+def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
+    yield from find_mutations(subject, INDEXED)
 
 
 class _Unreadable(str):
@@ -330,13 +205,9 @@ class _Unreadable(str):
     __str__ = __iter__ = __len__ = __format__ = __getattribute__  # type: ignore[assignment]
 
 
-@criterion(
-    "R10",
-    "raises when it fails",
-    "A failure that looks like an empty result teaches the agent that searching is useless.",
-)
-def _fails_aloud(subject: RetrieverSubject) -> Iterator[Problem]:
-    retriever = _made(subject)
+@criterion("R10")
+def _fails_aloud(subject: Subject) -> Iterator[Problem]:
+    retriever = _make(subject)
     query = next((query for query in QUERIES if retriever.search([query], 3)[0]), None)
     if query is None:
         raise NotApplicable("it finds nothing for any query of the check")
@@ -348,63 +219,53 @@ def _fails_aloud(subject: RetrieverSubject) -> Iterator[Problem]:
         yield Problem(
             f"a query that cannot be read (it raises ConnectionError) gives {result!r}, as if "
             "nothing had been found",
-            "let the exception through: the episode is then counted as failed, not as unsuccessful",
-            subject.place(retriever, [_Unreadable(query)], 3),
+            _place(subject, retriever, [_Unreadable(query)], 3),
         )
 
 
-@criterion(
-    "R11",
-    "finds the same in another process",
-    "Rollout workers index the corpus anew; they must find what the main process finds.",
-)
-def _same_elsewhere(subject: RetrieverSubject) -> Iterator[Problem]:
-    expected = find_ids(_made(subject), QUERIES)
-    found = call_elsewhere(
-        subject.registry, find_in_passages, subject.entry.qualified, dict(subject.settings)
-    )
-    for query, before, after in zip(QUERIES, expected, found, strict=True):
-        if before != after:
-            yield Problem(
-                f"query {query!r} finds {after} in another process, and {before} here",
-                "do not depend on the order of a set, on id() or hash()",
-                subject.place(subject.make(), [query], 3),
-            )
-            return
+@criterion("R11")
+def _same_elsewhere(subject: Subject) -> Iterator[Problem]:
+    yield from find_changes(subject, FOUND, Way.ELSEWHERE)
 
 
-RETRIEVER_CRITERIA: tuple[Criterion[RetrieverSubject], ...] = (
-    _gives_lists, _batch_is_singles, _at_most_k, _own_passages, _best_first, _never_raises,
-    _is_repeatable, _any_corpus, _does_not_mutate, _fails_aloud, _same_elsewhere,
-)  # fmt: skip
+RETRIEVER_CRITERIA = criteria_in(vars())
 """R1 to R11."""
 
 
-def find_in_passages(registry: Registry, name: str, settings: Mapping[str, Any]) -> list[list[str]]:
-    """The ids that a fresh retriever over `PASSAGES` finds for `QUERIES`."""
-    return find_ids(registry.get("retriever", name).make(list(PASSAGES), **settings), QUERIES)
+def _make(subject: Subject) -> Retriever:
+    """A fresh retriever over `PASSAGES`."""
+    made: Retriever = subject.make(list(PASSAGES))
+    return made
 
 
-def find_ids(retriever: Retriever, queries: Sequence[str], k: int = 3) -> list[list[str]]:
-    """The ids of what each query finds."""
-    return [_ids(found) for found in retriever.search(list(queries), k)]
+def _place(subject: Subject, retriever: Retriever, queries: Sequence[str], k: int) -> object:
+    """Where the plugin's file returns from a search; else its registration."""
+    return subject.returned_at(lambda: retriever.search(list(queries), k))
 
 
-def _made(subject: RetrieverSubject, queries: Sequence[str] = QUERIES) -> Retriever:
-    """A fresh retriever whose results can be read at all; R1 and R6 say why not."""
-    try:
-        retriever = subject.make()
-        result: Any = retriever.search(list(queries), 3)
-        is_readable = len(result) == len(queries) and not any(map(find_passages_problem, result))
-    except (Exception, SystemExit) as error:
-        raise NotApplicable("it cannot be made and asked; see R1 and R6") from error
-    if not is_readable:
-        raise NotApplicable("its results are no passages; see R1")
-    return retriever
+def _queries(subject: Subject) -> dict[str, str]:
+    return {f"query {query!r}": query for query in QUERIES}
+
+
+def _find(retriever: Retriever, query: str) -> list[str]:
+    return _ids(retriever.search([query], 3)[0])
+
+
+def _corpus(subject: Subject) -> dict[str, dict[str, Any]]:
+    return {"a search": {"passages": [*PASSAGES], "queries": [*QUERIES]}}
+
+
+def _index(subject: Subject, lists: dict[str, Any]) -> list[str]:
+    found = subject.make(lists["passages"]).search(lists["queries"], 3)
+    return [passage.id for one in found for passage in one]
+
+
+FOUND = Trial(_queries, _find, _make)
+INDEXED = Trial(_corpus, _index, make=lambda subject: subject)
 
 
 def _search_or_nothing(retriever: Retriever, query: str) -> Sequence[Passage]:
-    """What a query finds; nothing where the retriever raises or gives no list, which R6 says."""
+    """What a query finds; nothing if the retriever raises or gives no list, which R6 says."""
     try:
         (found,) = retriever.search([query], 3)
     except (Exception, SystemExit):

@@ -1,13 +1,12 @@
 """Criteria of trackers: T1 to T6, over the metrics of a short run.
 
-Owns what a tracker is held to: it takes whatever a run logs, writes inside the run folder alone,
-needs no network, and goes on where an earlier process ended. `searchrl check` runs them.
+Owns what a tracker must do: it takes whatever a run logs, writes inside the run folder alone, needs
+no network, and goes on where an earlier process ended.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,28 +14,18 @@ from typing import Any
 
 from searchrl.contracts import Metric, Tracker
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import Criterion, NotApplicable, Problem, criterion
+from searchrl.testing.criteria import Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, find_errors, find_mutations
+from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.probes.effects import Effect, watch_effects
-from searchrl.testing.probes.subject import PluginSubject
-
-
-class TrackerSubject(PluginSubject):
-    """A registered tracker."""
-
-    __slots__ = ()
-
-    def make(self, run_dir: Path) -> Tracker:
-        """A fresh tracker of the run in `run_dir`."""
-        made: Tracker = self.build(run_dir)
-        return made
-
+from searchrl.testing.probes.subject import Subject
 
 Logged = tuple[int, dict[str, Metric], str]
 """What `log` is called with: step, metrics, phase."""
 
 
 def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
-    """What a run of some steps logs: metrics that come and go, odd names and odd values."""
+    """What a run of some steps logs: metrics that come and go, some without an interval."""
 
     def metric(value: float, n: int = 8) -> Metric:
         return Metric(value=value, low=value - 0.1, high=value + 0.1, n=n)
@@ -58,141 +47,99 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
     return logged
 
 
-@criterion(
-    "T1",
-    "is made with a run folder and logs a run",
-    "A tracker that cannot be made ends the run before it begins.",
-)
-def _logs_a_run(subject: TrackerSubject) -> Iterator[Problem]:
+@criterion("T1")
+def _logs_a_run(subject: Subject) -> Iterator[Problem]:
     with _folder() as run_dir:
         tracker: Any = subject.make(run_dir)
+        at = type(tracker)
         for method in ("log", "close"):
             if not callable(getattr(tracker, method, None)):
-                yield Problem(
-                    f"the factory makes a {type(tracker).__name__} without a method {method}",
-                    "give it log(self, step, metrics, phase) and close(self)",
-                    type(tracker),
-                )
+                what = f"the factory makes a {at.__name__} without a method {method}"
+                yield Problem(what, at)
                 return
         tracker.log(*sample_log(1, 1)[0])
         tracker.close()
 
 
-@criterion(
-    "T2",
-    "takes every metric, name and phase",
-    "A tracker that raises ends the run, hours of training included.",
-)
-def _takes_everything(subject: TrackerSubject) -> Iterator[Problem]:
-    _ensure_made(subject)
-    with _folder() as run_dir:
-        tracker = subject.make(run_dir)
-        for step, metrics, phase in [*sample_log(), (4, {}, "train"), (10**9, {}, "eval")]:
-            try:
-                tracker.log(step, metrics, phase)
-            except (Exception, SystemExit) as error:
-                yield Problem(
-                    f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r}) raised "
-                    f"{describe_error(error)}",
-                    "take any text as a name, names that come and go, and no metric at all",
-                    error,
-                )
-        tracker.close()
+@criterion("T2")
+def _takes_everything(subject: Subject) -> Iterator[Problem]:
+    with _logging() as trial:
+        yield from find_errors(subject, trial)
 
 
-@criterion(
-    "T3",
-    "writes inside the run folder only",
-    "What lies elsewhere is not moved, resumed or deleted with the run, and runs overwrite it.",
-)
-def _writes_inside(subject: TrackerSubject) -> Iterator[Problem]:
+@criterion("T3")
+def _writes_inside(subject: Subject) -> Iterator[Problem]:
     with _folder() as run_dir:
         for effect in _effects(subject, run_dir, "write"):
             if not Path(effect.target).is_relative_to(run_dir):
-                yield Problem(
-                    f"it writes {_shorten(effect.target)}, outside the run folder",
-                    "put it under run_dir, which the factory is given",
-                    effect.place,
-                )
+                what = f"it writes {_shorten(effect.target)}, outside the run folder"
+                yield Problem(what, effect.place)
 
 
-@criterion(
-    "T4",
-    "opens no connection",
-    "Training machines often have no network; metrics are not worth a run.",
-)
-def _is_offline(subject: TrackerSubject) -> Iterator[Problem]:
+@criterion("T4")
+def _is_offline(subject: Subject) -> Iterator[Problem]:
     with _folder() as run_dir:
         for effect in _effects(subject, run_dir, "connect"):
-            yield Problem(
-                f"it {effect}",
-                "write files under run_dir, and send them with a program beside the run",
-                effect.place,
-            )
+            yield Problem(f"it {effect}", effect.place)
 
 
-@criterion(
-    "T5",
-    "goes on in the folder of an earlier process",
-    "A resumed run makes its trackers anew in the same folder.",
-)
-def _resumes(subject: TrackerSubject) -> Iterator[Problem]:
-    _ensure_made(subject)
+@criterion("T5")
+def _resumes(subject: Subject) -> Iterator[Problem]:
     with _folder() as run_dir:
-        first = subject.make(run_dir)
-        for logged in sample_log(1, 3):
-            first.log(*logged)
-        first.close()
+        _run(subject, run_dir, 1, 3)
         before = _sizes(run_dir)
         try:
-            second = subject.make(run_dir)
+            second: Tracker = subject.make(run_dir)
         except (Exception, SystemExit) as error:
             yield Problem(
-                f"made again in the same folder, it raised {describe_error(error)}",
-                "create folders with exist_ok=True, and append to files that are there",
-                error,
+                f"made again in the same folder, it raised {describe_error(error)}", error
             )
             return
         after = _sizes(run_dir)
         for path, size in before.items():
-            if after.get(path, 0) < size:
-                yield Problem(
-                    f"made again, it emptied {path}: {size} bytes were there, {after.get(path, 0)} "
-                    "are left",
-                    "open the file to append, mode 'a'",
-                    type(second),
-                )
+            if (left := after.get(path, 0)) < size:
+                what = f"made again, it emptied {path}: {size} bytes were there, {left} are left"
+                yield Problem(what, type(second))
         for logged in sample_log(3, 5):
             second.log(*logged)
         second.close()
 
 
-@criterion(
-    "T6",
-    "leaves the metrics as they are",
-    "The same metrics go to the other trackers, the console and the run folder.",
-)
-def _does_not_mutate(subject: TrackerSubject) -> Iterator[Problem]:
-    _ensure_made(subject)
-    with _folder() as run_dir:
-        tracker = subject.make(run_dir)
-        for step, metrics, phase in sample_log():
-            before = copy.deepcopy(metrics)
-            tracker.log(step, metrics, phase)
-            if metrics != before:
-                yield Problem(
-                    f"the metrics of step {step} are others after log()",
-                    "copy what is changed: dict(metrics)",
-                    type(tracker).log,
-                )
-                break
-        tracker.close()
+@criterion("T6")
+def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
+    with _logging() as trial:
+        yield from find_mutations(subject, trial)
 
 
-TRACKER_CRITERIA: tuple[Criterion[TrackerSubject], ...] = (
-    _logs_a_run, _takes_everything, _writes_inside, _is_offline, _resumes, _does_not_mutate,
-)  # fmt: skip
+TRACKER_CRITERIA = criteria_in(vars())
 """T1 to T6."""
+
+
+def _calls_of_log(subject: Subject) -> dict[str, dict[str, Any]]:
+    calls: list[Logged] = [*sample_log(), (4, {}, "train"), (10**9, {}, "eval")]
+    return {
+        f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r})": {
+            "step": step, "metrics": metrics, "phase": phase,
+        }
+        for step, metrics, phase in calls
+    }  # fmt: skip
+
+
+def _log(tracker: Tracker, call: dict[str, Any]) -> None:
+    tracker.log(call["step"], call["metrics"], call["phase"])
+
+
+@contextlib.contextmanager
+def _logging() -> Iterator[Trial]:
+    """A trial of one tracker that logs a run in a folder of its own; it is closed in the end."""
+    with _folder() as run_dir, contextlib.ExitStack() as stack:
+
+        def make(subject: Subject) -> Tracker:
+            tracker: Tracker = subject.make(run_dir)
+            stack.callback(tracker.close)
+            return tracker
+
+        yield Trial(_calls_of_log, _log, make, lambda subject, call: type(make(subject)).log)
 
 
 @contextlib.contextmanager
@@ -202,22 +149,13 @@ def _folder() -> Iterator[Path]:
         run_dir, elsewhere = Path(folder).resolve() / "run", Path(folder) / "elsewhere"
         run_dir.mkdir()
         elsewhere.mkdir()
-        # Refuses connections: a check sends nobody its made-up metrics. Nor does it leave files
+        # Refuses connections, so that made-up metrics reach nobody. Nor does a check leave files
         # in the author's current folder.
         with contextlib.chdir(elsewhere), watch_effects():
             yield run_dir
 
 
-def _ensure_made(subject: TrackerSubject) -> None:
-    """Raise `NotApplicable` for a tracker that cannot be made and closed at all; T1 says why."""
-    with _folder() as run_dir:
-        try:
-            subject.make(run_dir).close()
-        except (Exception, SystemExit) as error:
-            raise NotApplicable("it cannot be made and closed; see T1") from error
-
-
-def _effects(subject: TrackerSubject, run_dir: Path, kind: str) -> list[Effect]:
+def _effects(subject: Subject, run_dir: Path, kind: str) -> list[Effect]:
     """What a short run with the tracker does of one kind.
 
     Looked for in the second of two runs: in the first its libraries may fill caches of their own.
@@ -227,19 +165,16 @@ def _effects(subject: TrackerSubject, run_dir: Path, kind: str) -> list[Effect]:
     for folder in (run_dir.with_name("first"), run_dir):
         folder.mkdir(exist_ok=True)
         with watch_effects() as effects:
-            try:
-                _run(subject, folder)
-            except (Exception, SystemExit) as raised:
-                error = raised
+            error = catch(_run, subject, folder)
         found = [effect for effect in effects if effect.kind == kind]
     if error is not None and not found:
-        raise NotApplicable("it does not get through a run; see T1 and T2") from error
+        raise error
     return found
 
 
-def _run(subject: TrackerSubject, run_dir: Path) -> None:
+def _run(subject: Subject, run_dir: Path, first: int = 1, last: int = 3) -> None:
     tracker = subject.make(run_dir)
-    for logged in sample_log():
+    for logged in sample_log(first, last):
         tracker.log(*logged)
     tracker.close()
 

@@ -85,24 +85,22 @@ def reorder(step: StepScores, order: Sequence[int]) -> StepScores:
 
 
 class TokenBatch:
-    """A micro-batch of six tokens in two rollouts at the first update: every ratio is 1."""
+    """A micro-batch of six tokens in two rollouts at the first update: every ratio is 1.
+
+    `mask` says which tokens are trained. The others stand in the micro-batch without a weight, or,
+    without `has_others`, not at all.
+    """
 
     def __init__(
-        self,
-        algorithm: Algorithm,
-        *,
-        adv: Sequence[float] = (1.0, 0.5, -1.0, -0.5, 1.0, -1.0),
-        mask: Sequence[bool] | None = None,
-        masked_value: float | None = None,
+        self, algorithm: Algorithm, *, mask: Sequence[bool] | None = None, has_others: bool = True
     ) -> None:
         import torch
 
-        self.adv = list(adv)
+        self.adv = [1.0, 0.5, -1.0, -0.5, 1.0, -1.0]
         self._algorithm = algorithm
         self._mask_T = torch.tensor(list(mask or [True] * len(self.adv)))
+        self._kept_T = torch.ones_like(self._mask_T) if has_others else self._mask_T
         logp_T = torch.tensor([-0.5, -1.0, -1.5, -2.0, -0.1, -3.0], dtype=torch.float64)
-        if masked_value is not None:
-            logp_T[~self._mask_T] = masked_value
         self._logp_T = logp_T.requires_grad_()
 
     def loss(self) -> Tensor:
@@ -112,16 +110,16 @@ class TokenBatch:
         from searchrl.core.columns import loss_columns
 
         settings = self._algorithm.resolve(AlgorithmConfig(name="checked"))
-        same_T = self._logp_T.detach().clone()
-        weight_T = torch.full_like(same_T, 1 / 6)
+        logp_T, mask_T = self._logp_T[self._kept_T], self._mask_T[self._kept_T]
+        same_T = logp_T.detach().clone()
         columns = loss_columns(
-            self._logp_T,
+            logp_T,
             same_T,
-            torch.tensor(self.adv, dtype=torch.float64),
-            torch.where(self._mask_T, weight_T, torch.zeros_like(weight_T)),
+            torch.tensor(self.adv, dtype=torch.float64)[self._kept_T],
+            torch.where(mask_T, 1 / 6, torch.zeros_like(same_T)),
             ref_logp_T=same_T if settings.beta > 0 else None,
             sampler_logp_T=same_T,
-            rollout_T=torch.tensor([0, 0, 0, 1, 1, 1]),
+            rollout_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
         )
         result: Any = self._algorithm.loss(columns, settings)
         loss: Tensor = result[0]

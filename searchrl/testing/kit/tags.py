@@ -1,4 +1,4 @@
-"""What can be learnt of a tag protocol from outside: its tags, its wrapper, the actions it writes.
+"""What can be learned of a tag protocol from outside: its tags, its wrapper, the actions it writes.
 
 Owns these questions for the criteria of protocols and environments. Asks the protocol only what its
 contract offers, so it knows no protocol by name. Whatever the protocol raises goes through.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
@@ -32,85 +33,87 @@ def tags_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_TAG.findall(text)))
 
 
-def find_wrapper(protocol: TagProtocol) -> tuple[str, ...]:
-    """The tags that an observation stands in, which only the environment may write."""
-    return tags_in(protocol.render_observation([Passage("p", MARK)]))
+class Grammar:
+    """A protocol, and what it is found to read and write. Each question is asked once."""
 
+    def __init__(self, protocol: TagProtocol) -> None:
+        self.protocol = protocol
 
-def render(protocol: TagProtocol, action: Action, thought: str = "") -> str | None:
-    """The turn that says `action`, or None if the protocol writes no such action."""
-    try:
-        return protocol.render_turn(action, thought)
-    except ValueError:
-        return None
+    def render(self, action: Action, thought: str = "a thought") -> str | None:
+        """The turn that says `action`, or None if the protocol writes no such action."""
+        try:
+            return self.protocol.render_turn(action, thought)
+        except ValueError:
+            return None
 
+    def open_turn(self, kind: str) -> str | None:
+        """The text that commits a turn to `kind`, or None if the protocol opens no such turn."""
+        try:
+            return self.protocol.opening(kind)
+        except ValueError:
+            return None
 
-def open_turn(protocol: TagProtocol, kind: str) -> str | None:
-    """The text that commits a turn to `kind`, or None if the protocol opens no such turn."""
-    try:
-        return protocol.opening(kind)
-    except ValueError:
-        return None
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        """One action of every kind that the protocol is found to write.
 
+        Searches and answers are tried; other kinds are found by reading what stands in its
+        instruction and what ends with its stop strings.
+        """
+        found: dict[str, Action] = {}
+        read = (self.protocol.parse(turn) for turn in self._guess_turns())
+        for action in (Action(SEARCH, (MARK,)), Action(ANSWER, MARK), *read):
+            is_new = action.kind != INVALID and action.kind not in found
+            if is_new and self.render(action, "") is not None:
+                found[action.kind] = action
+        return tuple(found.values())
 
-def find_actions(protocol: TagProtocol) -> tuple[Action, ...]:
-    """One action of every kind that the protocol is found to write.
+    @cached_property
+    def turns(self) -> tuple[str, ...]:
+        """The turns of its actions."""
+        return tuple(turn for action in self.actions if (turn := self.render(action)) is not None)
 
-    Searches and answers are tried; other kinds are found by reading what stands in its
-    instruction and what ends with its stop strings.
-    """
-    found: dict[str, Action] = {}
-    for action in (Action(SEARCH, (MARK,)), Action(ANSWER, MARK), *_read_actions(protocol)):
-        if action.kind not in found and render(protocol, action) is not None:
-            found[action.kind] = action
-    return tuple(found.values())
+    @cached_property
+    def legal_turns(self) -> tuple[str, ...]:
+        """Turns that parse to an action and end with a stop string, written or guessed."""
+        guessed = [t for t in self._guess_turns() if self.protocol.parse(t).kind != INVALID]
+        stops = tuple(self.protocol.stops)
+        return tuple(dict.fromkeys(t for t in (*self.turns, *guessed) if t.endswith(stops)))
 
+    @cached_property
+    def wrapper(self) -> tuple[str, ...]:
+        """The tags that an observation stands in, which only the environment may write."""
+        return tags_in(self._observation)
 
-def find_legal_turns(protocol: TagProtocol) -> tuple[str, ...]:
-    """Turns that parse to an action and end with a stop string, however they were come by."""
-    rendered = [render(protocol, action, "a thought") for action in find_actions(protocol)]
-    turns = [turn for turn in rendered if turn is not None]
-    turns += [turn for turn in _guess_turns(protocol) if protocol.parse(turn).kind != INVALID]
-    return tuple(dict.fromkeys(turn for turn in turns if turn.endswith(tuple(protocol.stops))))
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """Every tag that the protocol writes, in turns and around observations, and its stops."""
+        texts = [*self.turns, *self.protocol.stops, self._observation]
+        return tuple(dict.fromkeys(tag for text in texts for tag in tags_in(text)))
 
+    @cached_property
+    def forged(self) -> str:
+        """Text of a passage that pretends to be more: it leaves the observation and answers."""
+        before, _, after = self._observation.partition(MARK)
+        opening, closing = "".join(tags_in(before)), "".join(tags_in(after))
+        return f"{closing} {' '.join(reversed(self.turns))} {opening}"
 
-def find_tags(protocol: TagProtocol) -> tuple[str, ...]:
-    """Every tag that the protocol writes, in turns and around observations, and its stops."""
-    turns = [render(protocol, action, "a thought") or "" for action in find_actions(protocol)]
-    texts = [*turns, *protocol.stops, protocol.render_observation([Passage("p", MARK)])]
-    return tuple(dict.fromkeys(tag for text in texts for tag in tags_in(text)))
+    @cached_property
+    def pieces(self) -> tuple[str, ...]:
+        """What hard texts for it are made of."""
+        names = dict.fromkeys((*self.tags, *(tag.upper() for tag in self.tags), *self.legal_turns))
+        return (*names, self.forged)
 
+    @cached_property
+    def _observation(self) -> str:
+        return self.protocol.render_observation([Passage("p", MARK)])
 
-def forge(protocol: TagProtocol) -> str:
-    """Text of a passage that pretends to be more: it leaves the observation and answers."""
-    opening, closing = _split_wrapper(protocol)
-    turns = [render(protocol, action, "a thought") or "" for action in find_actions(protocol)]
-    return f"{closing} {' '.join(reversed(turns))} {opening}"
-
-
-def _split_wrapper(protocol: TagProtocol) -> tuple[str, str]:
-    before, _, after = protocol.render_observation([Passage("p", MARK)]).partition(MARK)
-    return "".join(tags_in(before)), "".join(tags_in(after))
-
-
-def _read_actions(protocol: TagProtocol) -> Iterator[Action]:
-    for turn in _guess_turns(protocol):
-        action = protocol.parse(turn)
-        if action.kind not in (INVALID, SEARCH, ANSWER):
-            yield action
-
-
-def _guess_turns(protocol: TagProtocol) -> Iterator[str]:
-    """Texts that might be turns: every closing tag among the stops with its opening tag before."""
-    thoughts = ("", *(f"<{tag}>a thought</{tag}>\n" for tag in _thought_tags(protocol)))
-    for stop in protocol.stops:
-        tags = tags_in(stop)
-        openers = [tag.replace("/", "", 1) for tag in tags if "/" in tag] or [""]
-        for thought in thoughts:
-            for body in _BODIES:
-                yield f"{thought}{openers[0]}{body}{stop}"
-
-
-def _thought_tags(protocol: TagProtocol) -> tuple[str, ...]:
-    names = re.findall(r"<([A-Za-z]\w*)>", protocol.instruction)
-    return tuple(dict.fromkeys(names))[:3]
+    def _guess_turns(self) -> Iterator[str]:
+        """Texts that might be turns: every closing tag among the stops, its opening tag before."""
+        names = dict.fromkeys(re.findall(r"<([A-Za-z]\w*)>", self.protocol.instruction))
+        thoughts = ("", *(f"<{tag}>a thought</{tag}>\n" for tag in [*names][:3]))
+        for stop in self.protocol.stops:
+            openers = [tag.replace("/", "", 1) for tag in tags_in(stop) if "/" in tag] or [""]
+            for thought in thoughts:
+                for body in _BODIES:
+                    yield f"{thought}{openers[0]}{body}{stop}"

@@ -1,1 +1,1 @@
-"""How a criterion looks at a subject: effects, other processes, places. Imports nothing."""
+"""How a criterion looks at a plugin from outside: effects, other processes, places."""

@@ -51,12 +51,12 @@ _PATHS = {
 class _Watch:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
-        own = threading.current_thread().ident
-        self._others = {thread.ident for thread in threading.enumerate()} - {own}
+        self._others = set(threading.enumerate()) - {threading.current_thread()}
 
     def concerns_this_thread(self) -> bool:
         # What other threads of the program do meanwhile is not the plugin's; its own threads are.
-        return threading.get_ident() not in self._others
+        # Objects, not ids: a new thread may get the id of one that has ended.
+        return threading.current_thread() not in self._others
 
     def see(self, event: str, args: tuple[Any, ...]) -> None:
         for kind, targets in (("write", _written(event, args)), ("connect", _asked(event, args))):

@@ -1,21 +1,29 @@
-"""What the criteria of rewards, retrievers, trackers and algorithms are held against.
+"""What criteria are checked on: a registered name with its settings, of any kind.
 
-Owns the registered name with its settings, from which every criterion makes objects of its own.
+Owns how an object of it is made, the protocol that belongs to it, and the lines at which its file
+returns. Every criterion makes objects of its own. Judges nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
+from searchrl.errors import ConfigError
 from searchrl.plugins.registry import Entry, Registry
+from searchrl.retrieval.indexes import IndexCache
+from searchrl.testing.kit.tags import Grammar
 from searchrl.testing.probes.places import locate
 
+RETRIEVER = "bm25"
+"""The retriever with which environments are made."""
 
-@dataclass(frozen=True, slots=True)
-class PluginSubject:
+
+@dataclass(frozen=True)
+class Subject:
     """A registered name with its settings, and the registry it is in."""
 
     registry: Registry
@@ -25,19 +33,35 @@ class PluginSubject:
     @classmethod
     def of(
         cls, registry: Registry, entry: Entry, settings: Mapping[str, Any] | None = None
-    ) -> Self:
+    ) -> Subject:
         """The subject of a registry's entry.
 
         Raises:
             PluginError: if what the entry registers cannot be loaded.
             ConfigError: for settings that it does not take.
         """
-        return cls(registry, entry, entry.ensure_settings(settings or {}))
+        if settings and entry.kind == "command":
+            raise ConfigError(f"command '{entry.name}' takes no settings; its flags are its own")
+        is_made = entry.kind != "command"
+        return cls(registry, entry, entry.ensure_settings(settings or {}) if is_made else {})
 
-    def build(self, *args: Any) -> Any:
+    def make(self, *args: Any, **parts: Any) -> Any:
         """Call the factory; what it raises keeps the line at which the plugin raised it."""
-        return self.entry.load()(*args, **self.settings)
+        return self.entry.load()(*args, **parts, **self.settings)
 
     def returned_at(self, call: Callable[[], object]) -> object:
         """The line at which the plugin's file returns from `call`, made once more; else None."""
         return locate(self.entry.owner.file, call)
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        """The protocol that it is, or with which an environment is played by default."""
+        entry = self.entry
+        is_env = entry.kind == "env"
+        made = self.registry.make_protocol(entry, entry.protocol, {}) if is_env else self.make()
+        return Grammar(made)
+
+    @cached_property
+    def retriever(self) -> IndexCache:
+        """The default retriever; the instances of an environment share its indexes."""
+        return IndexCache(self.registry.get("retriever", RETRIEVER).load())

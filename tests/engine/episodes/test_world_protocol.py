@@ -12,11 +12,13 @@ import pytest
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.core.episode import ACT, SEARCH
+from searchrl.engine.episodes.drivers import make_scripted_driver
+from searchrl.engine.episodes.evaluation import evaluate_both
 from searchrl.engine.episodes.world import make_worlds, name_protocols
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.make import make_env
-from searchrl.programs.evaluate import evaluate, evaluate_both, make_scripted_driver
+from searchrl.programs.evaluate import evaluate
 
 LAKE = {"name": "gym:FrozenLake-v1", "max_turns": 4}
 
@@ -55,13 +57,13 @@ def test_settings_of_another_named_protocol_do_not_carry_over(registry: Registry
 def test_a_named_protocol_wins_over_the_environments_own(registry: Registry):
     config = build_config({"env": LAKE, "protocol": "think-search-answer"})
     assert named(registry, {"env": LAKE, "protocol": "think-search-answer"})[0][0] != "act"
-    with pytest.raises(ConfigError, match="has no acts"):
+    with pytest.raises(ConfigError, match="needs acts, and .*-answer' has none"):
         make_worlds(config, registry)
 
 
 @pytest.mark.parametrize("env", ["regulations", "corpus"])
 def test_a_search_environment_refuses_a_protocol_without_searches(registry: Registry, env: str):
-    with pytest.raises(ConfigError, match=f"env {env} is there to be searched.*no searches: act"):
+    with pytest.raises(ConfigError, match=f"env {env} needs searches.*has none: act"):
         make_worlds(build_config({"env": env, "protocol": "act"}), registry)
 
 

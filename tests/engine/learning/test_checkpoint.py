@@ -14,6 +14,8 @@ from engine_toy import enlarge_lora, micro_policy, play
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
+from searchrl.core.group import Group, make_groups
+from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning.checkpoint import (
     latest_checkpoint,
@@ -25,7 +27,6 @@ from searchrl.engine.learning.checkpoint import (
     save_policy,
 )
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import RunFolderError
 
@@ -47,29 +48,29 @@ def state(step: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def items(policy: Policy, toy_world: MakeWorld) -> list[TrainItem]:
+def groups(policy: Policy, toy_world: MakeWorld) -> list[Group[Rollout]]:
     world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-    return [TrainItem(r.trajectory, r.scored.reward) for r in play(policy, world)]
+    return make_groups(play(policy, world))
 
 
 @pytest.mark.parametrize("adapter", ["full", "lora"])
 def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
-    micro_model: Path, tmp_path: Path, items: list[TrainItem], adapter: str
+    micro_model: Path, tmp_path: Path, groups: list[Group[Rollout]], adapter: str
 ):
     """LoRA counted twice on resume gives gibberish; a lost momentum gives another run."""
     policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
     if adapter == "lora":
         enlarge_lora(policy)
     learner = make_learner(policy)
-    learner.train_step(items)
+    learner.train_step(groups)
     save_checkpoint(tmp_path, policy, learner, state(1))
-    stats = [learner.train_step(items) for _ in range(2)]
+    stats = [learner.train_step(groups) for _ in range(2)]
 
     other = micro_policy(micro_model, adapter=adapter, lora_r=4)
     resumed = make_learner(other)
     assert load_checkpoint(latest_checkpoint(tmp_path), other, resumed) == state(1)
     assert (resumed.step, other.version) == (1, 1)
-    assert [resumed.train_step(items) for _ in range(2)] == stats
+    assert [resumed.train_step(groups) for _ in range(2)] == stats
     for left, right in zip(policy.parameters, other.parameters, strict=True):
         assert torch.equal(left, right)
 
@@ -172,11 +173,11 @@ class TestFullDisk:
 
     @pytest.mark.parametrize("adapter", ["full", "lora"])
     def test_whichever_file_no_longer_fits_the_old_checkpoint_stays(
-        self, micro_model: Path, tmp_path: Path, items: list[TrainItem], adapter: str
+        self, micro_model: Path, tmp_path: Path, groups: list[Group[Rollout]], adapter: str
     ):
         policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
         learner = make_learner(policy)
-        learner.train_step(items)
+        learner.train_step(groups)
         folder = save_checkpoint(tmp_path, policy, learner, state(1))
         sizes = {file: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
         assert {"optimizer.pt", "tokenizer.json", "state.json"} <= {file.name for file in sizes}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, play
+from engine_toy import micro_policy, pack_items, play, token_logps
 
 from searchrl.algorithms import (
     Algorithm,
@@ -22,11 +22,11 @@ from searchrl.algorithms import (
     make_rloo,
 )
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import grpo_advantages
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner, learning_rate
-from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")
@@ -61,7 +61,7 @@ def _with_real_logps(trajectory: Trajectory, policy: Policy) -> Trajectory:
     ids_BT = torch.tensor([trajectory.ids])
     chosen = torch.tensor([[logp is not None for logp in trajectory.sampler_logps]])
     with torch.no_grad():
-        logp_N, _ = policy.token_logps(ids_BT, chosen)
+        logp_N = token_logps(policy, ids_BT, chosen)
     noise = torch.randn(len(logp_N), generator=torch.Generator().manual_seed(len(trajectory)))
     values = iter((logp_N + 0.2 * noise).tolist())
     fresh = Trajectory(trajectory.rollout_id, trajectory.group_id)
@@ -104,7 +104,7 @@ def gradient(
         )
 
     learner.optimizer.step = catch  # type: ignore[method-assign]
-    stats = learner.train_step(items)
+    stats = learner.train_step(make_groups(items))
     learner.optimizer.step = step  # type: ignore[method-assign]
     with torch.no_grad():
         for parameter, old in zip(policy.parameters, before, strict=True):
@@ -187,10 +187,8 @@ class TestMicroBatchSplit:
 
 
 def _batches(items: Sequence[TrainItem], size: int) -> Any:
-    packed = pack_step(
-        items, grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=False, constant=1
-    )
-    return micro_batches(packed.rollouts, size, CPU)
+    packed = pack_items(items, keep_dead_groups=False)
+    return micro_batches(packed.groups, size, CPU)
 
 
 class TestWhatLeavesTheStep:
@@ -231,13 +229,8 @@ class TestWhatLeavesTheStep:
         empty = Trajectory("empty", "g0")
         empty.append_prompt([1, 2, 3])
         # In the advantages it counts (its reward is real); in the loss it has nothing to train.
-        packed = pack_step(
-            [*items, TrainItem(empty, 0.5)],
-            grpo_advantages,
-            Reduction.SEQUENCE_MEAN,
-            keep_dead_groups=False,
-            constant=1,
-        )
+        offered = [*items, TrainItem(empty, 0.5)]
+        packed = pack_items(offered, reduction=Reduction.SEQUENCE_MEAN, keep_dead_groups=False)
         assert "empty" in packed.advantages
         assert [r.rollout_id for r in packed.rollouts] == [
             i.trajectory.rollout_id for i in items[:9]
@@ -254,11 +247,12 @@ class TestWhatLeavesTheStep:
             "all unscored": [replace(item, reward=None) for item in items],
         }[why]
         learner = make_learner(policy)
-        learner.train_step(items)  # AdamW has momentum now: a step with zero gradients would move
+        # AdamW has momentum now: a step with zero gradients would move.
+        learner.train_step(make_groups(items))
         before = [p.detach().clone() for p in policy.parameters]
         state = copy.deepcopy(learner.optimizer.state_dict()["state"])
         version, step = policy.version, learner.step
-        stats = learner.train_step(offered)
+        stats = learner.train_step(make_groups(offered))
         for parameter, old in zip(policy.parameters, before, strict=True):
             assert torch.equal(parameter, old)
         after = learner.optimizer.state_dict()["state"]
@@ -275,16 +269,16 @@ class TestNonFinite:
         self, policy: Policy, items: list[TrainItem]
     ):
         learner = make_learner(policy, optim={"warmup_steps": 5})
-        learner.train_step(items)
+        learner.train_step(make_groups(items))
         before = [p.detach().clone() for p in policy.parameters]
         handle = policy.parameters[0].register_hook(lambda grad: grad * math.nan)
-        stats = learner.train_step(items)
+        stats = learner.train_step(make_groups(items))
         handle.remove()
         assert stats["skipped_steps"] == 1 and "grad_norm" not in stats
         for parameter, old in zip(policy.parameters, before, strict=True):
             assert torch.equal(parameter, old)
         assert (policy.version, learner.step) == (1, 1)
-        again = learner.train_step(items)
+        again = learner.train_step(make_groups(items))
         assert again["lr"] == stats["lr"] == pytest.approx(1e-2 * 2 / 6)
         assert again["skipped_steps"] == 0 and learner.step == 2
         assert all(torch.isfinite(p).all() for p in policy.parameters)
@@ -326,7 +320,7 @@ class TestAlgorithms:
         # Two prompts of one index, one all right, one all wrong: no advantage, nothing learned.
         rewards = [1.0] * 3 + [0.0] * 3
         given = [replace(i, reward=r) for i, r in zip(items[:6], rewards, strict=True)]
-        stats = make_learner(policy).train_step(given)
+        stats = make_learner(policy).train_step(make_groups(given))
         assert stats["num_dead_groups"] == 2 and stats["num_tokens"] == 0
 
     def test_gradient_clip_bounds_the_update_and_reports_the_norm_before(
@@ -341,7 +335,7 @@ class TestAlgorithms:
             norms.append(float(torch.cat(grads).norm()))
 
         learner.optimizer.step = measure  # type: ignore[method-assign]
-        stats = learner.train_step(items)
+        stats = learner.train_step(make_groups(items))
         learner.optimizer.step = step  # type: ignore[method-assign]
         assert norms[0] == pytest.approx(1e-3, rel=1e-3) and stats["grad_norm"] > 2e-3
 
@@ -359,10 +353,9 @@ def test_a_second_update_moves_the_ratio_and_measures_it(
     policy: Policy, toy_world: Callable[..., Any]
 ):
     world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-    rollouts = play(policy, world)
-    items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
+    groups = make_groups(play(policy, world))
     learner = make_learner(policy, beta=0.01)
-    first, second = learner.train_step(items), learner.train_step(items)
+    first, second = (learner.train_step(groups) for _ in range(2))
     assert first["approx_kl"] < 1e-9 < 1e-4 < second["approx_kl"]
     assert first["kl"] == pytest.approx(0, abs=1e-9) and second["kl"] > 1e-4
     assert first["ratio_mean"] == pytest.approx(1, abs=1e-5)

@@ -8,19 +8,25 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import play
+from engine_toy import pack_items, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import StepScores, dead_groups, grpo_advantages
+from searchrl.core.advantage import (
+    StepScores,
+    dead_groups,
+    dr_grpo_advantages,
+    grpo_advantages,
+)
+from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import MicroBatch, TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import MicroBatch, micro_batches, pack_step
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PluginError
 
@@ -41,10 +47,8 @@ def make_item(name: str, turns: Sequence[int], reward: float | None = 1.0) -> Tr
 
 
 def pack(items: Sequence[TrainItem], values: Any) -> list[MicroBatch]:
-    packed = pack_step(
-        items, lambda _: values, Reduction.SEQUENCE_MEAN, keep_dead_groups=True, constant=1
-    )
-    return list(micro_batches(packed.rollouts, 64, CPU))
+    packed = pack_items(items, lambda _: values, Reduction.SEQUENCE_MEAN)
+    return list(micro_batches(packed.groups, 64, CPU))
 
 
 def loss_and_gradient(batches: Sequence[MicroBatch]) -> tuple[float, list[float]]:
@@ -133,7 +137,7 @@ def test_advantages_that_fit_no_rollout_name_the_algorithm(
     items = [make_item("r0", [2, 3]), make_item("r1", [1, 4])]
     learner = make_learner(policy, lambda _: values)
     with pytest.raises(PluginError, match=f"algorithm 'mine': {message}"):
-        learner.train_step(items)
+        learner.train_step(make_groups(items))
 
 
 def test_what_stands_for_an_unscored_rollout_is_never_read():
@@ -151,7 +155,7 @@ def test_an_algorithm_knows_how_many_turns_and_tokens_to_answer_for():
         return [[reward] * n for reward, n in zip(step.rewards, step.num_turns, strict=True)]
 
     items = [make_item("r0", [2, 3]), make_item("r1", [6], 0.0)]
-    pack_step(items, advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1)
+    pack_items(items, advantages)
     assert (seen[0].num_turns, seen[0].num_tokens) == ([2, 1], [5, 6])
 
 
@@ -183,7 +187,7 @@ def test_a_step_on_constant_turns_moves_the_weights_as_the_numbers_do(
         with torch.no_grad():
             for parameter, old in zip(policy.parameters, before, strict=True):
                 parameter.copy_(old)
-        stats.append(make_learner(policy, advantages).train_step(items))
+        stats.append(make_learner(policy, advantages).train_step(make_groups(items)))
         moved.append([p.detach().clone() for p in policy.parameters])
     assert stats[0] == stats[1] and stats[0]["grad_norm"] > 0
     assert all(torch.equal(a, b) for a, b in zip(*moved, strict=True))
@@ -198,7 +202,7 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
 
     items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
     columns: dict[str, TokenColumns] = {}
-    make_learner(policy, mixed).train_step(items, on_tokens=columns.__setitem__)
+    make_learner(policy, mixed).train_step(make_groups(items), on_tokens=columns.__setitem__)
     for number, rollout in enumerate(rollouts):
         seen = columns[rollout.trajectory.rollout_id]
         row = json.loads(json.dumps(rollout_record(rollout, "train", seen), allow_nan=False))
@@ -211,3 +215,36 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
         ]
         assert row["advantage"] == expected
         assert len(seen.advantage) == len(seen.ratio)  # type: ignore[arg-type]
+
+
+def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
+    """A replayed rollout that `extend` puts into a group keeps the id of the group it is from."""
+    fresh, replayed = make_item("fresh", [2], 0.0), make_item("replayed", [3], 1.0)
+    replayed.trajectory.group_id = "an older step"
+    step = pack_step(
+        [Group("g", (fresh, replayed))],
+        dr_grpo_advantages,
+        Reduction.SEQUENCE_MEAN,
+        keep_dead_groups=False,
+        constant=1,
+    )
+    assert step.advantages == {"fresh": -0.5, "replayed": 0.5}
+    assert (step.num_groups, len(step.groups)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("second", "match"),
+    [
+        (Group("g", ()), "2 groups of this step have the id 'g'.*into one group"),
+        (Group("h", (make_item("r0", [2]),)), "2 rollouts .*'r0': give a copy a rollout_id"),
+    ],
+)
+def test_one_id_for_two_groups_or_rollouts_is_refused(second: Group[TrainItem], match: str):
+    with pytest.raises(ValueError, match=match):
+        pack_step(
+            [Group("g", (make_item("r0", [2]),)), second],
+            dr_grpo_advantages,
+            Reduction.TOKEN_MEAN,
+            keep_dead_groups=True,
+            constant=1,
+        )

@@ -22,10 +22,11 @@ from packed_toy import (
 
 from searchrl.algorithms import make_grpo, make_gspo, make_llds
 from searchrl.core.advantage import grpo_advantages
+from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import learning_rate
-from searchrl.engine.learning.packing import TrainItem, mini_batches, pack_step
+from searchrl.engine.learning.packing import PackedRollout, mini_batches, pack_step
 
 
 def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Path) -> None:
@@ -38,7 +39,7 @@ def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Pa
         step()
 
     learner.optimizer.step = spy  # type: ignore[method-assign]
-    told = [learner.train_step(make_items())["lr"] for _ in range(4)]
+    told = [learner.train_step(make_groups(make_items()))["lr"] for _ in range(4)]
     expected = [learning_rate(1e-2, n, learner.optim, learner.max_steps) for n in range(4)]
     assert used == told == expected and len(set(expected)) == 4
 
@@ -53,7 +54,7 @@ def test_the_reference_is_asked_at_the_sampling_temperature(
         parameter.data *= 3  # far from uniform, where temperatures agree
     learner = make_learner(policy, beta=0.1)
     learner.temperature = temperature
-    assert learner.train_step(make_items())["kl"] == pytest.approx(0, abs=1e-12)
+    assert learner.train_step(make_groups(make_items()))["kl"] == pytest.approx(0, abs=1e-12)
 
 
 def test_the_order_of_the_groups_differs_between_epochs(micro_model: Path) -> None:
@@ -75,7 +76,7 @@ def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> N
         return loss, stats
 
     learner.algorithm = replace(learner.algorithm, loss=spy)
-    told = learner.train_step(make_items())["loss"]
+    told = learner.train_step(make_groups(make_items()))["loss"]
     assert len(losses) == 2 and abs(losses[0] - losses[1]) > 1e-3
     assert told == pytest.approx(sum(losses) / 2, rel=1e-6)
 
@@ -96,7 +97,7 @@ def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(
     exact = with_own_logps(policy, make_items())
     (expected,) = caught_gradients(make_learner(policy, algorithm=make_gspo(), clip=None), exact)
     assert is_close(gradient, expected, 1e-6)
-    stats = make_learner(policy, algorithm=make_gspo(), clip=None).train_step(items)
+    stats = make_learner(policy, algorithm=make_gspo(), clip=None).train_step(make_groups(items))
     assert (stats["clip_frac"], stats["ratio_mean"]) == (0.0, 1.0)
 
 
@@ -109,7 +110,7 @@ def test_gspo_in_bf16_has_the_gradient_of_grpo_at_the_first_update(micro_model: 
     plain = replace(make_grpo(), needs_trainer_logp=True)
     (expected,) = caught_gradients(make_learner(policy, algorithm=plain), items)
     assert is_close(gradient, expected, 1e-6)
-    assert learner.train_step(items)["clip_frac"] == 0.0
+    assert learner.train_step(make_groups(items))["clip_frac"] == 0.0
 
 
 # --- LLDS and groups without contrast ------------------------------------------------------------
@@ -131,7 +132,7 @@ def live_solved_and_failed() -> list[TrainItem]:
 
 
 def weights_of(items: Sequence[TrainItem], **options: Any) -> dict[str, tuple[float, list[float]]]:
-    packed = pack_step(items, grpo_advantages, constant=10, **options).rollouts
+    packed = pack_step(make_groups(items), grpo_advantages, constant=10, **options).rollouts
     return {r.rollout_id: (r.weight, r.hold_weights) for r in packed}
 
 
@@ -173,20 +174,21 @@ def test_groups_that_llds_alone_watches_make_no_update_of_their_own() -> None:
     items = [*live_solved_and_failed(), *(rollout(f"t{i}", 2, 1.0) for i in range(2))]
     split: dict[str, Any] = {"reduction": Reduction.TOKEN_MEAN, "constant": 10}
     step: dict[str, Any] = {"keep_dead_groups": False, "holds_solved_groups": True} | split
-    packed = pack_step(items, grpo_advantages, **step).rollouts
-    for num_batches in (1, 3):
-        (batch,) = mini_batches(packed, num_batches, key=0, **split)
-        assert sorted(r.group_id for r in batch) == ["l", "l", "s", "s", "t", "t"]
-        assert sum(sum(r.hold_weights) for r in batch) == pytest.approx(1.0)
-    of_two = [*items, rollout("m0", 6, 1.0), rollout("m1", 1, 0.0)]
-    packed = pack_step(of_two, grpo_advantages, **step).rollouts
-    first, second = mini_batches(packed, 2, key=0, **split)
-    assert {r.group_id for r in (*first, *second)} == set("lmst")
-    for part in (first, second):
-        assert sum(r.weight * len(r.sampler_logp) for r in part) == pytest.approx(1.0)
-        assert sum(sum(r.hold_weights) for r in part) == pytest.approx(1.0)
-    dead = [item for item in items if item.trajectory.group_id in "stw"]
-    assert mini_batches(pack_step(dead, grpo_advantages, **step).rollouts, 1, key=0, **split) == []
+
+    def batches(items: list[TrainItem], count: int) -> list[tuple[Group[PackedRollout], ...]]:
+        groups = pack_step(make_groups(items), grpo_advantages, **step).groups
+        return mini_batches(groups, count, key=0, **split)
+
+    for count in (1, 3):
+        (batch,) = batches(items, count)
+        assert [group.id for group in batch] == ["l", "s", "t"]
+    of_two = batches([*items, rollout("m0", 6, 1.0), rollout("m1", 1, 0.0)], 2)
+    assert sorted(group.id for batch in of_two for group in batch) == ["l", "m", "s", "t"]
+    for part in (batch, *of_two):
+        members = [r for group in part for r in group.rollouts]
+        assert sum(r.weight * len(r.sampler_logp) for r in members) == pytest.approx(1.0)
+        assert sum(sum(r.hold_weights) for r in members) == pytest.approx(1.0)
+    assert batches([item for item in items if item.trajectory.group_id in "stw"], 1) == []
 
 
 def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model: Path) -> None:
@@ -211,7 +213,7 @@ def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model:
             update()
 
         learner.optimizer.step = spy  # type: ignore[method-assign]
-        return taken, learner.train_step(items)
+        return taken, learner.train_step(make_groups(items))
 
     plain, _ = step(0.0, epochs=2)
     weak, told = step(0.1, epochs=2)

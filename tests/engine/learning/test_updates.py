@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy
+from engine_toy import micro_policy, pack_items
 from packed_toy import (
     caught_gradients,
     is_close,
@@ -22,12 +22,12 @@ from packed_toy import (
 from torch import nn
 
 from searchrl.algorithms import make_grpo, make_tis
-from searchrl.core.advantage import grpo_advantages
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packing import TrainItem, mini_batches, pack_step
+from searchrl.engine.learning.packing import mini_batches
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -59,25 +59,23 @@ class TestMiniBatches:
             assert sum(is_close(grad, one, 1e-10) for one in alone) == 1
 
     def test_they_share_all_groups_and_depend_on_the_key_alone(self):
-        rollouts = pack_step(
-            make_items(), grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
-        ).rollouts
+        groups = pack_items(make_items()).groups
         seen = set()
         for key in range(12):
             first, second = (
-                mini_batches(rollouts, 2, Reduction.TOKEN_MEAN, constant=1, key=key)
-                for _ in range(2)
+                mini_batches(groups, 2, Reduction.TOKEN_MEAN, constant=1, key=key) for _ in range(2)
             )
             assert first == second and len(first) == 2
-            members = [sorted({r.group_id for r in batch}) for batch in first]
+            members = [sorted(group.id for group in batch) for batch in first]
             assert sorted(name for names in members for name in names) == ["a", "b", "c", "d"]
             assert [len(names) for names in members] == [2, 2]
             seen.add(str(members))
             for batch in first:
-                assert sum(r.weight * sum(r.mask) for r in batch) == pytest.approx(1.0)
+                members_of = [r for group in batch for r in group.rollouts]
+                assert sum(r.weight * sum(r.mask) for r in members_of) == pytest.approx(1.0)
         assert len(seen) > 2
-        many = mini_batches(rollouts, 9, Reduction.TOKEN_MEAN, constant=1, key=0)
-        assert [len({r.group_id for r in batch}) for batch in many] == [1] * 4
+        many = mini_batches(groups, 9, Reduction.TOKEN_MEAN, constant=1, key=0)
+        assert [len(batch) for batch in many] == [1] * 4
         assert mini_batches((), 3, Reduction.TOKEN_MEAN, constant=1, key=0) == []
 
     def test_a_step_counts_once_in_the_schedule_and_each_update_in_the_version(
@@ -92,11 +90,11 @@ class TestMiniBatches:
             calls.append(name)
             columns[name] = of_rollout
 
-        stats = learner.train_step(offered(), keep)
+        stats = learner.train_step(make_groups(offered()), keep)
         assert (learner.step, policy.version) == (1, 6)
         assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
         assert sorted(calls) == sorted(columns)  # of the first epoch only
-        once = make_learner(make_policy(micro_model)).train_step(offered())
+        once = make_learner(make_policy(micro_model)).train_step(make_groups(offered()))
         assert stats["num_tokens"] == 6 / 3 * once["num_tokens"]
         assert stats["approx_kl"] > once["approx_kl"]
 
@@ -107,7 +105,9 @@ class TestMiniBatches:
             learner.seed = seed
             order: list[str] = []
             for _ in range(3):
-                learner.train_step(offered(), lambda name, _, order=order: order.append(name[0]))
+                learner.train_step(
+                    make_groups(offered()), lambda name, _, order=order: order.append(name[0])
+                )
             orders.append(order)
         assert orders[0] == orders[1]
         assert len({str(order) for order in orders}) > 1
@@ -150,7 +150,7 @@ class TestOldLogprobs:
         learner = make_learner(policy, algorithm=make_tis(), epochs=epochs)
         calls: list[None] = []
         policy.model.get_decoder().register_forward_hook(lambda *_: calls.append(None))
-        learner.train_step(offered())
+        learner.train_step(make_groups(offered()))
         assert len(calls) == num_forwards
 
 
@@ -200,7 +200,7 @@ class TestMemoryRunsOut:
         with pytest.raises(
             PolicyError, match="single rollout of .*model.gradient_checkpointing: true"
         ):
-            learner.train_step(offered())
+            learner.train_step(make_groups(offered()))
         restore()
 
     def test_other_errors_are_not_taken_for_it(self, micro_model: Path):
@@ -208,7 +208,7 @@ class TestMemoryRunsOut:
         learner = make_learner(policy)
         restore = fail_above(policy, 30, "forward", lambda: RuntimeError("shapes do not fit"))
         with pytest.raises(RuntimeError, match="shapes do not fit"):
-            learner.train_step(offered())
+            learner.train_step(make_groups(offered()))
         restore()
         assert not is_out_of_memory(RuntimeError("shapes do not fit"))
 
@@ -259,12 +259,12 @@ class TestHalfPrecision:
         learner = make_learner(policy, warmup_steps=5)
         learner.loss_scale.value = 2.0**40
         before = [p.detach().clone() for p in policy.parameters]
-        stats = learner.train_step(offered())
+        stats = learner.train_step(make_groups(offered()))
         assert stats["skipped_steps"] == 1 and stats["loss_scale"] == 2.0**39
         assert learner.step == 0 and policy.version == 0
         assert all(torch.equal(p, old) for p, old in zip(policy.parameters, before, strict=True))
         learner.loss_scale.value = 2.0**10
-        again = learner.train_step(offered())
+        again = learner.train_step(make_groups(offered()))
         assert again["skipped_steps"] == 0 and again["lr"] == stats["lr"] and learner.step == 1
 
     def test_the_scale_survives_a_checkpoint(self, micro_model: Path):
@@ -273,7 +273,7 @@ class TestHalfPrecision:
             for _ in range(2)
         )
         learner.loss_scale.value = 2.0**9
-        learner.train_step(offered())
+        learner.train_step(make_groups(offered()))
         other.load_state_dict(learner.state_dict())
         assert other.loss_scale.state_dict() == {"value": 2.0**9, "num_good": 1}
 
@@ -298,7 +298,7 @@ class TestHalfPrecision:
         policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="bfloat16")
         learner = make_learner(policy)
         columns: dict[str, TokenColumns] = {}
-        stats = learner.train_step(offered(), columns.__setitem__)
+        stats = learner.train_step(make_groups(offered()), columns.__setitem__)
         assert stats["skipped_steps"] == 0 and stats["grad_norm"] > 0
         entropies = [value for column in columns.values() for value in column.entropy]
         # As bf16 these would be multiples of 1/32.
@@ -343,7 +343,7 @@ def peak_beside_parameters(vocab_size: int) -> int:
     learner = make_learner(policy)
     items = [item for seed in range(3) for item in make_items(seed=seed)]
     with torch.profiler.profile(profile_memory=True) as profile:
-        learner.train_step(items)
+        learner.train_step(make_groups(items))
     now = most = 0
     for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
         if event.name() == "[memory]":

@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy
-from qwen3_toy import QWEN3_4B, save_qwen3
+from engine_toy import micro_policy, token_logps
+from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
 from searchrl.config import RunConfig, build_config, load_preset, merge, parse_set
-from searchrl.engine.learning.packed_check import _Rollout
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
 from searchrl.engine.memory.forecast import ensure_fits, make_plan
 from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan, Settings, describe_peak, format_bytes
 from searchrl.engine.model import head
-from searchrl.engine.model.layout import pack
+from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.optimizers import OptimizerName, make_optimizer
 from searchrl.engine.model.policy import Policy
@@ -29,15 +28,6 @@ from searchrl.errors import PolicyError
 pytestmark = pytest.mark.thorough
 
 CPU = torch.device("cpu")
-SMALL: dict[str, Any] = dict(
-    hidden_size=64, intermediate_size=192, num_attention_heads=4, head_dim=16
-)
-SMALL |= dict(num_key_value_heads=2, vocab_size=320, num_hidden_layers=3)
-
-
-@pytest.fixture(scope="module")
-def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_qwen3(tmp_path_factory.mktemp("qwen3") / "m", micro_model, **SMALL)
 
 
 def settings(folder: Path, **more: Any) -> RunConfig:
@@ -120,7 +110,7 @@ def test_slots_at_full_length_are_counted_to_the_byte(small_qwen3: Path):
     policy = micro_policy(small_qwen3)
     cache = SlotCache(CacheShape.of(policy.base_model), 5, 300, CPU)
     cache.reserve(300)
-    tensors = [t for number in range(3) for t in cache.layer(number)]
+    tensors = [t for number in range(cache.shape.num_layers) for t in cache.layer(number)]
     assert parts(plan_of(config))["KV slots"] == cache.num_bytes == bytes_of(*tensors)
     larger = config.model_copy(update={"eval": config.eval.model_copy(update={"batch_size": 10})})
     assert parts(plan_of(larger))["KV slots"] == 2 * cache.num_bytes
@@ -137,10 +127,10 @@ def test_reference_is_a_copy_in_full_fine_tuning_only(small_qwen3: Path):
 def peak_of_update(policy: Policy, num_tokens: int) -> int:
     """Most bytes of a forward and backward pass over one packed rollout, by torch's profiler."""
     ids = (torch.arange(num_tokens) * 7 % 300).tolist()
-    rollout = _Rollout(ids, [False] * 5 + [True] * (num_tokens - 5))
+    rollout = TokenRow(ids, [False] * 5 + [True] * (num_tokens - 5), 5)
     probe = torch.tensor([ids[:6]])
     with torch.no_grad():
-        policy.token_logps(probe, probe > 0)  # the first pass also tries the head
+        token_logps(policy, probe, probe > 0)  # the first pass also tries the head
     with (
         policy.updating(),
         policy.attending(),

@@ -8,28 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+from engine_toy import pack_items
 from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
 
 from searchrl.algorithms import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import grpo_advantages
-from searchrl.core.loss import Reduction
+from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packed_check import find_packing_fault
-from searchrl.engine.learning.packing import PackedRollout, TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")
-
-
-def packed_rollouts(items: list[TrainItem]) -> tuple[PackedRollout, ...]:
-    step = pack_step(
-        items, grpo_advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=1
-    )
-    return step.rollouts
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +56,7 @@ class TestEqualsPadded:
         for is_packed in (False, True):
             columns: dict[str, TokenColumns] = {}
             learner = make_learner(make_policy(micro_model), is_packed=is_packed, beta=0.05)
-            stats = learner.train_step(items, columns.__setitem__)
+            stats = learner.train_step(make_groups(items), columns.__setitem__)
             reports.append((stats, columns))
         (stats, columns), (packed_stats, packed_columns) = reports
         assert packed_stats == pytest.approx(stats, rel=1e-9, abs=1e-12)
@@ -119,7 +112,7 @@ class TestWhatIsComputed:
         policy.model.get_input_embeddings().register_forward_hook(
             lambda module, args, output: seen.append(args[0])
         )
-        learner.train_step(items)
+        learner.train_step(make_groups(items))
         trained = {item.trajectory.rollout_id: item.trajectory for item in items}
         del trained["a/mute"], trained["c/0"]  # no model token; alone, so that its group is dead
         prompts = {t.group_id: t.num_prompt_tokens for t in trained.values()}
@@ -141,7 +134,7 @@ class TestWhatIsComputed:
         policy, items = make_policy(micro_model), make_items()
         learner = make_learner(policy, micro_batch_tokens=100)
         monkeypatch.setattr(policy_module, "head_logps", count)
-        stats = learner.train_step(items)
+        stats = learner.train_step(make_groups(items))
         written = sum(
             item.trajectory.num_model_tokens
             for item in items
@@ -152,21 +145,22 @@ class TestWhatIsComputed:
 
     @pytest.mark.parametrize("size", [1, 60, 200, 300, 10**6])
     def test_a_micro_batch_stays_in_its_budget_and_a_group_that_fits_together(self, size: int):
-        rollouts = packed_rollouts(make_items())
-        batches = list(micro_batches(rollouts, size, CPU, is_packed=True))
+        groups = pack_items(make_items()).groups
+        batches = list(micro_batches(groups, size, CPU, is_packed=True))
         names = [name for batch in batches for name in batch.rollout_ids]
-        assert sorted(names) == sorted(r.rollout_id for r in rollouts)
+        assert sorted(names) == sorted(r.rollout_id for group in groups for r in group.rollouts)
         for batch in batches:
             assert batch.layout.ids_BT.numel() <= size or len(batch.rollouts) == 1
-        for group in LENGTHS:
-            members = [r for r in rollouts if r.group_id == group]
-            cost = members[0].num_prompt + sum(num_suffix_tokens(r) for r in members)
-            homes = [b for b in batches if any(r.group_id == group for r in b.rollouts)]
+        assert [group.id for group in groups] == list(LENGTHS)
+        for group in groups:
+            cost = group.rollouts[0].num_prompt + sum(map(num_suffix_tokens, group.rollouts))
+            names = {rollout.rollout_id for rollout in group.rollouts}
+            homes = [batch for batch in batches if names & set(batch.rollout_ids)]
             assert len(homes) == 1 or cost > size
 
     def test_rows_predict_what_the_ledger_says(self):
-        rollouts = packed_rollouts(make_items())
-        (batch,) = micro_batches(rollouts, 10**6, CPU, is_packed=True)
+        groups = pack_items(make_items()).groups
+        (batch,) = micro_batches(groups, 10**6, CPU, is_packed=True)
         layout = batch.layout
         trained = [(r.ids, t) for r in batch.rollouts for t, is_in in enumerate(r.mask) if is_in]
         assert layout.target_N.tolist() == [ids[t] for ids, t in trained]
@@ -230,7 +224,7 @@ class TestModelsThatCannotPack:
 
     def test_stock_attention_is_back_after_a_step(self, policy: Policy):
         before = policy.model.config._attn_implementation
-        make_learner(policy).train_step(make_items())
+        make_learner(policy).train_step(make_groups(make_items()))
         assert policy.model.config._attn_implementation == before
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from engine_toy import enlarge_lora, micro_policy, play
+from engine_toy import enlarge_lora, micro_policy, play, token_batch, token_logps
 from qwen3_toy import check_two_lora_steps, save_qwen3
 from transformers import (
     AutoTokenizer,
@@ -22,9 +21,10 @@ from transformers import (
 
 from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, ModelConfig, OptimConfig
+from searchrl.core.group import make_groups
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem
 from searchrl.engine.model.head import has_plain_head
+from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import (
     DEFAULT_MODEL,
     TINY_PATH,
@@ -49,19 +49,11 @@ def make_learner(policy: Policy, beta: float = 0.0, lr: float = 1e-2) -> Learner
     )
 
 
-def batch(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    ids_BT = torch.randint(1, 290, (3, 17), generator=generator)
-    chosen_BT = torch.rand(3, 17, generator=generator) < 0.6
-    chosen_BT[:, 0] = False
-    return ids_BT, chosen_BT
-
-
 def lora_gradients(policy: Policy) -> dict[str, torch.Tensor]:
-    ids_BT, chosen_BT = batch()
+    ids_BT, chosen_BT = token_batch()
     policy.model.zero_grad()
     with policy.updating():
-        logp_N, _ = policy.token_logps(ids_BT, chosen_BT)
+        logp_N = token_logps(policy, ids_BT, chosen_BT)
         (logp_N * torch.linspace(-1, 1, len(logp_N))).sum().backward()
     return {
         name: p.grad.clone() for name, p in policy.model.named_parameters() if p.grad is not None
@@ -113,7 +105,7 @@ class TestLora:
         torch.manual_seed(3)
         expected = torch.rand(1)
         torch.manual_seed(3)
-        assert has_plain_head(policy.model.get_base_model(), batch()[0]) is True
+        assert has_plain_head(policy.model.get_base_model(), token_batch()[0]) is True
         assert torch.equal(torch.rand(1), expected)
         assert [module.training for module in policy.model.modules()] == modes
 
@@ -135,13 +127,11 @@ class TestLora:
         assert 0 < count < total
 
     def test_a_step_trains_the_adapter_and_leaves_the_base(
-        self, micro_model: Path, toy_world: Callable[..., Any]
+        self, micro_model: Path, short_world: Any
     ):
         policy = micro_policy(micro_model, adapter="lora", lora_r=4)
         base = {n: p.clone() for n, p in policy.model.named_parameters() if not p.requires_grad}
-        world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-        items = [TrainItem(r.trajectory, r.scored.reward) for r in play(policy, world)]
-        stats = make_learner(policy).train_step(items)
+        stats = make_learner(policy).train_step(make_groups(play(policy, short_world)))
         assert stats["grad_norm"] > 0
         for name, parameter in policy.model.named_parameters():
             if not parameter.requires_grad:
@@ -149,45 +139,33 @@ class TestLora:
         assert any((p != 0).any() for n, p in policy.model.named_parameters() if "lora_B" in n)
 
 
+TINY = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2)
+
+
+def save_with_tokenizer(folder: Path, micro_model: Path, model: type, config: Any) -> Path:
+    tokenizer = AutoTokenizer.from_pretrained(micro_model)
+    config.vocab_size = len(tokenizer)
+    torch.manual_seed(0)
+    model(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def opt_model(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random OPT with the dropout OPT is trained with, which its layers apply themselves."""
-    folder = tmp_path_factory.mktemp("opt")
-    tokenizer = AutoTokenizer.from_pretrained(micro_model)
-    config = OPTConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        word_embed_proj_dim=32,
-        ffn_dim=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        layerdrop=0.5,
-    )
+    shape = TINY | dict(word_embed_proj_dim=32, ffn_dim=64, max_position_embeddings=64)
+    config = OPTConfig(**shape, layerdrop=0.5)
     assert config.dropout == 0.1
-    torch.manual_seed(0)
-    OPTForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_with_tokenizer(tmp_path_factory.mktemp("opt"), micro_model, OPTForCausalLM, config)
 
 
 @pytest.fixture(scope="module")
 def falcon_model(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Falcon, whose layers read their dropout off the config."""
+    config = FalconConfig(**TINY, hidden_dropout=0.3, attention_dropout=0.3)
     folder = tmp_path_factory.mktemp("falcon")
-    tokenizer = AutoTokenizer.from_pretrained(micro_model)
-    config = FalconConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        hidden_dropout=0.3,
-        attention_dropout=0.3,
-    )
-    torch.manual_seed(0)
-    FalconForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_with_tokenizer(folder, micro_model, FalconForCausalLM, config)
 
 
 class TestCheckpointedDropout:
@@ -205,7 +183,7 @@ class TestCheckpointedDropout:
             if adapter == "lora":
                 enlarge_lora(policy)
             with policy.updating():
-                logps.append(policy.token_logps(*batch())[0].detach())
+                logps.append(token_logps(policy, *token_batch()).detach())
             grads.append(lora_gradients(policy))
         assert torch.allclose(logps[0], logps[1], rtol=0, atol=1e-6)
         assert any(grad.abs().max() > 1e-3 for grad in grads[0].values())
@@ -218,7 +196,7 @@ class TestCheckpointedDropout:
         inside = lora_gradients(policy)
         policy.model.zero_grad()
         with policy.updating():
-            logp_N, _ = policy.token_logps(*batch())
+            logp_N = token_logps(policy, *token_batch())
         (logp_N * torch.linspace(-1, 1, len(logp_N))).sum().backward()
         for name, parameter in policy.model.named_parameters():
             assert torch.allclose(parameter.grad, inside[name], rtol=1e-4, atol=1e-7), name
@@ -226,10 +204,10 @@ class TestCheckpointedDropout:
     def test_supervised_training_keeps_the_dropout(self, opt_model: Path):
         policy = micro_policy(opt_model, gradient_checkpointing=True)
         with policy.updating():
-            still = policy.token_logps(*batch())[0].detach()
+            still = token_logps(policy, *token_batch()).detach()
         policy.model.train()
         with torch.no_grad():
-            assert (policy.token_logps(*batch())[0] - still).abs().max() > 1e-3
+            assert (token_logps(policy, *token_batch()) - still).abs().max() > 1e-3
 
 
 class TestReference:
@@ -238,23 +216,22 @@ class TestReference:
         policy.keep_reference()
         assert policy._frozen is None  # no second copy of the weights
         base = micro_policy(micro_model, trainable=False)
-        ids_BT, chosen_BT = batch()
+        ids_BT, chosen_BT = token_batch()
         with torch.no_grad():
-            reference, _ = policy.token_logps(ids_BT, chosen_BT, reference=True)
-            current, _ = policy.token_logps(ids_BT, chosen_BT)
-            expected, _ = base.token_logps(ids_BT, chosen_BT)
+            reference = token_logps(policy, ids_BT, chosen_BT, reference=True)
+            current = token_logps(policy, ids_BT, chosen_BT)
+            expected = token_logps(base, ids_BT, chosen_BT)
         assert torch.allclose(reference, expected, atol=1e-6)
         assert (current - reference).abs().max() > 1e-2
 
     @pytest.mark.parametrize("adapter", ["full", "lora"])
     def test_kl_is_zero_before_the_first_update_and_positive_after(
-        self, micro_model: Path, toy_world: Callable[..., Any], adapter: str
+        self, micro_model: Path, short_world: Any, adapter: str
     ):
         policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
-        world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-        items = [TrainItem(r.trajectory, r.scored.reward) for r in play(policy, world)]
+        groups = make_groups(play(policy, short_world))
         learner = make_learner(policy, beta=0.01)
-        first, second = learner.train_step(items), learner.train_step(items)
+        first, second = (learner.train_step(groups) for _ in range(2))
         assert first["kl"] == pytest.approx(0.0, abs=1e-9)
         assert second["kl"] > 1e-6
 
@@ -269,22 +246,22 @@ class TestReference:
 
 class TestTokenLogps:
     def test_padding_does_not_change_them(self, policy: Policy):
-        ids_BT, chosen_BT = batch()
+        ids_BT, chosen_BT = token_batch()
         padded = torch.nn.functional.pad(ids_BT, (0, 23), value=7)
         chosen = torch.nn.functional.pad(chosen_BT, (0, 23), value=False)
         with torch.no_grad():
-            plain, _ = policy.token_logps(ids_BT, chosen_BT)
-            wide, _ = policy.token_logps(padded, chosen)
+            plain = token_logps(policy, ids_BT, chosen_BT)
+            wide = token_logps(policy, padded, chosen)
         assert torch.allclose(plain, wide, atol=1e-6)
 
     def test_head_on_chosen_rows_equals_full_logits(self, policy: Policy):
-        ids_BT, chosen_BT = batch()
+        ids_BT, chosen_BT = token_batch()
         with torch.no_grad():
             logits_BTV = policy.model(input_ids=ids_BT).logits
             logp_BTV = torch.log_softmax(logits_BTV[:, :-1] / 0.7, dim=-1)
             full = logp_BTV.gather(2, ids_BT[:, 1:, None])[..., 0][chosen_BT[:, 1:]]
-            rows, entropy = policy.token_logps(
-                ids_BT, chosen_BT, temperature=0.7, with_entropy=True
+            rows, entropy, _ = policy.logps(
+                padded_layout(ids_BT, chosen_BT), temperature=0.7, with_entropy=True
             )
             exact = -(logp_BTV.exp() * logp_BTV).sum(-1)[chosen_BT[:, 1:]]
         assert torch.allclose(rows, full, atol=1e-5)
@@ -300,9 +277,9 @@ class TestTokenLogps:
             return output
 
         policy.model.forward = scaled
-        ids_BT, chosen_BT = batch()
+        ids_BT, chosen_BT = token_batch()
         with torch.no_grad():
-            rows, _ = policy.token_logps(ids_BT, chosen_BT)
+            rows = token_logps(policy, ids_BT, chosen_BT)
             logp_BTV = torch.log_softmax(policy.model(input_ids=ids_BT).logits[:, :-1], dim=-1)
         full = logp_BTV.gather(2, ids_BT[:, 1:, None])[..., 0][chosen_BT[:, 1:]]
         assert torch.allclose(rows, full, atol=1e-5)
@@ -442,10 +419,10 @@ class TestWhereWeightsComeFrom:
         assert not list((tmp_path / "adapter").glob("model*.safetensors"))  # the adapter only
         resolved = resolve_model("auto", CPU, init_from=str(tmp_path / "adapter"))
         again = load_policy(ModelConfig(dtype="float32"), resolved, CPU, trainable=True)
-        ids_BT, chosen_BT = batch()
+        ids_BT, chosen_BT = token_batch()
         with torch.no_grad():
-            before, _ = policy.token_logps(ids_BT, chosen_BT)
-            after, _ = again.token_logps(ids_BT, chosen_BT)
+            before = token_logps(policy, ids_BT, chosen_BT)
+            after = token_logps(again, ids_BT, chosen_BT)
         assert torch.equal(before, after)
         assert len(again.parameters) == len(policy.parameters)
         text = "<think>né 你好</think>\n<search>3</search>"
@@ -453,10 +430,8 @@ class TestWhereWeightsComeFrom:
         assert again.tokenizer.chat_template == policy.tokenizer.chat_template
 
 
-def test_qwen3_architecture_by_path_with_lora_does_two_steps(micro_model: Path, tmp_path: Path):
-    small = dict(hidden_size=64, intermediate_size=96, num_attention_heads=4, head_dim=16)
-    small |= dict(num_key_value_heads=2, vocab_size=320)
-    check_two_lora_steps(save_qwen3(tmp_path / "m", micro_model, **small), tmp_path / "run")
+def test_qwen3_architecture_by_path_with_lora_does_two_steps(small_qwen3: Path, tmp_path: Path):
+    check_two_lora_steps(small_qwen3, tmp_path / "run")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from bitsandbytes.functional import dequantize_4bit
-from engine_toy import enlarge_lora, micro_policy
+from engine_toy import enlarge_lora, micro_policy, token_batch, token_logps
 from qwen3_toy import check_two_lora_steps, save_qwen3
 
 from searchrl.config import build_config
@@ -24,14 +24,6 @@ from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import ConfigError, PolicyError
 
 CPU = torch.device("cpu")
-SMALL = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, head_dim=16)
-SMALL |= dict(num_key_value_heads=2, vocab_size=320)
-
-
-@pytest.fixture(scope="module")
-def small_qwen3(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers whose every matrix a CPU kernel could re-pack: rows in multiples of 32."""
-    return save_qwen3(tmp_path_factory.mktemp("qwen3") / "m", micro_model, **SMALL)
 
 
 @pytest.fixture
@@ -40,10 +32,7 @@ def four_bit(small_qwen3: Path) -> Policy:
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
-    ids_BT = torch.randint(1, 290, (3, 17), generator=torch.Generator().manual_seed(0))
-    chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
-    chosen_BT[:, 0] = False
-    return ids_BT, chosen_BT
+    return token_batch(share=1.0)
 
 
 def test_base_is_in_four_bits_and_weights_are_counted_as_weights(
@@ -52,7 +41,7 @@ def test_base_is_in_four_bits_and_weights_are_counted_as_weights(
     plain = micro_policy(small_qwen3, adapter="lora", lora_r=4)
     assert four_bit.num_parameters == plain.num_parameters
     stored = [p for p in four_bit.model.parameters() if p.dtype == torch.uint8]
-    assert len(stored) == 2 * 7
+    assert len(stored) == 3 * 7
     assert all(num_weights(p) == 2 * p.numel() for p in stored)
     assert all(p.quant_state.nested and p.quant_state.quant_type == "nf4" for p in stored)
     assert not any(p.requires_grad for p in stored)
@@ -64,7 +53,7 @@ def gradients(policy: Policy) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Log-probs of an update and the gradients of their sum."""
     policy.model.zero_grad()
     with policy.updating():
-        logp_N, _ = policy.token_logps(*batch())
+        logp_N = token_logps(policy, *batch())
         logp_N.sum().backward()
     return logp_N.detach(), [p.grad.clone() for p in policy.parameters if p.grad is not None]
 
@@ -78,7 +67,7 @@ def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3
             if stored.dtype == torch.uint8:
                 plain.copy_(dequantize_4bit(stored.data, stored.quant_state))
     with torch.inference_mode(), four_bit.evaluating():
-        sampled_N, _ = four_bit.token_logps(*batch())
+        sampled_N = token_logps(four_bit, *batch())
     ours_N, our_grads = gradients(four_bit)
     theirs_N, their_grads = gradients(twin)
     assert (sampled_N - theirs_N).abs().max() <= 1e-5
@@ -95,20 +84,18 @@ def test_layers_that_would_repack_themselves_are_told_not_to(
     """The same on CPUs that have no such instructions."""
     monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
     policy = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
-    ids_BT, chosen_BT = batch()
     with torch.no_grad():
-        policy.token_logps(ids_BT, chosen_BT)
+        token_logps(policy, *batch())
     states = [p.quant_state for p in policy.model.parameters() if p.dtype == torch.uint8]
     assert states and not any(getattr(s, "packing_format_for_cpu", False) for s in states)
 
 
 def test_adapter_off_is_the_reference_on_the_same_base(four_bit: Policy, small_qwen3: Path):
-    ids_BT, chosen_BT = batch()
     fresh = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
     with torch.no_grad():
-        reference, _ = four_bit.token_logps(ids_BT, chosen_BT, reference=True)
-        base, _ = fresh.token_logps(ids_BT, chosen_BT)
-        current, _ = four_bit.token_logps(ids_BT, chosen_BT)
+        reference = token_logps(four_bit, *batch(), reference=True)
+        base = token_logps(fresh, *batch())
+        current = token_logps(four_bit, *batch())
     assert torch.equal(reference, base) and not torch.allclose(reference, current, atol=1e-3)
 
 
@@ -133,7 +120,7 @@ def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
         chosen_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
         chosen_BT[:, len(prompt) :] = True
         with four_bit.updating():
-            logp_N, _ = four_bit.token_logps(ids_BT, chosen_BT)
+            logp_N = token_logps(four_bit, ids_BT, chosen_BT)
         assert (logp_N.detach() - torch.tensor(turn.logps)).abs().max() <= 1e-4
 
 
@@ -144,10 +131,9 @@ def test_saved_adapter_comes_back_on_a_four_bit_base(four_bit: Policy, tmp_path:
     base = four_bit.base_model.config._name_or_path
     resolved = ResolvedModel(base, str(tmp_path / "adapter"), False)
     again = load_policy(config, resolved, CPU, trainable=True)
-    ids_BT, chosen_BT = batch()
     with torch.no_grad():
-        before, _ = four_bit.token_logps(ids_BT, chosen_BT)
-        after, _ = again.token_logps(ids_BT, chosen_BT)
+        before = token_logps(four_bit, *batch())
+        after = token_logps(again, *batch())
     assert torch.equal(before, after)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_toy import micro_policy
+from engine_toy import micro_policy, token_logps
 from generator_play import PROMPTS, finish, full_logps, run
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -193,7 +193,7 @@ def test_model_with_absolute_positions_is_padded_as_rightly(
         assert turn.logps == pytest.approx(full_logps(policy, ids, len(prompt), 1.0), abs=1e-5)
         chosen_BT = torch.tensor([[False] * len(prompt) + [True] * len(turn.ids)])
         with torch.no_grad():
-            trained, _ = policy.token_logps(torch.tensor([ids]), chosen_BT)
+            trained = token_logps(policy, torch.tensor([ids]), chosen_BT)
         assert turn.logps == pytest.approx(trained.tolist(), abs=1e-5)
 
 

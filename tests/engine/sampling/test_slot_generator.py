@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_toy import LIMITS, enlarge_lora, micro_policy
+from engine_toy import LIMITS, enlarge_lora, micro_policy, token_logps
 from generator_play import PROMPTS, finish, full_logps, run
 
 from searchrl.core.trajectory import Author, Trajectory
@@ -24,12 +24,6 @@ from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import PolicyError
 
 MakePolicy = Callable[[], Policy]
-
-
-@pytest.fixture
-def short_world(toy_world: Callable[..., Any]) -> Any:
-    """Turns are ended by common letters, so episodes have several."""
-    return toy_world(protocol="short-stops", retriever="random", reward="parity")
 
 
 @pytest.fixture(params=["full", "lora"])
@@ -73,7 +67,7 @@ def test_sampled_logprobs_are_the_trainers(any_policy: Policy, short_world: Any,
         ids_BT = torch.tensor([list(trajectory.ids)])
         chosen_BT = torch.tensor([[author is Author.MODEL for author in trajectory.authors]])
         with torch.no_grad():
-            trained_N, _ = any_policy.token_logps(ids_BT, chosen_BT)
+            trained_N = token_logps(any_policy, ids_BT, chosen_BT)
         assert logps(trajectory) == pytest.approx(trained_N.tolist(), abs=1e-5)
 
 
@@ -188,10 +182,10 @@ def test_memory_is_given_back_when_nothing_is_open(policy: Policy, monkeypatch: 
     for handle in handles:
         generator.submit(handle, [], (), 3)
     while turns := generator.poll():
-        assert generator.num_cache_bytes > 0
+        assert generator._cache.num_bytes > 0
         for turn in turns:
             generator.close(turn.handle)
-    assert generator.num_cache_bytes == 0
+    assert generator._cache.num_bytes == 0
 
 
 def test_closing_a_dialogue_that_waits_for_a_slot_or_decodes(policy: Policy):

@@ -15,18 +15,19 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, play, say
+from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, pack_items, play, say, token_logps
 
 from searchrl.algorithms import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
-from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
+from searchrl.core.group import TrainItem, make_groups
+from searchrl.core.loss import LossSettings, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import TrainItem, micro_batches, pack_step
+from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
@@ -34,21 +35,6 @@ from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.scripted import ByteCodec
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def short_world(toy_world: Callable[..., Any]) -> Any:
-    return toy_world(protocol="short-stops", retriever="random", reward="parity")
-
-
-def items_of(rollouts: Sequence[Rollout]) -> list[TrainItem]:
-    return [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
-
-
-def pack(rollouts: Sequence[Rollout], reduction: Reduction = Reduction.TOKEN_MEAN) -> Any:
-    return pack_step(
-        items_of(rollouts), make_grpo().advantages, reduction, keep_dead_groups=True, constant=1
-    )
 
 
 def make_learner(policy: Policy, **settings: Any) -> Learner:
@@ -98,8 +84,8 @@ def test_ids_trained_are_the_ids_sampled(policy: Policy, short_world: Any):
         RolloutRequest(f"g{i}", short_world, "train", i, (10 * i, 10 * i + 1)) for i in range(5)
     ]
     rollouts = [r for group in driver.run(requests) for r in group.rollouts]
-    packed = pack(rollouts)
-    batches = list(micro_batches(packed.rollouts, 10**6, CPU))
+    packed = pack_items(rollouts)
+    batches = list(micro_batches(packed.groups, 10**6, CPU))
     trained = {
         rollout.rollout_id: (torch.tensor(rollout.ids), torch.tensor(rollout.mask), logp_N)
         for batch in batches
@@ -142,7 +128,7 @@ def test_trainer_logprobs_equal_sampler_logprobs(
 ):
     rollouts = play(policy, short_world, temperature=temperature)
     assert max(len(r.episode.turns) for r in rollouts) > 2
-    for batch in micro_batches(pack(rollouts).rollouts, 10**6, CPU):
+    for batch in micro_batches(pack_items(rollouts).groups, 10**6, CPU):
         with torch.no_grad():
             logp_N = policy.logps(batch.layout, temperature=temperature).logp_N
         gap = (logp_N - batch.sampler_logp_N).abs().max()
@@ -151,7 +137,7 @@ def test_trainer_logprobs_equal_sampler_logprobs(
 
 def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world, temperature=0.6)
-    (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+    (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
     with torch.no_grad():
         logp_N = policy.logps(batch.layout, temperature=1.0).logp_N
     assert (logp_N - batch.sampler_logp_N).abs().max() > 1e-2
@@ -164,7 +150,7 @@ def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
     rollouts = play(policy, short_world, temperature=0.9)
     columns: dict[str, TokenColumns] = {}
     learner = make_learner(policy, temperature=0.9, beta=0.0)
-    stats = learner.train_step(items_of(rollouts), on_tokens=columns.__setitem__)
+    stats = learner.train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
     assert stats["num_tokens"] > 50 and stats["max_abs_log_ratio"] <= 1e-5
     ratios = [ratio for column in columns.values() for ratio in column.ratio]
     assert ratios and max(abs(ratio - 1) for ratio in ratios) <= 1e-5
@@ -178,11 +164,11 @@ def test_lora_dropout_acts_in_a_plain_forward_pass(micro_model: Path):
     chosen_BT[:, 0] = False
     with torch.no_grad():
         policy.model.eval()
-        quiet, _ = policy.token_logps(ids_BT, chosen_BT)
+        quiet = token_logps(policy, ids_BT, chosen_BT)
         policy.model.train()
-        noisy, _ = policy.token_logps(ids_BT, chosen_BT)
+        noisy = token_logps(policy, ids_BT, chosen_BT)
         with policy.updating():
-            update, _ = policy.token_logps(ids_BT, chosen_BT)
+            update = token_logps(policy, ids_BT, chosen_BT)
     assert (quiet - noisy).abs().max() > 1e-3
     assert torch.equal(quiet, update)
 
@@ -222,9 +208,9 @@ class TestEnvironmentTokensGetNoGradient:
 
         policy.model.get_decoder().register_forward_hook(keep)
         learner = make_learner(policy, beta=0.01, optim={"micro_batch_tokens": 10**6})
-        learner.train_step(items_of(rollouts))
-        packed = pack(rollouts)
-        (batch,) = micro_batches(packed.rollouts, 10**6, CPU, is_packed=True)
+        learner.train_step(make_groups(rollouts))
+        packed = pack_items(rollouts)
+        (batch,) = micro_batches(packed.groups, 10**6, CPU, is_packed=True)
         (hidden_1TD,) = hiddens
         assert hidden_1TD.grad is not None
         grad_T = hidden_1TD.grad[0].abs().amax(dim=-1)
@@ -242,7 +228,7 @@ class TestEnvironmentTokensGetNoGradient:
         self, policy: Policy, short_world: Any
     ):
         rollouts = play(policy, short_world)
-        (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+        (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
         logits_BTV = torch.randn(*batch.layout.ids_BT.shape, 400, requires_grad=True)
         loss = self.loss(rollouts, logits_BTV, batch)
         loss.backward()
@@ -261,7 +247,7 @@ class TestEnvironmentTokensGetNoGradient:
     def test_observation_tokens_stay_in_attention(self, policy: Policy, short_world: Any):
         # Masked from the loss is not masked from sight: the trainer conditions on what was read.
         rollouts = [r for r in play(policy, short_world) if len(r.episode.turns) > 1]
-        (batch,) = micro_batches(pack(rollouts).rollouts, 10**6, CPU)
+        (batch,) = micro_batches(pack_items(rollouts).groups, 10**6, CPU)
         first_env = next(i for i, a in enumerate(rollouts[0].trajectory.authors) if a is Author.ENV)
         row = batch.rollout_ids.index(rollouts[0].trajectory.rollout_id)
         other = batch.layout.ids_BT.clone()
@@ -269,8 +255,8 @@ class TestEnvironmentTokensGetNoGradient:
         later = trained_of(batch.layout)
         later[:, : first_env + 1] = False
         with torch.no_grad():
-            logp_N, _ = policy.token_logps(batch.layout.ids_BT, later)
-            moved_N, _ = policy.token_logps(other, later)
+            logp_N = token_logps(policy, batch.layout.ids_BT, later)
+            moved_N = token_logps(policy, other, later)
         assert not torch.equal(logp_N, moved_N)
 
 
@@ -350,12 +336,9 @@ class TestTheLastToken:
         said = Said("", extra_ids=(*policy.renderer.encode_plain("x"), eos, 0, eos))
         (rollout,), _ = say(toy_world(), [said, Said("<answer>", TurnStop.EOS)], policy.renderer)
         trajectory = rollout.trajectory
-        packed = pack_step(
-            [TrainItem(trajectory, 1.0), TrainItem(trajectory, 0.0)],
-            make_grpo().advantages,
-            Reduction.TOKEN_MEAN,
-            keep_dead_groups=False,
-            constant=1,
+        twin = replace(trajectory, rollout_id="twin")
+        packed = pack_items(
+            [TrainItem(trajectory, 1.0), TrainItem(twin, 0.0)], keep_dead_groups=False
         )
         mask = packed.rollouts[0].mask
         assert mask == [author is Author.MODEL for author in trajectory.authors]
@@ -379,13 +362,7 @@ def test_nonfinite_sampler_logprob_is_dropped_and_counted():
     other = Trajectory("s", "g")
     other.append_prompt([1, 2])
     other.append_model([3], [-1.0], version=0, reason=TurnStop.STOP_STRING)
-    packed = pack_step(
-        [TrainItem(trajectory, 1.0), TrainItem(other, 0.0)],
-        make_grpo().advantages,
-        Reduction.TOKEN_MEAN,
-        keep_dead_groups=False,
-        constant=1,
-    )
+    packed = pack_items([TrainItem(trajectory, 1.0), TrainItem(other, 0.0)])
     assert packed.rollouts[0].mask == [False, False, True, False, False, True]
     assert packed.num_nonfinite == 2
     # Known when the step is packed, so the denominator does not count them.
@@ -397,19 +374,13 @@ def test_demonstration_has_no_logprobs_and_is_refused():
     trajectory.append_prompt([1])
     trajectory.append_model([2], None, version=-1, reason=TurnStop.STOP_STRING)
     with pytest.raises(ValueError, match="r is a demonstration: it has no sampler log-probs"):
-        pack_step(
-            [TrainItem(trajectory, 1.0)],
-            make_grpo().advantages,
-            Reduction.TOKEN_MEAN,
-            keep_dead_groups=False,
-            constant=1,
-        )
+        pack_items([TrainItem(trajectory, 1.0)])
 
 
 def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world)
     columns: dict[str, TokenColumns] = {}
-    make_learner(policy).train_step(items_of(rollouts), on_tokens=columns.__setitem__)
+    make_learner(policy).train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
     for rollout in rollouts:
         name = rollout.trajectory.rollout_id
         row = json.loads(

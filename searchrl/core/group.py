@@ -1,0 +1,67 @@
+"""A group: the rollouts of one prompt instance, in one type from the sampler to the packer.
+
+Owns the group and what a learner reads of a rollout in it. It compares no rewards: advantages are
+`advantage`, what enters a step is the packer's. The rollout driver makes groups, an algorithm's
+`extend` may change them, the learner takes them. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from searchrl.core.trajectory import Trajectory
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Generic[R_co]):
+    """The rollouts of one prompt instance: those that are compared with each other.
+
+    `id` is unique within a step, never an index. What is known of a rollout depends on who made
+    the group: the rollout driver knows the whole episode, a learner needs a `Trainable`.
+    """
+
+    id: str
+    rollouts: tuple[R_co, ...]
+
+
+class Trainable(Protocol):
+    """What a learner reads of a rollout."""
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """Its tokens; its sampler log-probs are needed."""
+        ...
+
+    @property
+    def reward(self) -> float | None:
+        """None: unscored, never trained on."""
+        ...
+
+    @property
+    def turn_scores(self) -> tuple[float, ...] | None:
+        """One process score per turn, or None."""
+        ...
+
+
+T = TypeVar("T", bound=Trainable)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainItem:
+    """A rollout without its episode: for replayed, stored or made-up trajectories."""
+
+    trajectory: Trajectory
+    reward: float | None
+    turn_scores: tuple[float, ...] | None = None
+
+
+def make_groups(rollouts: Iterable[T]) -> list[Group[T]]:
+    """Rollouts in groups by the `group_id` of their trajectories, in order of first appearance."""
+    groups: dict[str, list[T]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.trajectory.group_id, []).append(rollout)
+    return [Group(name, tuple(members)) for name, members in groups.items()]

@@ -1,0 +1,57 @@
+"""How many episodes may fail: a few are left out and told, too many end the program.
+
+Owns `FailureLimit`. What a failure is and whose it is, `boundary` decides. Callers: every program
+that plays episodes for its figures (`train`, `sft`, `evaluate`, `benchmark`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from searchrl.engine.episodes.rollout import Rollout
+from searchrl.errors import FailureLimitError
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """What failed episodes lead to: saved tracebacks, a note and, above a share, the end.
+
+    `program` is what stops; `save` writes a text under a name and returns where; `note` tells the
+    user; `remedy` says how to go on once the fault is fixed.
+    """
+
+    program: str
+    max_frac: float
+    save: Callable[[str, str], Path]
+    note: Callable[[str], None]
+    remedy: str = "Fix it, or raise the limit with --set rollout.max_failure_frac=…"
+
+    def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
+        """Let a few failures pass; they are saved under `name` and told.
+
+        Raises:
+            FailureLimitError: if more than `max_frac` of the episodes failed.
+        """
+        failures = [(r, r.scored.failure) for r in rollouts if r.scored.failure is not None]
+        if not failures:
+            return
+        path = self.save(
+            name,
+            "\n\n".join(
+                f"{r.trajectory.rollout_id} ({r.episode.task.id})\n"
+                f"{failure.kind}: {failure.owner}: {failure.message}\n{failure.detail}"
+                for r, failure in failures
+            ),
+        )
+        first = failures[0][1]
+        cause = f"{first.kind} failure of {first.owner}: {first.message}"
+        share = f"{len(failures)} of {len(rollouts)} episodes failed"
+        self.note(f"{where}: {share} and are left out; {cause} ({path})")
+        if len(failures) > self.max_frac * len(rollouts):
+            raise FailureLimitError(
+                f"{self.program} stopped at {where}: {share} "
+                f"(limit: rollout.max_failure_frac={self.max_frac:g}).\n"
+                f"First: {cause}\nTracebacks: {path}\n{self.remedy}"
+            )

@@ -1,0 +1,190 @@
+"""What a cold start imitates: scripted episodes or recorded traces, as trajectories of whole turns.
+
+Owns where demonstrations come from (the env's scripted policies, or a JSONL of traces) and what
+becomes of those that a token limit cuts. Scripts pass through the same rollout driver as sampled
+episodes, so that tokens, authors and observations are exactly those of training. Caller: `sft`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from searchrl.config import RunConfig
+from searchrl.config.sections import SftStage
+from searchrl.core.episode import StopReason
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.drivers import make_scripted_driver
+from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.sampling.generator import mix_key
+from searchrl.envs.splits import TRAIN
+from searchrl.errors import ConfigError, DataError
+from searchrl.programs.traces import Trace, trace_trajectory
+
+_DEMO = 0x5F7
+
+
+class Demonstration(NamedTuple):
+    """What is imitated: whole turns only. `is_cut` says that a token limit left out later ones."""
+
+    trajectory: Trajectory
+    is_cut: bool
+
+
+class Demonstrator:
+    """Demonstrations of a step: a pure function of (seed, step).
+
+    Args:
+        config: seed and limits are read.
+        worlds: whose scripted policies play.
+        policy: whose tokenizer encodes.
+        traces: what is imitated instead of scripted policies, if not None.
+
+    Raises:
+        ConfigError: if a world has none of the scripted policies that a stage names.
+        DataError: for traces that do not fit.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        worlds: Sequence[TaskWorld],
+        policy: Policy,
+        traces: Sequence[Trace] | None,
+    ) -> None:
+        self.config = config
+        self.worlds = worlds
+        self.traces = None if traces is None else _encode(traces, config, worlds[0], policy)
+        self.driver = make_scripted_driver(config, policy.renderer)
+
+    def __call__(self, stage: SftStage, step: int) -> list[Demonstration]:
+        """Those of a step (from 0).
+
+        Raises:
+            ConfigError: if an episode failed.
+        """
+        rng = random.Random(mix_key(self.config.seed, _DEMO, step))
+        if self.traces is not None:
+            return [rng.choice(self.traces) for _ in range(stage.batch_size)]
+        names = rng.choices(list(stage.mix), list(stage.mix.values()), k=stage.batch_size)
+        requests = []
+        for number, name in enumerate(names):
+            world = rng.choice(self.worlds)
+            index = rng.randrange(world.num_tasks(TRAIN))
+            requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
+        groups = self.driver.run(requests)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        failed = [r for r in rollouts if r.episode.failure is not None]
+        if failed:
+            failure = failed[0].episode.failure
+            assert failure is not None
+            raise ConfigError(
+                f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
+            )
+        limits = (StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
+        return [
+            Demonstration(_whole_turns(r.trajectory), r.episode.stop_reason in limits)
+            for r in rollouts
+        ]
+
+
+def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
+    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations."""
+    driver = make_scripted_driver(config)
+    count = config.model.scratch.tokenizer_tasks
+    requests = [
+        _demo_request(
+            world,
+            _reading(world, config),
+            n // len(worlds) % world.num_tasks(TRAIN),
+            config.seed,
+            f"tokenizer/{n}",
+        )
+        for n, world in zip(range(count), itertools.cycle(worlds), strict=False)
+    ]
+    texts = []
+    for group in driver.run(requests):
+        rollout = group.rollouts[0]
+        prompt_ids = rollout.trajectory.ids[: rollout.trajectory.num_prompt_tokens]
+        texts.append(driver.codec.decode(prompt_ids))
+        for turn in rollout.episode.turns:
+            texts += [turn.text, turn.observation]
+    return texts
+
+
+def _reading(world: TaskWorld, config: RunConfig) -> str:
+    """Whose episodes the tokenizer reads: the expert's, else those of the first stage's script."""
+    mix = config.sft.stages[0].mix
+    return "expert" if "expert" in world.entry.script_names else max(mix, key=lambda n: mix[n])
+
+
+def limits_text(config: RunConfig) -> str:
+    """The token limits that cut demonstrations, for messages."""
+    return (
+        f"rollout.max_turn_tokens={config.rollout.max_turn_tokens}, "
+        f"rollout.max_total_tokens={config.rollout.max_total_tokens}, "
+        f"model.max_context={config.model.max_context}"
+    )
+
+
+def _whole_turns(trajectory: Trajectory) -> Trajectory:
+    """The trajectory without a last turn that was cut: half a turn would be learnt as a whole."""
+    turns = trajectory.turns
+    if not turns or turns[-1].reason is not TurnStop.MAX_TOKENS:
+        return trajectory
+    whole = Trajectory(
+        trajectory.rollout_id,
+        trajectory.group_id,
+        trajectory.env,
+        trajectory.task_id,
+        trajectory.origin,
+    )
+    ids, versions = trajectory.ids, trajectory.policy_versions
+    whole.append_prompt(ids[: turns[0].start])
+    for turn, after in pairwise(turns):
+        version, reason = versions[turn.start], turn.reason
+        whole.append_model(ids[turn.start : turn.stop], None, version=version, reason=reason)
+        whole.append_env(ids[turn.stop : after.start])
+    return whole
+
+
+def _encode(
+    traces: Sequence[Trace], config: RunConfig, world: TaskWorld, policy: Policy
+) -> list[Demonstration]:
+    """All traces as demonstrations.
+
+    Raises:
+        DataError: listing the traces whose first turn does not fit: they would teach nothing.
+    """
+    encoded = []
+    for trace in traces:
+        trajectory = trace_trajectory(trace, policy.renderer, world.protocol, config)
+        is_cut = len(trajectory.turns) < len(trace.turns)
+        encoded.append(Demonstration(trajectory, is_cut))
+    pairs = zip(traces, encoded, strict=True)
+    empty = [trace.id for trace, (trajectory, _) in pairs if not trajectory.turns]
+    if empty:
+        raise DataError(
+            f"{len(empty)} traces have no turn within rollout.max_total_tokens="
+            f"{config.rollout.max_total_tokens} and model.max_context="
+            f"{config.model.max_context}: {', '.join(empty)}"
+        )
+    return encoded
+
+
+def _demo_request(
+    world: TaskWorld, script: str, index: int, seed: int, label: str
+) -> RolloutRequest:
+    return RolloutRequest(
+        group_id=f"demo/{label}/{index}",
+        world=world,
+        split=TRAIN,
+        index=index,
+        rng_keys=(mix_key(seed, _DEMO, index),),
+        script=world.script(script),
+    )

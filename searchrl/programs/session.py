@@ -1,0 +1,116 @@
+"""What takes training steps: worlds, algorithm, policy, learner and sampler of one run.
+
+Owns how they are made from a plan, and the two halves of a step: sample, update. Nothing is
+evaluated or recorded here. Callers: `train`, and `benchmark`, which puts the same steps on the
+clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from searchrl.algorithms import Algorithm
+from searchrl.config.sections import EvalConfig, RolloutConfig
+from searchrl.engine.episodes.drivers import make_driver
+from searchrl.engine.episodes.evaluation import count_tasks
+from searchrl.engine.episodes.prompts import PromptStream
+from searchrl.engine.episodes.rollout import RolloutDriver
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
+from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.sharing import share_driver
+from searchrl.engine.learning.step_groups import StepGroups, sample_groups
+from searchrl.engine.learning.workers import Workers
+from searchrl.engine.memory.watch import watch_memory
+from searchrl.engine.model.policy import Policy
+from searchrl.plugins import Registry
+from searchrl.programs.planning import Plan, ensure_whole_distribution
+
+
+class Session:
+    """The objects of one training run.
+
+    Args:
+        plan: the run.
+        registry: loaded plugins.
+        workers: the processes that share the work.
+        on_note: told what the user should know.
+
+    Raises:
+        SearchRLError: for anything wrong with names, data, weights or memory.
+    """
+
+    def __init__(
+        self, plan: Plan, registry: Registry, workers: Workers, on_note: Callable[[str], None]
+    ) -> None:
+        config = plan.config
+        ensure_whole_distribution(config)
+        self.plan = plan
+        self.config = config
+        self.registry = registry
+        self.workers = workers
+        self.worlds: list[TaskWorld] = make_worlds(config, registry)
+        self.num_tasks = count_tasks(self.worlds, config.eval)
+        # An algorithm may have weights of its own: the same in every run and every process.
+        torch.manual_seed(config.seed)
+        self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(
+            **config.algorithm.settings
+        )
+        rollout = config.rollout
+        has_reference = self.algorithm.resolve(config.algorithm).beta > 0
+        self.memory = watch_memory(config, plan.model, plan.device, has_reference=has_reference)
+        self.policy: Policy = plan.load_policy(trainable=True)
+        self.learner = Learner(
+            self.policy,
+            self.algorithm,
+            config.algorithm,
+            config.optim,
+            max_steps=config.max_steps,
+            temperature=rollout.temperature,
+            constant=rollout.max_total_tokens,
+            seed=config.seed,
+            workers=workers,
+        )
+        self.sampler = self.make_driver(rollout, on_note)
+        self.prompts = PromptStream(
+            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size
+        )
+
+    def make_driver(
+        self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
+    ) -> RolloutDriver:
+        """A rollout driver on the policy; `on_note` is told why it is a slower one."""
+        made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
+        return share_driver(made, self.workers)
+
+    def sample(self, step: int, **watched: Any) -> StepGroups:
+        """Sample the groups of a step (from 0).
+
+        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
+        """
+        self.sampler.generator.sync(self.policy)
+        max_refills = self.algorithm.max_refills or 0
+        return sample_groups(self.sampler, self.prompts, step, max_refills=max_refills, **watched)
+
+    def update(self, drawn: StepGroups, step: int, **watched: Any) -> dict[str, float]:
+        """Learn from the groups of a step; `watched` is `on_tokens` of `Learner.train_step`."""
+        self._free_cache()
+        groups = self.algorithm.extend(drawn.groups, step)
+        stats = self.learner.train_step(groups, **watched)
+        self._free_cache()
+        return stats
+
+    def close(self) -> None:
+        """Close the environments."""
+        for world in self.worlds:
+            world.close()
+
+    def _free_cache(self) -> None:
+        """Between phases only: sampling and updating want memory in different shapes.
+
+        Inside a micro-batch loop this would cost more than it frees.
+        """
+        if self.policy.device.type == "cuda":
+            torch.cuda.empty_cache()

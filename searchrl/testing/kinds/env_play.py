@@ -1,0 +1,264 @@
+"""How environments are made, begun and played when they are checked.
+
+Owns which tasks are looked at and which turns are played, so that every criterion looks at the same
+ones, and the two trials: what is asked, and how an episode goes. What an environment raises goes
+through. Judges nothing itself.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from searchrl.contracts import RetrieverFactory
+from searchrl.core.episode import ANSWER, SEARCH, Action, Task
+from searchrl.testing.criteria import NotApplicable
+from searchrl.testing.kinds.trials import Trial
+from searchrl.testing.kit.fuzz import shorten
+from searchrl.testing.kit.tags import MARK
+from searchrl.testing.probes.subject import Subject
+
+SPLITS = ("train", "test")
+"""The splits that programs ask for, of an environment that does not list its own."""
+
+WRONG_ANSWER = "surely not this"
+
+Env = gymnasium.Env[Any, Any]
+Options = dict[str, Any]
+"""What `reset` takes: `split` and `index`."""
+
+
+class Step(NamedTuple):
+    """What `step` returned, unchecked."""
+
+    observation: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: Any
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the episode is over."""
+        return bool(self.terminated or self.truncated)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An episode, or the beginning of one."""
+
+    prompt: str
+    info: Mapping[str, Any]
+    turns: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def task(self) -> Task | None:
+        """The record of the task, if the environment gives one."""
+        task = self.info.get("task")
+        return task if isinstance(task, Task) else None
+
+    @property
+    def env_return(self) -> float:
+        """The sum of the step rewards."""
+        return float(sum(step.reward for step in self.steps))
+
+
+def make_env(subject: Subject, retriever: RetrieverFactory | None = None) -> Env:
+    """A new instance."""
+    if subject.entry.name.endswith(":") and not subject.entry.argument:
+        name = subject.entry.name
+        raise NotApplicable(f"'{name}' is a scheme; check '{name}NAME'")
+    made: Env = subject.make(
+        protocol=subject.grammar.protocol, retriever=retriever or subject.retriever
+    )
+    return made
+
+
+def play(env: Env, options: Mapping[str, Any], turns: Sequence[str]) -> Played:
+    """Play turns until they or the episode are at their end."""
+    prompt, info = env.reset(seed=0, options=dict(options))
+    steps: list[Step] = []
+    for turn in turns:
+        steps.append(Step(*env.step(turn)))
+        if steps[-1].is_last:
+            break
+    return Played(prompt, info, tuple(turns[: len(steps)]), tuple(steps))
+
+
+def splits_of(env: Env) -> tuple[str, ...]:
+    """The splits that the environment lists in `splits`, or those that programs ask for."""
+    listed = getattr(env.unwrapped, "splits", None)
+    if isinstance(listed, tuple | list) and listed and all(isinstance(s, str) for s in listed):
+        return tuple(listed)
+    return SPLITS
+
+
+def count_tasks(env: Env, split: str) -> int:
+    """How many tasks a split has; 0 if it does not say, which E9 looks at."""
+    try:
+        count = env.get_wrapper_attr("num_tasks")(split)
+    except (Exception, SystemExit):
+        return 0
+    return count if isinstance(count, int) and not isinstance(count, bool) else 0
+
+
+def find_probes(env: Env) -> tuple[Options, ...]:
+    """Reset options of the tasks that are looked at: first, middle and last of each split."""
+    found: list[Options] = []
+    for split in splits_of(env):
+        count = count_tasks(env, split)
+        indices = sorted({0, count // 2, count - 1}) if count > 0 else []
+        found += [{"split": split, "index": index} for index in indices]
+    if not found:
+        raise NotApplicable("it does not say how many tasks its splits have (E9)")
+    return tuple(found)
+
+
+def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """Dialogues to play on a task: searching, answering, rambling, and its expert's own."""
+    env = make_env(subject)
+    prompt, info = env.reset(seed=0, options=dict(options))
+    task = info.get("task")
+    question = task.question if isinstance(task, Task) else prompt
+    say = partial(subject.grammar.render, thought="I look this up.")
+    queries = (str(question), str(prompt)[:200], MARK)
+    searches = [say(Action(SEARCH, (query,))) for query in queries]
+    answer = say(Action(ANSWER, WRONG_ANSWER))
+    own = _sample_turns(env)
+    dialogues: list[Sequence[str | None]] = [
+        [*searches, answer],
+        ["not a turn at all", *own[:3], answer],
+        [answer],
+        own,
+    ]
+    if subject.entry.script_names:
+        dialogues.append(replay_expert(subject, env, options))
+    kept = [tuple(turn for turn in dialogue if turn is not None) for dialogue in dialogues]
+    return tuple(dialogue for dialogue in kept if dialogue)
+
+
+def find_dialogues(
+    subject: Subject, env: Env, num_tasks: int | None = None
+) -> list[tuple[Options, tuple[str, ...]]]:
+    """Pairs of reset options and turns: every dialogue on the first `num_tasks` tasks."""
+    probes = find_probes(env)[:num_tasks]
+    return [(options, turns) for options in probes for turns in find_turns(subject, options)]
+
+
+def _sample_turns(env: Env) -> list[str]:
+    """Turns that the environment's own action space gives as examples."""
+    try:
+        env.action_space.seed(0)
+        samples = [env.action_space.sample() for _ in range(6)]
+    except (Exception, SystemExit):  # E3 looks at the spaces
+        return []
+    return [sample for sample in samples if isinstance(sample, str)]
+
+
+def replay_expert(
+    subject: Subject, env: Env, options: Mapping[str, Any], max_turns: int = 100
+) -> tuple[str, ...]:
+    """The turns of its expert, or of its first script; as many as there are until it fails."""
+    turns: list[str] = []
+    observation, info = env.reset(seed=0, options=dict(options))
+    try:
+        script: Any = subject.entry.load_script(subject.entry.script_names[0])
+        expert = script(env.unwrapped, info.get("task"), subject.grammar.protocol)
+        while len(turns) < max_turns and isinstance(turn := expert.act(observation), str):
+            turns.append(turn)
+            step = Step(*env.step(turn))
+            if step.is_last:
+                break
+            observation = step.observation
+    except (Exception, SystemExit):
+        pass
+    return tuple(turns)
+
+
+def find_own(env: object, *names: str) -> object:
+    """Where to look: the first of these methods that is not inherited from us, else the class."""
+    target = type(getattr(env, "unwrapped", env))
+    for name in names:
+        method = getattr(target, name, None)
+        module = getattr(method, "__module__", "") or ""
+        if method is not None and module.partition(".")[0] not in ("searchrl", "gymnasium"):
+            return method
+    return target
+
+
+def facts_of(info: Mapping[str, Any]) -> dict[str, object]:
+    """What `info['task']` says, for comparing; what pickle cannot carry (E18) is left out."""
+    task = info.get("task")
+    if not isinstance(task, Task):
+        return {"its task": repr(task), "its task's meta": b""}
+    try:
+        meta = pickle.dumps(task.meta)
+    except Exception:
+        meta = b""
+    named = (task.id, task.split, task.index, task.question, task.gold_ids, task.kind)
+    return {"its gold answers": task.answers, "its task": named, "its task's meta": meta}
+
+
+# The two trials: what is asked of each task, and how the episodes of fixed turns go.
+
+
+def _asked_cases(subject: Subject) -> dict[str, tuple[Options, int]]:
+    env = make_env(subject)
+    cases = {f"{options}": (options, 0) for options in find_probes(env)}
+    # Without an index the task is drawn from the seed.
+    drawn = {"split": splits_of(env)[0]}
+    return {**cases, f"{drawn} with seed 7": (drawn, 7)}
+
+
+def _ask(env: Env, case: tuple[Options, int]) -> dict[str, object]:
+    options, seed = case
+    prompt, info = env.reset(seed=seed, options=options)
+    return {"its prompt": prompt, **facts_of(info)}
+
+
+def _ask_plainly(env: Env, case: tuple[Options, int]) -> dict[str, object]:
+    """Without the task's meta, whose bytes may differ between processes: a set has no order."""
+    answer = _ask(env, case)
+    del answer["its task's meta"]
+    return answer
+
+
+def _played_cases(subject: Subject) -> dict[str, tuple[Options, tuple[str, ...]]]:
+    found = find_dialogues(subject, make_env(subject), 3)
+    return {
+        f"{options}, episode {number} (its turns begin with {shorten(turns[0])})": (options, turns)
+        for number, (options, turns) in enumerate(found, 1)
+    }
+
+
+def _play(env: Env, case: tuple[Options, tuple[str, ...]]) -> dict[str, object]:
+    played = play(env, *case)
+    traces: dict[str, object] = {"its prompt": played.prompt}
+    for number, step in enumerate(played.steps, 1):
+        traces |= {
+            f"the observation of turn {number}": step.observation,
+            f"the reward of turn {number}": repr(step.reward),
+            f"the end at turn {number}": (bool(step.terminated), bool(step.truncated)),
+            f"the signals of turn {number}": sorted(dict(step.info.get("signals", {})).items()),
+            f"the passages of turn {number}": [p.id for p in step.info.get("passages", ())],
+        }
+    return traces
+
+
+def _where_asked(subject: Subject, case: object) -> object:
+    return find_own(make_env(subject), "reset", "make_prompt", "make_task")
+
+
+def _where_played(subject: Subject, case: object) -> object:
+    return find_own(make_env(subject), "step", "reset")
+
+
+ASKED = Trial(_asked_cases, _ask, make_env, _where_asked)
+ASKED_PLAINLY = Trial(_asked_cases, _ask_plainly, make_env, _where_asked)
+PLAYED = Trial(_played_cases, _play, make_env, _where_played)

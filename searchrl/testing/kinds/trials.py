@@ -1,0 +1,198 @@
+"""Trials: one subject called once per case, in several ways, and what must be the same in all.
+
+Owns the criteria that are the same for every kind: a call never raises, gives the same answer
+whenever and wherever it is made, touches nothing outside, and leaves its input as it was. A kind
+says in a `Trial` how it is made and called once; its criteria name the ways that concern it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from searchrl.errors import PluginError
+from searchrl.plugins.deadline import call_with_deadline
+from searchrl.plugins.registry import Registry, describe_error
+from searchrl.testing.criteria import TIMEOUT_S, Problem
+from searchrl.testing.probes import elsewhere
+from searchrl.testing.probes.effects import Effect, watch_effects
+from searchrl.testing.probes.subject import Subject
+from searchrl.testing.probes.surroundings import other_surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How objects of a kind are made and called once. Its functions belong to modules.
+
+    `cases(subject)` is what to call it with, each under the words that name it in a finding.
+    `ask(made, case)` is the answer as plain data: what compares by value and survives pickle.
+    `place(subject, case)` is where to look if an answer is wrong; the line that returns it if None.
+    """
+
+    cases: Callable[[Subject], Cases]
+    ask: Callable[[Any, Any], object]
+    make: Callable[[Subject], Any] = Subject.make
+    place: Callable[[Subject, Any], object] | None = None
+
+    def find_place(self, subject: Subject, case: Any) -> object:
+        """Where the plugin gives the answer to a case."""
+        if self.place is not None:
+            return self.place(subject, case)
+        made, case = self.make(subject), copy.deepcopy(case)
+        return subject.returned_at(lambda: self.ask(made, case))
+
+    def answers(self, subject: Subject, cases: Cases, made: Any = None) -> Answers:
+        """The answer to each case, one after the other; of a new object if none is given."""
+        made = self.make(subject) if made is None else made
+        return {name: _answer(self, made, copy.deepcopy(case)) for name, case in cases.items()}
+
+
+Cases = Mapping[str, Any]
+Answers = dict[str, object]
+
+
+class Way(StrEnum):
+    """A way to ask once more; as text it stands in the finding."""
+
+    AGAIN = "asked again"
+    LATER = "asked after other cases"
+    ANEW = "in another instance"
+    ELSEWHEN = "with another seed, time, folder and language"
+    ELSEWHERE = "in another process"
+
+
+def find_changes(
+    subject: Subject, trial: Trial, *ways: Way, fix: str = "", watches: bool = False
+) -> Iterator[Problem]:
+    """One problem: the first case whose answer changes when it is asked in another way.
+
+    With `watches`, also what was written and which connections were opened `ELSEWHEN`.
+    """
+    cases, made = trial.cases(subject), trial.make(subject)
+    expected = trial.answers(subject, cases, made)
+    errors = [answer.error for answer in expected.values() if isinstance(answer, Raised)]
+    if errors and len(errors) == len(expected) and errors[0] is not None:
+        raise errors[0]  # nothing to compare; another criterion says so
+    for way in ways:
+        effects: list[Effect] = []
+        if way is Way.ELSEWHERE:
+            try:
+                found = elsewhere.call_elsewhere(
+                    subject.registry, answer_there, trial, cases, *_name_of(subject)
+                )
+            except PluginError as error:
+                place = trial.find_place(subject, next(iter(cases.values())))
+                yield Problem(str(error), place, fix)
+                return
+        elif way is Way.ELSEWHEN:
+            expected = _answers_at(subject, trial, cases, 1)[0]
+            found, effects = _answers_at(subject, trial, cases, 2)
+        elif way is Way.LATER:
+            found = trial.answers(subject, dict([*cases.items()][::-1]))
+        else:
+            found = trial.answers(subject, cases, made if way is Way.AGAIN else None)
+        for name, case in cases.items():
+            if expected[name] != found[name]:
+                part, before, after = _difference(expected[name], found[name])
+                yield Problem(
+                    f"{name}{part} is {after!r:.200} {way}, and {before!r:.200} otherwise",
+                    trial.find_place(subject, case),
+                    fix,
+                )
+                return
+        if watches:
+            fix = "write nothing and ask nobody: the answer depends on the case alone"
+            yield from (Problem(f"it {effect}", effect.place, fix) for effect in effects)
+
+
+def find_mutations(subject: Subject, trial: Trial, fix: str = "") -> Iterator[Problem]:
+    """A problem for every case that is another one after the call."""
+    made = trial.make(subject)
+    for name, case in trial.cases(subject).items():
+        given = copy.deepcopy(case)
+        if not isinstance(_answer(trial, made, given), Raised) and given != case:
+            part = _difference(case, given)[0]
+            yield Problem(
+                f"{name}{part} is another one afterwards", trial.find_place(subject, case), fix
+            )
+
+
+def find_errors(subject: Subject, trial: Trial, fix: str = "") -> Iterator[Problem]:
+    """A problem for every case at which the call raises."""
+    for name, answer in trial.answers(subject, trial.cases(subject)).items():
+        if isinstance(answer, Raised):
+            yield Problem(f"{name}: it raised {answer}", answer.error, fix)
+
+
+class Raised:
+    """An answer that is an error. Two of one type are equal; pickle leaves the error behind."""
+
+    def __init__(self, kind: str, text: str, error: BaseException | None = None) -> None:
+        self.kind = kind
+        self.text = text
+        self.error = error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Raised) and self.kind == other.kind
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Raised, (self.kind, self.text)
+
+
+def answer_there(
+    registry: Registry, trial: Trial, cases: Cases, kind: str, name: str, settings: Cases
+) -> Answers:
+    """What another process runs: the answers of a subject that is made there."""
+    return trial.answers(Subject.of(registry, registry.get(kind, name), settings), cases)
+
+
+def _name_of(subject: Subject) -> tuple[str, str, dict[str, Any]]:
+    entry = subject.entry
+    return entry.kind, entry.qualified + entry.argument, dict(subject.settings)
+
+
+def _answer(trial: Trial, made: Any, case: Any) -> object:
+    try:
+        return trial.ask(made, case)
+    except (Exception, SystemExit) as error:
+        return Raised(type(error).__name__, describe_error(error), error)
+
+
+def _answers_at(
+    subject: Subject, trial: Trial, cases: Cases, number: int
+) -> tuple[Answers, list[Effect]]:
+    """The answers in surroundings of a number, and the effects on the outside meanwhile."""
+
+    def ask() -> tuple[Answers, list[Effect]]:
+        with watch_effects() as effects:
+            return trial.answers(subject, cases), effects
+
+    language = ("C", "de_DE.UTF-8")[number % 2]
+    with other_surroundings(seed=number, clock=number * 1.0e9, language=language):
+        return call_with_deadline(ask, timeout_s=TIMEOUT_S / 3, owner="the plugin")
+
+
+def _difference(before: object, after: object) -> tuple[str, object, object]:
+    """Which named part of two answers differs ("" for the whole), and the part of each."""
+    if dataclasses.is_dataclass(before) and type(before) is type(after):
+        before, after = (
+            {f.name: getattr(one, f.name) for f in dataclasses.fields(before)}
+            for one in (before, after)
+        )
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys((*before, *after)):
+            if before.get(name) != after.get(name):
+                part, old, new = _difference(before.get(name), after.get(name))
+                return f": {name}{part}", old, new
+    return "", before, after

@@ -1,0 +1,166 @@
+"""What chooses a checkpoint is not what measures it, and neither is ever trained on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from train_toy import TOY_PLUGIN, Crash, PowerCut, metrics_of, settings
+
+from searchrl.config import build_config
+from searchrl.config.sections import SftStage
+from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.evaluation import count_tasks
+from searchrl.engine.episodes.prompts import PromptStream
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
+from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
+from searchrl.engine.model.loading import TINY_PATH
+from searchrl.envs.splits import num_held_out
+from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
+from searchrl.programs.demonstrations import Demonstrator
+from searchrl.programs.planning import plan_run
+from searchrl.programs.train import train
+from searchrl.run_folder import Run
+
+pytestmark = pytest.mark.usefixtures("threads_restored")
+
+HELD_OUT = set(range(44, 48))
+"""Of the 48 training tasks of the toy env, which has no split `validation`."""
+
+
+def toy_worlds(*names: str) -> list[TaskWorld]:
+    tasks = [{"env": name, "reward": "env"} for name in names]
+    config = build_config({"tasks": tasks, "plugins": [str(TOY_PLUGIN)]})
+    return make_worlds(config, load_plugins(config.plugins))
+
+
+def played(run: Run, phase: str) -> set[tuple[str, int]]:
+    return {(row["task"]["split"], row["task"]["index"]) for row in run.rollouts(phase)}
+
+
+class TestRun:
+    def test_without_a_split_of_its_own_the_last_training_tasks_validate(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        config = settings(
+            micro_model,
+            tmp_path / "run",
+            rollout={"prompts_per_step": 16, "group_size": 2, "max_turn_tokens": 4},
+            eval={"num_tasks_during": 4},
+            algorithm={"name": "dapo", "beta": 0.0},
+        )
+        run = train(config)
+        trained = played(run, "train")
+        # 96 prompts and their refills: every task that may be trained on was.
+        assert trained == {("train", index) for index in range(44)}
+        assert played(run, "during") == {("train", index) for index in HELD_OUT}
+        assert {split for split, _ in played(run, "before") | played(run, "after")} == {"test"}
+
+    def test_a_split_of_the_environment_is_used(self, micro_run: Path):
+        run = Run.open(micro_run)
+        assert {split for split, _ in played(run, "during")} == {"validation"}
+        assert {split for split, _ in played(run, "after")} == {"test"}
+        best = run.summary["best"]
+        (during,) = (row for row in run.metrics if row["phase"] == "during")
+        assert during["step"] == best["step"] == 1 and best["reward"]["value"] == during["reward"]
+
+    def test_a_single_task_is_trained_on_and_nothing_is_best(
+        self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(TaskWorld, "_num_own_tasks", lambda world, split: 1)
+        heard = Crash()
+        run = train(settings(micro_model, tmp_path / "run", max_steps=3), observer=heard)
+        assert played(run, "train") == {("train", 0)}
+        assert run.summary["best"] is None and not played(run, "during")
+        (note,) = [note for note in heard.notes if "best checkpoint" in note]
+        assert note.startswith("env 'toy' has one training task and no split 'validation'")
+
+    def test_old_run_is_resumed_and_told_that_best_is_chosen_anew(
+        self, micro_model: Path, tmp_path: Path
+    ):
+        with pytest.raises(PowerCut):
+            train(settings(micro_model, tmp_path / "run"), observer=Crash(5))
+        newest = list_checkpoints(tmp_path / "run")[-1] / "state.json"
+        state = json.loads(newest.read_text())
+        assert state.pop("best_split") == "validation"
+        state["best"] = {"step": 3, "reward": {"value": 9.0, "low": 9.0, "high": 9.0, "n": 2}}
+        newest.write_text(json.dumps(state))
+        heard = Crash()
+        run = train(resume=tmp_path / "run", observer=heard)
+        (note,) = [note for note in heard.notes if "older version" in note]
+        assert "chose `best` on the split 'test'. From step 4 on" in note
+        assert run.summary["steps"] == 6 and run.summary["best"]["step"] == 6
+        assert read_state(list_checkpoints(run.path)[-1])["best_split"] == "validation"
+        # Told once: from here on it is a run like any other.
+        heard = Crash()
+        again = train(resume=tmp_path / "run", observer=heard)
+        assert metrics_of(again) == metrics_of(run)
+        assert not [note for note in heard.notes if "older version" in note]
+
+
+class TestTasks:
+    @pytest.mark.parametrize(
+        ("total", "held_out"),
+        [(1, 0), (2, 1), (9, 1), (10, 1), (19, 1), (20, 2), (639, 63), (640, 64), (9000, 64)],
+    )
+    def test_one_in_ten_is_held_out_and_training_is_never_empty(self, total: int, held_out: int):
+        assert num_held_out(total) == held_out < total
+
+    @pytest.mark.parametrize("total", [2, 9, 48, 1000])
+    def test_no_training_task_is_a_validation_task(
+        self, monkeypatch: pytest.MonkeyPatch, total: int
+    ):
+        (world,) = toy_worlds("toy")
+        monkeypatch.setattr(TaskWorld, "_num_own_tasks", lambda world, split: total)
+        tasks = [
+            world.locate(split, index)
+            for split in ("train", "validation")
+            for index in range(world.num_tasks(split))
+        ]
+        assert sorted(tasks) == [("train", index) for index in range(total)]
+        assert world.num_tasks("test") == total and world.locate("test", 1) == ("test", 1)
+
+    def test_an_only_task_cannot_be_evaluated_as_validation(self, monkeypatch: pytest.MonkeyPatch):
+        (world,) = toy_worlds("toy")
+        monkeypatch.setattr(TaskWorld, "_num_own_tasks", lambda world, split: 1)
+        assert world.num_tasks("train") == 1 and not world.can_validate
+        with pytest.raises(ConfigError, match="its only training task is not held out"):
+            world.num_tasks("validation")
+
+    def test_neither_mixtures_nor_refills_meet_them(self):
+        worlds = toy_worlds("toy", "plain")
+        stream = PromptStream(worlds, 0, 6, 1)
+        requests = [r for step in range(60) for n in range(3) for r in stream.requests(step, n)]
+        for world in worlds:
+            drawn = {r.reset_options["index"] for r in requests if r.world is world}
+            assert drawn == set(range(44))
+
+    def test_demonstrations_are_of_training_tasks(self, micro_model: Path):
+        config = build_config(
+            settings(micro_model, Path("unused"), task={"protocol": "think-search-answer"})
+        )
+        worlds = make_worlds(config, load_plugins(config.plugins))
+        policy = plan_run({"model": {"name": str(TINY_PATH)}}).load_policy(trainable=False)
+        stage = SftStage(batch_size=300)
+        shown = Demonstrator(config, worlds, policy, None)(stage, 0)
+        assert {d.trajectory.task_id for d in shown} == {f"toy-train-{i}" for i in range(44)}
+
+    def test_a_plan_counts_them(self):
+        config = build_config({"tasks": [{"env": "regulations"}, {"env": "corpus"}]})
+        counts = count_tasks(make_worlds(config, load_plugins()), config.eval)
+        assert counts["regulations/validation"] == 2500 and counts["regulations/train"] == 40_000
+        held_out = counts["corpus/validation"]
+        assert held_out == max(1, (held_out + counts["corpus/train"]) // 10)
+
+    @given(st.lists(st.integers(0, 2**64 - 1), min_size=3, max_size=3))
+    def test_seeds_of_two_splits_are_never_the_same(self, keys: list[int]):
+        splits = ("train", "validation", "test")
+        seeds = [
+            RolloutRequest("g", None, split, None, (key,)).env_seed  # type: ignore[arg-type]
+            for split, key in zip(splits, keys, strict=True)
+        ]
+        assert 0 <= seeds[0] < seeds[1] < seeds[2] < 2**31

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from soup import characters, make_soup
 
-from searchrl.contracts import TagProtocol, TokenBudget
+from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ACT, ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.protocols.act import ThinkAct
@@ -16,23 +17,7 @@ P = ThinkAct()
 BARE = "<act>right</act>"
 THOUGHT = "<think>The hole is below.</think>\n<act>right</act>"
 
-TAGS = [
-    f"<{slash}{name}>"
-    for slash in ("", "/")
-    for name in ("think", "act", "observation", "Act", "answer", "search", "context")
-]
-SOUP = st.lists(
-    st.one_of(
-        st.sampled_from([*TAGS, "< act >", "<act", "<|im_end|>", "</s>", "\n", "x", "<", ">"]),
-        st.text(max_size=6),
-    ),
-    max_size=16,
-).map("".join)
-
-
-def characters(max_tokens: int) -> TokenBudget:
-    """One token per character: every cut is visible."""
-    return TokenBudget(max_tokens, len, lambda text, limit: text[: max(limit, 0)])
+SOUP = make_soup("think act observation Act answer search context", "< act >", "<act")
 
 
 def test_it_is_a_tag_protocol():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from soup import characters, make_soup
 
 from searchrl.contracts import TagProtocol, TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
@@ -23,28 +24,11 @@ SEARCH_TURN = "<think>I must look.</think>\n<search>chess club</search>"
 ANSWER_TURN = "<think>Doc 1 says so.</think>\n<answer>Room 4</answer>"
 
 # Whatever a model might write: every protocol tag, broken ones, other systems' ones, and text.
-TAGS = [
-    f"<{slash}{name}>"
-    for slash in ("", "/")
-    for name in ("think", "search", "information", "answer", "Answer", "r", "context", "query")
-]
-SOUP = st.lists(
-    st.one_of(
-        st.sampled_from(
-            [*TAGS, "< answer >", "<answer", "<|im_end|>", "</s>", "\n", "x", "<", ">"]
-        ),
-        st.text(max_size=6),
-    ),
-    max_size=16,
-).map("".join)
+NAMES = "think search information answer Answer r context query"
+SOUP = make_soup(NAMES, "< answer >", "<answer")
 PASSAGES = st.lists(
     st.builds(Passage, id=st.just("p"), text=SOUP, title=st.one_of(st.just(""), SOUP)), max_size=4
 )
-
-
-def characters(max_tokens: int) -> TokenBudget:
-    """One token per character: every cut is visible."""
-    return TokenBudget(max_tokens, len, lambda text, limit: text[: max(limit, 0)])
 
 
 def test_it_is_a_tag_protocol():

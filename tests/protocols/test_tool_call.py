@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from soup import characters, make_soup
 
-from searchrl.contracts import TagProtocol, TokenBudget, find_action_problem
+from searchrl.contracts import TagProtocol, find_action_problem
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, Passage, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.protocols import ToolCallProtocol
@@ -31,14 +32,11 @@ def call_turn(text: str) -> str:
 
 CALL_TURN = call_turn('{"name": "calculator", "arguments": {"expression": "6*7"}}')
 
-TAGS = [
-    f"<{slash}{name}>"
-    for slash in ("", "/")
-    for name in ("think", "tool_call", "tool_response", "answer", "tools", "Tool_Call", "search")
-]
-PIECES = [*TAGS, "<", ">", "</s>", "<|im_end|>", "\n", '"', "{", "}", "[", "]", ":", ",", "\\u"]
-PIECES += ['{"name": "search", "arguments": {"query": "a"}}', '"arguments"', "NaN", "1e999", "-0"]
-SOUP = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_size=16).map("".join)
+SOUP = make_soup(
+    "think tool_call tool_response answer tools Tool_Call search",
+    *('"', "{", "}", "[", "]", ":", ",", "\\u", '"arguments"', "NaN", "1e999", "-0"),
+    '{"name": "search", "arguments": {"query": "a"}}',
+)
 TEXTS = st.one_of(st.text(max_size=12), SOUP)
 JSON_VALUES = st.recursive(
     st.none()
@@ -55,10 +53,6 @@ CALLS = st.builds(
     st.dictionaries(TEXTS, JSON_VALUES, max_size=3),
 )
 PASSAGES = st.lists(st.builds(Passage, id=st.just("p"), text=SOUP, title=SOUP), max_size=3)
-
-
-def characters(max_tokens: int) -> TokenBudget:
-    return TokenBudget(max_tokens, len, lambda text, limit: text[: max(limit, 0)])
 
 
 def test_it_is_a_tag_protocol():

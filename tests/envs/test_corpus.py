@@ -13,9 +13,10 @@ import gymnasium
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from playing import PROTOCOL, Played, play
 
 import searchrl.envs.corpus as corpus_module
-from searchrl.core.episode import SEARCH, Passage, Task
+from searchrl.core.episode import SEARCH, Passage
 from searchrl.envs.corpus import (
     MAX_QUERY_BYTES,
     CorpusEnv,
@@ -26,11 +27,8 @@ from searchrl.envs.corpus import (
 )
 from searchrl.envs.data_files import Question
 from searchrl.errors import ConfigError, DataError, RetrieverFailure
-from searchrl.protocols.think_search_answer import ThinkSearchAnswer
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
-
-PROTOCOL = ThinkSearchAnswer()
 
 
 def make_corpus(**settings: Any) -> CorpusEnv:
@@ -60,29 +58,8 @@ def files(tmp_path: Path) -> dict[str, str]:
     }
 
 
-class Played:
-    """One scripted episode."""
-
-    def __init__(self, env: CorpusEnv, split: str, index: int) -> None:
-        observation, info = env.reset(options={"split": split, "index": index})
-        self.task: Task = info["task"]
-        expert = make_expert(env, self.task, PROTOCOL)
-        self.turns: list[str] = []
-        self.reward, self.signals, self.passages = 0.0, {}, list[Passage]()
-        over = False
-        while not over:
-            self.turns.append(expert.act(observation))
-            observation, reward, terminated, truncated, info = env.step(self.turns[-1])
-            self.reward += reward
-            self.signals = info["signals"]
-            self.passages += info["passages"]
-            over = terminated or truncated
-        self.is_answered = terminated
-        self.num_searches = sum(PROTOCOL.parse(turn).kind == SEARCH for turn in self.turns)
-
-
 def play_all(env: CorpusEnv, split: str) -> list[Played]:
-    return [Played(env, split, index) for index in range(env.num_tasks(split))]
+    return [play(env, make_expert, split=split, index=i) for i in range(env.num_tasks(split))]
 
 
 def test_plain_gymnasium_loop_on_the_demo() -> None:
@@ -293,7 +270,7 @@ def test_expert_finds_all_evidence_of_the_demo_and_answers() -> None:
         assert played.reward == 1.0
         assert played.signals == {"gold_shown": 1.0}
         assert PROTOCOL.format_score(played.turns) == 1.0
-        assert 1 <= played.num_searches <= 3
+        assert 1 <= sum(action.kind == SEARCH for action in played.actions) <= 3
 
 
 def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> None:
@@ -363,5 +340,8 @@ def test_scripted_recall_on_hotpot(shared_data: Path) -> None:
     assert all(p.is_answered and p.reward == 1.0 and p.passages for p in played)
     assert recall > 0.75
     random_env = make_corpus(**files, retriever=RandomRetriever)
-    by_chance = [Played(random_env, "test", i).signals["gold_shown"] for i in range(40)]
+    by_chance = [
+        play(random_env, make_expert, split="test", index=i).signals["gold_shown"]
+        for i in range(40)
+    ]
     assert sum(by_chance) / len(by_chance) < 0.05

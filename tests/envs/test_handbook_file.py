@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from regulations_play import PROTOCOL, make_env, play
+from playing import PROTOCOL, make_env, play
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import (

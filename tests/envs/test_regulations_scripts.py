@@ -8,7 +8,7 @@ from collections import defaultdict
 import gymnasium
 import pytest
 from gymnasium.vector import SyncVectorEnv
-from regulations_play import PROTOCOL, Played, make_env, mean, play
+from playing import PROTOCOL, Played, make_env, mean, play
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import ANSWER, SEARCH

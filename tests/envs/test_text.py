@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import SyncVectorEnv
@@ -131,12 +129,8 @@ def test_search_shows_passages_and_right_answer_is_rewarded() -> None:
     assert info["signals"] == {"gold_shown": 1.0}
     text, reward, terminated, truncated, info = env.step(answer(" Whale. "))
     assert (text, reward, terminated, truncated) == ("", 1.0, True, False)
-
-
-def test_wrong_answer_ends_the_episode_with_zero() -> None:
-    env = make_env()
     env.reset(options={"index": 1})
-    assert env.step(answer("fox"))[1:4] == (0.0, True, False)
+    assert env.step(answer("fox"))[1:4] == (0.0, True, False), "a wrong answer ends it too"
 
 
 def test_several_queries_are_merged_in_turns_without_repeats() -> None:
@@ -150,7 +144,7 @@ def test_several_queries_are_merged_in_turns_without_repeats() -> None:
     assert len(env.step(search("green", "blue", "red"))[4]["passages"]) == 2
 
 
-def test_shuffled_passages_are_the_same_ones_in_an_order_that_says_nothing() -> None:
+def test_shuffled_passages_are_the_same_ones_in_random_order() -> None:
     def shown(shuffle: bool) -> list[tuple[str, ...]]:
         env = make_env(topk=3, shuffle=shuffle)
         orders = []
@@ -236,53 +230,49 @@ def test_failed_retriever_is_never_an_empty_result() -> None:
             env.step(search("red"))
 
 
-def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
-    built = []
+class CountingFactory:
+    """A retriever factory that keeps the corpora it was called with."""
 
-    def factory(passages: Sequence[Passage]) -> WordRetriever:
-        built.append(passages)
+    def __init__(self) -> None:
+        self.built: list[Sequence[Passage]] = []
+
+    def __call__(self, passages: Sequence[Passage]) -> WordRetriever:
+        self.built.append(passages)
         return WordRetriever(passages)
 
+
+def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
+    factory = CountingFactory()
     indexes = IndexCache(factory)
     for _ in range(2):
         env = make_env(retriever=indexes)
         for index in range(3):
             env.reset(options={"index": index})
             env.step(search("red"))
-    assert len(built) == 1
+    assert len(factory.built) == 1
 
 
 def test_index_cache_drops_the_least_recently_used() -> None:
-    built: list[str] = []
-
-    def factory(passages: Sequence[Passage]) -> WordRetriever:
-        built.append(passages[0].id)
-        return WordRetriever(passages)
-
+    factory = CountingFactory()
     cache = IndexCache(factory, capacity=2)
     for key in ("a", "b", "a", "c", "a", "b"):
         cache.get(key, [Passage(key, "text")])
-    assert built == ["a", "b", "c", "b"] and len(cache) == 2
+    assert [corpus[0].id for corpus in factory.built] == ["a", "b", "c", "b"] and len(cache) == 2
 
 
 @pytest.mark.parametrize("key", [None, "corpus"])
 def test_one_corpus_never_gets_the_index_of_another(key: str | None) -> None:
-    """Neither under one name nor under one hash: a key that agrees is no proof."""
+    """Neither under one name nor under one hash: equal keys do not prove equal corpora."""
     first, second = (Passage("p", "text", score=score) for score in (-1.0, -2.0))
     assert hash((first,)) == hash((second,)) and first != second
-    built: list[Sequence[Passage]] = []
-
-    def factory(passages: Sequence[Passage]) -> WordRetriever:
-        built.append(passages)
-        return WordRetriever(passages)
-
+    factory = CountingFactory()
     cache = IndexCache(factory)
     for passage in (first, first, second, first):
         corpus = [passage]
         found = cache(corpus) if key is None else cache.get(key, corpus)
-        corpus.clear()  # what the caller does with its list afterwards is its own business
+        corpus.clear()  # the caller may change its list afterwards
         assert list(found.passages) == [passage]
-    assert [list(corpus) for corpus in built] == [[first], [second], [first]]
+    assert [list(corpus) for corpus in factory.built] == [[first], [second], [first]]
 
 
 def test_corpus_that_cannot_be_had_is_not_the_retrievers_fault() -> None:
@@ -308,7 +298,7 @@ def test_what_a_retriever_returns_is_checked_where_it_comes_back(result: Any) ->
         env.step(search("red"))
 
 
-def test_a_question_of_anyones_is_a_task_without_answer() -> None:
+def test_a_question_of_a_user_is_a_task_without_answer() -> None:
     env = make_env()
     prompt, info = env.reset(options={"question": "What is red?", "split": "test"})
     assert prompt == "What is red?" and info["task"].answers == ()
@@ -353,10 +343,3 @@ def test_same_answer_ignores_case_punctuation_and_spacing() -> None:
     assert same_answer(" form  K27.", "Form K27")
     assert not same_answer("16:45", "16:50")
     assert same_answer("?!", "?!") and not same_answer("?!", "...")
-
-
-def test_env_is_a_gymnasium_env_and_its_task_survives_replace() -> None:
-    env = make_env()
-    assert isinstance(env, gymnasium.Env) and env.task is None
-    env.reset(options={"index": 2})
-    assert env.task is not None and replace(env.task, index=0).question == env.task.question

@@ -5,68 +5,102 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from searchrl.errors import DataError
 from searchrl.programs.traces import load_traces
 
-ROW = json.dumps({"id": "a", "prompt": "q", "turns": [{"text": "t", "observation": "o"}]})
-PACKED = gzip.compress((ROW + "\n").encode() * 200)
-
-
-def test_plain_and_packed_read_the_same(tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_text(f"{ROW}\n\n{ROW}\n")
-    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(f"{ROW}\n{ROW}\n".encode()))
-    plain = load_traces(tmp_path / "t.jsonl")
-    assert plain == load_traces(tmp_path / "t.jsonl.gz")
-    assert [(t.id, t.prompt, t.turns) for t in plain] == [("a", "q", (("t", "o"),))] * 2
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        PACKED[:40],
-        PACKED[:15] + b"\xff" * 10 + PACKED[25:],
-        PACKED[:-8] + b"\0" * 8,
-        ROW.encode(),
+TURNS = {
+    "prompt": "code of mira?",
+    "turns": [
+        {"text": "<think>look</think>\n<search>mira</search>", "observation": "\nmira has 7\n"},
+        {"text": "<think>found</think>\n<answer>7</answer>"},
     ],
-    ids=["cut", "bits", "checksum", "no-gzip"],
-)
-def test_damaged_gzip_is_named_and_says_what_to_do(tmp_path: Path, content: bytes) -> None:
-    """`zlib.error` is neither an OSError nor an EOFError."""
-    file = tmp_path / "t.jsonl.gz"
-    file.write_bytes(content)
-    with pytest.raises(
-        DataError, match="unreadable gzip .*unpack it to see, or fetch it"
-    ) as caught:
-        load_traces(file)
-    assert str(file) in str(caught.value)
+}
+MESSAGES = {
+    "id": "chat",
+    "messages": [
+        {"role": "system", "content": "ignored: the protocol's instruction is used"},
+        {"role": "user", "content": TURNS["prompt"]},
+        {"role": "assistant", "content": TURNS["turns"][0]["text"]},
+        {"role": "tool", "content": TURNS["turns"][0]["observation"]},
+        {"role": "assistant", "content": TURNS["turns"][1]["text"]},
+    ],
+}
+PACKED = gzip.compress((json.dumps(TURNS) + "\n").encode() * 200)
 
 
-def test_every_bad_row_is_listed_with_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "t.jsonl"
-    rows = [ROW.encode(), b'{"prompt": "\xff"}', b"[" * 100_000, b'{"prompt": "q", "turns": []}']
-    file.write_bytes(b"\n".join(rows))
-    with pytest.raises(DataError) as caught:
-        load_traces(file)
-    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()[1:]] == [
-        f"  {file}:{number}" for number in (2, 3, 4)
-    ]
+def write(path: Path, *rows: Any) -> Path:
+    """Write rows as lines; text and bytes are written as they are."""
+    texts = [row if isinstance(row, str | bytes) else json.dumps(row) for row in rows]
+    data = b"\n".join(text.encode() if isinstance(text, str) else text for text in texts)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
 
 
-def test_half_of_a_surrogate_pair_is_refused_before_a_tokenizer_meets_it(tmp_path: Path) -> None:
-    file = tmp_path / "t.jsonl"
-    broken = r'{"prompt": "q", "turns": [{"text": "\ud83d"}]}'
-    file.write_text(f"{ROW}\n{broken}\n")
-    with pytest.raises(DataError, match=r"t\.jsonl:2: 'turn 0: text' holds half of a surrogate"):
-        load_traces(file)
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+def test_both_shapes_say_the_same(tmp_path: Path, name: str) -> None:
+    turns, messages = load_traces(write(tmp_path / name, TURNS, "", MESSAGES))
+    assert (turns.prompt, turns.turns) == (messages.prompt, messages.turns)
+    assert turns.prompt == "code of mira?"
+    assert [turn[1] for turn in turns.turns] == ["\nmira has 7\n", ""]
+    assert (turns.id, messages.id) == (f"{name}:1", "chat")
 
 
 def test_a_json_list_of_traces_is_read_with_its_lines(tmp_path: Path) -> None:
-    file = tmp_path / "t.json"
-    file.write_text(f"[\n{ROW},\n{ROW}]")
-    assert [trace.turns for trace in load_traces(file)] == [(("t", "o"),)] * 2
-    file.write_text(f"[\n{ROW},\n7]")
-    with pytest.raises(DataError, match=r"t\.json:3: expected an object such as"):
+    row = json.dumps(TURNS)
+    traces = load_traces(write(tmp_path / "t.json", "[", row + ",", row, "]"))
+    assert [trace.id for trace in traces] == ["t.json:2", "t.json:3"]
+
+
+BAD_ROWS: list[tuple[Any, str]] = [
+    ("{not json", "not JSON: "),
+    (b'{"prompt": "\xff"}', "not UTF-8 text"),
+    ("[" * 100_000, "nested too deeply"),
+    ([1, 2], 'expected an object such as {"prompt", "turns"'),
+    ({"prompt": "p"}, 'expected "messages", or "prompt" (text) and "turns" (list)'),
+    ({"prompt": "p", "turns": []}, "no turns"),
+    ({"prompt": "p", "turns": [{"observation": "o"}]}, "turn 0: expected an object with the text"),
+    ({"prompt": "p", "turns": ["text"]}, 'turn 0: expected an object with the text "text"'),
+    ({"prompt": "p", "turns": [{"text": "t", "observation": 3}]}, 'the text "observation"'),
+    ({"messages": {"role": "user"}}, 'expected "messages" to be a list, got dict'),
+    ({"messages": [{"role": "user"}]}, 'message 0: expected an object with the text "content"'),
+    ({"messages": [{"role": "user", "content": "q"}]}, "needs a user message and, after it"),
+    ({"messages": [{"role": "assistant", "content": "a"}]}, "needs a user message and, after it"),
+    ({"messages": [{"role": "user", "content": None}]}, 'object with the text "content"'),
+    # A tokenizer could not take it.
+    ({"prompt": "q", "turns": [{"text": "\ud83d"}]}, "'turn 0: text' holds half of a surrogate"),
+]
+
+
+def test_every_bad_row_is_reported_with_its_line_before_anything_starts(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.jsonl", TURNS, *(row for row, _ in BAD_ROWS), MESSAGES)
+    with pytest.raises(DataError) as caught:
         load_traces(file)
+    head, *lines = str(caught.value).splitlines()
+    assert f"{len(BAD_ROWS)} problems" in head
+    for number, (line, (_, reason)) in enumerate(zip(lines, BAD_ROWS, strict=True), start=2):
+        assert line.startswith(f"  {file}:{number}: ") and reason in line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("cut.jsonl.gz", PACKED[:40], "unreadable gzip .*unpack it to see, or fetch it"),
+        # `zlib.error` is neither an OSError nor an EOFError.
+        ("bits.jsonl.gz", PACKED[:15] + b"\xff" * 10 + PACKED[25:], "unreadable gzip .*fetch it"),
+        ("checksum.jsonl.gz", PACKED[:-8] + b"\0" * 8, "unreadable gzip .*fetch it"),
+        ("plain.jsonl.gz", b"no gzip at all", "unreadable gzip .*fetch it"),
+        ("none.jsonl", None, "no such file; expected"),
+        ("empty.jsonl", b"\n\n", "holds no trace; expected rows"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_and_says_why(
+    tmp_path: Path, name: str, content: bytes | None, problem: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name}: {problem}"):
+        load_traces(tmp_path / name)

@@ -86,20 +86,6 @@ def test_returns_the_passage_itself_with_its_score() -> None:
     assert TOWN[0].score == 0.0
 
 
-def test_chinese_query_finds_its_passage_instead_of_arbitrary_ones() -> None:
-    assert search("图书馆几点开放") == ["d"]
-    assert search("规章") == ["e"]
-
-
-@pytest.mark.parametrize("query", ["", "   ", "?!", "zeppelin", "汽车"])
-def test_query_without_an_indexed_term_gives_nothing_not_arbitrary_passages(query: str) -> None:
-    assert search(query) == []
-
-
-def test_passage_without_a_shared_word_is_never_returned() -> None:
-    assert search("library", k=50) == ["a"]
-
-
 def test_word_in_half_of_a_tiny_corpus_still_matches_at_score_zero() -> None:
     # IDF is log(1.5/1.5) = 0 here: filtering by "score > 0" would lose the only match.
     pair = [Passage("x", "heron"), Passage("y", "raft")]
@@ -108,20 +94,31 @@ def test_word_in_half_of_a_tiny_corpus_still_matches_at_score_zero() -> None:
     assert found[0].score == 0.0
 
 
-def test_word_in_most_passages_still_matches() -> None:
-    flood = [Passage(str(i), "park bench") for i in range(5)]
-    assert search("park", k=9, passages=flood) == ["0", "1", "2", "3", "4"]
+TWINS = [Passage(str(i), "heron eel" if i % 2 else "raft bell slate") for i in range(40)]
 
 
-def test_equal_scores_keep_corpus_order() -> None:
-    twins = [Passage(str(i), "heron eel" if i % 2 else "raft bell slate") for i in range(40)]
-    assert search("heron", k=40, passages=twins) == [str(i) for i in range(1, 40, 2)]
-
-
-def test_k_is_honoured_and_may_exceed_the_corpus() -> None:
-    assert len(search("park closes", k=1)) == 1
-    assert len(search("park closes", k=10_000)) == 3
-    assert search("park", k=0) == search("park", k=-1) == []
+@pytest.mark.parametrize(
+    ("query", "k", "passages", "found"),
+    [
+        ("图书馆几点开放", 3, TOWN, ["d"]),
+        ("规章", 3, TOWN, ["e"]),
+        # Passages without a shared word are never returned, nor arbitrary ones without any.
+        ("library", 50, TOWN, ["a"]),
+        *((query, 3, TOWN, []) for query in ("", "   ", "?!", "zeppelin", "汽车")),
+        ("heron", 3, [Passage("x", ""), Passage("y", "heron"), TOWN[0]], ["y"]),
+        # A word of most passages still matches.
+        ("park", 9, [Passage(str(i), "park bench") for i in range(5)], ["0", "1", "2", "3", "4"]),
+        # Equal scores keep the order of the corpus.
+        ("heron", 40, TWINS, [str(i) for i in range(1, 40, 2)]),
+        # k is honoured, and may exceed the corpus.
+        ("park closes", 1, TOWN, ["c"]),
+        ("park closes", 10_000, TOWN, ["c", "b", "a"]),
+        ("park", 0, TOWN, []),
+        ("park", -1, TOWN, []),
+    ],
+)
+def test_what_is_found(query: str, k: int, passages: list[Passage], found: list[str]) -> None:
+    assert search(query, k, passages) == found
 
 
 def test_empty_batch_and_batch_order() -> None:
@@ -135,10 +132,6 @@ def test_empty_batch_and_batch_order() -> None:
 @pytest.mark.parametrize("passages", [[], [Passage("x", "")], [Passage("x", "…", "?!")]])
 def test_empty_corpus_and_wordless_corpus_find_nothing(passages: list[Passage]) -> None:
     assert BM25Retriever(passages).search(["anything", ""], 3) == [[], []]
-
-
-def test_wordless_passage_among_others_is_harmless() -> None:
-    assert search("heron", passages=[Passage("x", ""), Passage("y", "heron"), TOWN[0]]) == ["y"]
 
 
 def test_repeated_query_words_weigh_twice_as_in_rank_bm25() -> None:

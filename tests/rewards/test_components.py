@@ -61,13 +61,6 @@ def test_format_is_the_protocols_verdict_and_nothing_else(verdict: float) -> Non
     assert score("format", Episode(TASK, format_score=verdict)) == verdict
 
 
-def test_format_gives_no_marks_to_mismatched_tags() -> None:
-    """Tags that look right to a counting regex earn nothing when the protocol says invalid."""
-    turn = EpisodeTurn("<think>x</answer><answer>Paris</think>", Action(INVALID, reason="tags"))
-    episode = Episode(TASK, (turn,), None, format_score=0.0)
-    assert score("format", episode) == score("em", episode) == 0.0
-
-
 @pytest.mark.parametrize("name", ["em", "cover_em", "f1", "fuzzy"])
 def test_many_answer_blocks_do_not_raise_the_hit_rate(name: str) -> None:
     """Two complete blocks are no final answer; the text of the turns is never searched for one."""

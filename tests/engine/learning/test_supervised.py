@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 from functools import cache
 from pathlib import Path
@@ -21,8 +19,7 @@ from searchrl.core.trajectory import Author, Origin, Trajectory, TurnStop
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import ASSISTANT, END, USER, make_policy, make_tokenizer
-from searchrl.errors import DataError
-from searchrl.programs.traces import load_traces, trace_trajectory
+from searchrl.programs.traces import Trace, trace_trajectory
 from searchrl.protocols import ThinkSearchAnswer
 
 MODEL = SftStage(lr=1e-2, warmup_steps=0, schedule="constant")
@@ -147,92 +144,18 @@ class TestSteps:
         assert len({losses[0.0, 1, 0], losses[0.5, 1, 0], losses[0.5, 2, 0]}) == 3
 
 
-TURNS = {
-    "prompt": "code of mira?",
-    "turns": [
-        {"text": "<think>look</think>\n<search>mira</search>", "observation": "\nmira has 7\n"},
-        {"text": "<think>found</think>\n<answer>7</answer>"},
-    ],
-}
-MESSAGES = {
-    "messages": [
-        {"role": "system", "content": "ignored: the protocol's instruction is used"},
-        {"role": "user", "content": TURNS["prompt"]},
-        {"role": "assistant", "content": TURNS["turns"][0]["text"]},
-        {"role": "tool", "content": TURNS["turns"][0]["observation"]},
-        {"role": "assistant", "content": TURNS["turns"][1]["text"]},
-    ]
-}
-
-
-def write(path: Path, *rows: Any) -> Path:
-    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    data = "\n".join(lines).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+TURNS = (
+    ("<think>look</think>\n<search>mira</search>", "\nmira has 7\n"),
+    ("<think>found</think>\n<answer>7</answer>", ""),
+)
+TRACE = Trace("t", "code of mira?", TURNS)
 
 
 class TestTraces:
-    @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
-    def test_both_shapes_say_the_same(self, tmp_path: Path, name: str):
-        turns, messages = load_traces(write(tmp_path / name, TURNS, "", MESSAGES))
-        assert (turns.prompt, turns.turns) == (messages.prompt, messages.turns)
-        assert [turn[1] for turn in turns.turns] == ["\nmira has 7\n", ""]
-        assert (turns.id, messages.id) == (f"{name}:1", f"{name}:3")
-
-    def test_every_bad_row_is_reported_with_its_line_before_anything_starts(self, tmp_path: Path):
-        path = write(
-            tmp_path / "t.jsonl",
-            TURNS,
-            "{not json",
-            [1, 2],
-            {"prompt": "p"},
-            {"prompt": "p", "turns": []},
-            {"prompt": "p", "turns": [{"observation": "o"}]},
-            {"prompt": "p", "turns": ["text"]},
-            {"prompt": "p", "turns": [{"text": "t", "observation": 3}]},
-            {"messages": {"role": "user"}},
-            {"messages": [{"role": "user"}]},
-            {"messages": [{"role": "user", "content": "q"}]},
-            {"messages": [{"role": "assistant", "content": "a"}]},
-            {"messages": [{"role": "user", "content": None}]},
-            MESSAGES,
-        )
-        with pytest.raises(DataError) as caught:
-            load_traces(path)
-        text = str(caught.value)
-        assert "12 problems" in text
-        for number in range(2, 14):
-            assert f"{path}:{number}: " in text
-        for said in (
-            'expected an object such as {"prompt", "turns"',
-            'expected "messages", or "prompt" (text) and "turns" (list)',
-            "no turns",
-            'turn 0: expected an object with the text "text"',
-            'turn 0: expected an object with the text "observation"',
-            'message 0: expected an object with the text "content"',
-            'expected "messages" to be a list, got dict',
-            "needs a user message and, after it, an assistant message",
-        ):
-            assert said in text
-
-    def test_files_that_cannot_be_read_say_so(self, tmp_path: Path):
-        with pytest.raises(DataError, match=r"none.jsonl: no such file; expected"):
-            load_traces(tmp_path / "none.jsonl")
-        with pytest.raises(DataError, match="holds no trace; expected rows"):
-            load_traces(write(tmp_path / "empty.jsonl", "", ""))
-        (tmp_path / "torn.jsonl.gz").write_bytes(b"no gzip at all")
-        with pytest.raises(DataError, match="torn.jsonl.gz: unreadable gzip"):
-            load_traces(tmp_path / "torn.jsonl.gz")
-        (tmp_path / "latin.jsonl").write_bytes(json.dumps(TURNS).encode() + b'\n{"id": "\xe9"}')
-        with pytest.raises(DataError, match=r"latin.jsonl:2: not UTF-8 text"):
-            load_traces(tmp_path / "latin.jsonl")
-
-    def test_a_trace_becomes_the_ledger_of_an_episode(self, tmp_path: Path, policy: Policy):
-        (trace,) = load_traces(write(tmp_path / "t.jsonl", TURNS))
+    def test_a_trace_becomes_the_ledger_of_an_episode(self, policy: Policy):
         config = build_config({})
         trajectory = trace_trajectory(
-            trace, policy.renderer, ThinkSearchAnswer(instruction=""), config
+            TRACE, policy.renderer, ThinkSearchAnswer(instruction=""), config
         )
         assert trajectory.origin is Origin.DEMONSTRATION
         assert set(trajectory.sampler_logps) == {None}
@@ -240,18 +163,15 @@ class TestTraces:
             author: policy.renderer.decode([t.id for t in trajectory if t.author is author])
             for author in Author
         }
-        assert by_author[Author.MODEL] == TURNS["turns"][0]["text"] + TURNS["turns"][1]["text"]
+        assert by_author[Author.MODEL] == TURNS[0][0] + TURNS[1][0]
         assert by_author[Author.ENV] == "\nmira has 7\n"
-        assert TURNS["prompt"] in by_author[Author.PROMPT]
+        assert TRACE.prompt in by_author[Author.PROMPT]
 
-    def test_a_long_trace_is_cut_between_turns_never_inside_one(
-        self, tmp_path: Path, policy: Policy
-    ):
-        (trace,) = load_traces(write(tmp_path / "t.jsonl", TURNS))
+    def test_a_long_trace_is_cut_between_turns_never_inside_one(self, policy: Policy):
         protocol = ThinkSearchAnswer(instruction="")
-        whole = trace_trajectory(trace, policy.renderer, protocol, build_config({}))
+        whole = trace_trajectory(TRACE, policy.renderer, protocol, build_config({}))
         limit = {"rollout": {"max_total_tokens": len(whole) - 1}}
-        cut = trace_trajectory(trace, policy.renderer, protocol, build_config(limit))
+        cut = trace_trajectory(TRACE, policy.renderer, protocol, build_config(limit))
         assert len(cut.turns) == 1 and cut.ids == whole.ids[: len(cut)]
 
 

@@ -1,4 +1,4 @@
-"""Plays episodes of `regulations` with scripted policies, for the tests of that world."""
+"""Plays episodes of search environments with scripted policies, for the tests of these worlds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from searchrl.contracts import ExpertFactory
-from searchrl.core.episode import Action, Task
+from searchrl.core.episode import Action, Passage, Task
 from searchrl.envs.regulations import RegulationsEnv
+from searchrl.envs.text import TextEnv
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.retrieval.indexes import IndexCache
@@ -17,30 +18,35 @@ INDEXES = IndexCache(BM25Retriever)
 
 
 class Played(NamedTuple):
-    """A finished episode; `observations` begins with the prompt."""
+    """A finished episode; `observations` begins with the prompt, `signals` are the last ones."""
 
     task: Task
     turns: list[str]
     actions: list[Action]
     reward: float
     observations: list[str]
+    passages: list[Passage]
+    signals: dict[str, float]
+    is_answered: bool
 
 
 def make_env(**settings: Any) -> RegulationsEnv:
     return RegulationsEnv(**{"protocol": PROTOCOL, "retriever": BM25Retriever, **settings})
 
 
-def play(env: RegulationsEnv, policy: ExpertFactory, **options: Any) -> Played:
+def play(env: TextEnv, policy: ExpertFactory, **options: Any) -> Played:
     observation, info = env.reset(options=options)
-    script = policy(env, info["task"], PROTOCOL)
-    turns, actions, observations, total, is_over = [], [], [observation], 0.0, False
+    task, total, passages, is_over, terminated = info["task"], 0.0, [], False, False
+    script = policy(env, task, PROTOCOL)
+    turns, actions, observations = [], [], [observation]
     while not is_over:
         turns.append(script.act(observation))
-        observation, reward, terminated, truncated, step_info = env.step(turns[-1])
-        actions.append(step_info["action"])
+        observation, reward, terminated, truncated, info = env.step(turns[-1])
+        actions.append(info["action"])
         observations.append(observation)
+        passages += info["passages"]
         total, is_over = total + reward, terminated or truncated
-    return Played(info["task"], turns, actions, total, observations)
+    return Played(task, turns, actions, total, observations, passages, info["signals"], terminated)
 
 
 def search(env: RegulationsEnv, task: Task, queries: list[str]) -> list[str]:

@@ -18,8 +18,9 @@ from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
-from searchrl.testing.kit.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
+from searchrl.testing.kit.fuzz import find_faulty, make_texts, shorten
 from searchrl.testing.kit.tags import MARK, tags_in
+from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.probes.subject import Subject
 
 _METHODS = (
@@ -67,11 +68,12 @@ def _is_protocol(subject: Subject) -> Iterator[Problem]:
 def _reads_anything(subject: Subject) -> Iterator[Problem]:
     protocol = subject.grammar.protocol
 
-    def find_problem(text: str) -> str:
+    def find_fault(text: str) -> tuple[str, object] | None:
         try:
-            return find_action_problem(protocol.parse(text))
+            problem = find_action_problem(protocol.parse(text))
         except (Exception, SystemExit) as error:
-            return f"raised {describe_error(error)}"
+            return f"raised {describe_error(error)}", error
+        return (f"returned {problem}", protocol.parse) if problem else None
 
     # Finding out what it writes takes calls of `parse`, which may raise on its own tags.
     try:
@@ -80,24 +82,16 @@ def _reads_anything(subject: Subject) -> Iterator[Problem]:
         tags = [tag for stop in protocol.stops for tag in (stop, stop.replace("/", ""))]
         pieces = (*tags, *(f"{opener}x{stop}" for opener in tags for stop in tags))
     texts = [*HARD_TEXTS, *pieces]
-    text = next((text for text in texts if find_problem(text)), None)
-    if text is None:
-        text = find_example(make_texts(pieces), lambda text: bool(find_problem(text)))
-    if text is not None:
-        problem = find_problem(text)
-        is_raised = problem.startswith("raised")
-        at = catch(protocol.parse, text) if is_raised else protocol.parse
-        verb = "" if is_raised else "returned "
-        yield Problem(f"parse({shorten(text)}) {verb}{problem}", at)
+    if found := find_faulty(texts, make_texts(pieces), find_fault):
+        text, (problem, at) = found
+        yield Problem(f"parse({shorten(text)}) {problem}", at)
         return
     for text in texts:
         action = protocol.parse(text)
         if action.kind == INVALID and not action.reason:
-            yield Problem(
-                f"parse({shorten(text)}) is invalid without a reason",
-                protocol.parse,
-                "say in Action.reason what was expected: the model reads it",
-            )
+            what = f"parse({shorten(text)}) is invalid without a reason"
+            fix = "say in Action.reason what was expected: the model reads it"
+            yield Problem(what, protocol.parse, fix)
             return
 
 
@@ -122,13 +116,11 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
 
     listed: list[Sequence[str]] = [[], *([text] for text in HARD_TEXTS), list(legal)]
     listed += [[turn] for turn in legal] + [[turn, other] for turn in legal for other in legal]
-    turns = next((turns for turns in listed if find_fault(turns)), None)
-    if turns is None:
-        lists = st.lists(make_texts(subject.grammar.pieces), max_size=4)
-        turns = find_example(lists, lambda turns: find_fault(turns) is not None)
-    if turns is not None and (fault := find_fault(turns)):
-        what = f"final_answer and format_score of {shorten(str(list(turns)), 120)} {fault[0]}"
-        yield Problem(what, fault[1] or protocol.format_score)
+    lists = st.lists(make_texts(subject.grammar.pieces), max_size=4)
+    if found := find_faulty(listed, lists, find_fault):
+        turns, (problem, error) = found
+        what = f"final_answer and format_score of {shorten(str(list(turns)), 120)} {problem}"
+        yield Problem(what, error or protocol.format_score)
 
 
 @criterion("P4")
@@ -244,12 +236,10 @@ def _neutralises(subject: Subject) -> Iterator[Problem]:
 
     pieces = subject.grammar.pieces
     texts = [*pieces, *(f"{tag[:3]}{other}{tag[3:]}" for tag in tags for other in tags)]
-    faulty = next((text for text in texts if find_fault(text)), None)
-    if faulty is None:
-        faulty = find_example(make_texts(pieces), lambda text: find_fault(text) is not None)
-    if faulty is not None and (fault := find_fault(faulty)):
-        what = f"of the foreign text {shorten(faulty)}, {fault[0]}"
-        yield Problem(what, fault[1] or protocol.neutralise)
+    if found := find_faulty(texts, make_texts(pieces), find_fault):
+        text, (problem, at) = found
+        what = f"of the foreign text {shorten(text)}, {problem}"
+        yield Problem(what, at or protocol.neutralise)
 
 
 @criterion("P9")

@@ -48,32 +48,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "DEAD_STEPS",
-    "HARD_QUERIES",
-    "PASSAGES",
-    "QUERIES",
-    "STEPS",
-    "TRACKER_CRITERIA",
-    "AnswersGold",
-    "ConformanceCase",
-    "Finding",
-    "Report",
-    "Result",
-    "RewardCase",
-    "Says",
-    "SaysAnything",
-    "Status",
-    "Subject",
-    "assert_conforms",
-    "check_plugin",
-    "conformance_cases",
-    "make_episode",
-    "make_step",
-    "play_episode",
-    "reward_cases",
-    "run_criteria",
-    "sample_log",
-]
+    "DEAD_STEPS", "HARD_QUERIES", "PASSAGES", "QUERIES", "STEPS", "TRACKER_CRITERIA",
+    "AnswersGold", "ConformanceCase", "Finding", "Report", "Result", "RewardCase", "Says",
+    "SaysAnything", "Status", "Subject", "assert_conforms", "check_plugin", "conformance_cases",
+    "make_episode", "make_step", "play_episode", "reward_cases", "run_criteria", "sample_log",
+]  # fmt: skip
 
 _MODULES = {
     "kit.cases": ("RewardCase", "make_episode", "reward_cases"),

@@ -266,6 +266,12 @@ def playing(
     return Trial(lambda subject: find_episodes(subject, num_tasks), ask, make, _where_played)
 
 
+BEGUN = Trial(
+    lambda subject: {f"{options}": options for options in find_probes(make_env(subject))},
+    lambda env, options: env.reset(seed=0, options=options),
+    make_env,
+    _where_asked,
+)
 ASKED = Trial(_asked_cases, _ask, make_env, _where_asked)
 ASKED_PLAINLY = Trial(_asked_cases, _ask_plainly, make_env, _where_asked)
 PLAYED = playing(_trace, 3)

@@ -14,7 +14,7 @@ from typing import Any
 
 from searchrl.contracts import Retriever, find_passages_problem
 from searchrl.core.episode import Passage
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
 from searchrl.testing.probes.subject import Subject
@@ -207,7 +207,3 @@ def _any_corpus(passages: Sequence[Passage], results: Any) -> str:
     if len(results) != 2 or any(not set(_ids(one)) <= known for one in results):
         return f"it returned {results!r:.80} for two queries"
     return ""
-
-
-RETRIEVER_CRITERIA = criteria_in(vars())
-"""R1 to R11."""

@@ -9,7 +9,6 @@ is in `describe`. Plugins register adapters for other environments under their o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from random import Random
 from typing import Any, Literal
 
@@ -100,8 +99,14 @@ class TextAdapter(gymnasium.Env[str, str]):
         self._mask: Any = None
         self._prompt = PROMPT if prompt is None else prompt
         self._fill_prompt("")
-        _ensure_acts(protocol, name)
-        self.action_space = TextSpace(turns=self._example_turns())
+        try:
+            turns = self._example_turns()
+        except ValueError as error:
+            raise ConfigError(
+                f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
+                "the protocol out, or name one that has acts, such as act"
+            ) from error
+        self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
         self._task: Task | None = None
         self._num_turns = 0
@@ -330,13 +335,3 @@ def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env
     if parts_of(space) is None:
         raise unsupported(env, "observations", space)
     return "number"
-
-
-def _ensure_acts(protocol: TagProtocol, env: str) -> None:
-    with suppress(ValueError):
-        protocol.opening(ACT)
-        return
-    raise ConfigError(
-        f"env {env} needs acts, and protocol '{protocol.name}' has none; leave the protocol out, "
-        "or name one that has acts, such as act"
-    )

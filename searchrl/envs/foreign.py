@@ -162,8 +162,8 @@ class TextAdapter(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one raw model turn.
 
-        Never raises on its text; raises `ResetNeeded` outside an episode and whatever the inner
-        environment does. `info` holds `task`, `action` (invalid, with a reason, where nothing was
+        Never raises on its text; raises `ResetNeeded` outside an episode, and the exceptions of the
+        inner environment. `info` holds `task`, `action` (invalid, with a reason, where nothing was
         done), `passages` and `signals`, which are empty.
         """
         if self._task is None or self._is_over:
@@ -306,7 +306,7 @@ def make_gym_env(
 def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(name, **arguments)
-    except Exception as error:  # whatever the environment's own code raises
+    except Exception as error:  # the environment's own code can raise anything
         given = f" with {dict(arguments)}" if arguments else ""
         raise ConfigError(
             f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}"

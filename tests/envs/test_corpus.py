@@ -11,7 +11,6 @@ from typing import Any
 
 import gymnasium
 import pytest
-from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 from playing import PROTOCOL, Played, play
@@ -62,12 +61,6 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 def play_all(env: CorpusEnv, split: str) -> list[Played]:
     return [play(env, make_expert, split=split, index=i) for i in range(env.num_tasks(split))]
-
-
-def test_check_env_with_real_tags() -> None:
-    check_env(make_corpus(render_mode="ansi"), skip_render_check=True)
-    made = gymnasium.make("searchrl/Corpus-v0")
-    check_env(made.unwrapped, skip_render_check=True)
 
 
 def test_plain_gymnasium_loop_on_the_demo() -> None:

@@ -1,4 +1,4 @@
-"""Fixed handbooks: the demo, questions of anyone's, a user's own files and their faults."""
+"""Fixed handbooks: the demo, questions of a user, a user's own files and their faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     assert games[0].task.meta["school"] not in school_names(0)
 
 
-def test_anyone_may_ask_about_the_demo_or_a_generated_school(env: RegulationsEnv) -> None:
+def test_a_user_may_ask_about_the_demo_or_a_generated_school(env: RegulationsEnv) -> None:
     prompt, info = env.reset(options={"question": "Who runs the student radio?", "split": "demo"})
     assert "Thistlemere" in prompt and info["task"].answers == ()
     expert = make_expert(env, info["task"], PROTOCOL)

@@ -106,6 +106,8 @@ def test_bad_handbook_rows_are_all_named_with_their_line(
     ("text", "messages"),
     [
         ('{"question": ""}\n\n{"question": "a", "answer": []}', [":1: 'question'", ":3: 'answer'"]),
+        ('{"id": "x", "question": "a", "answer": "b"}\n' * 2, [":2: duplicate id 'x', first used"]),
+        ('{"question": "\\ud83d", "answer": "b"}', [":1: 'question' holds half of a surrogate"]),
         ('[{"question": "a", "answer": "b",\n"articles": "No"}]', [r":1: 'articles' names"]),
         ("[\n3]", [":2: expected an object"]),
         ('{"question": "a"\n', [":1: not JSON"]),

@@ -299,6 +299,7 @@ def test_refills_end_at_their_limit_and_the_step_goes_on(
     """Nothing is ever scored here: each place is filled 1 + max_refills times."""
     config = short(micro_model, tmp_path / "run", "dapo", max_refills=max_refills)
     config["tasks"][0] |= {"reward": "declines", "metrics": []}
+    config["eval"]["every"] = 1
     run = train(config | {"max_steps": 1})
     (row,) = [row for row in run.metrics if row["phase"] == "train"]
     assert row["refills"] == max_refills
@@ -307,6 +308,7 @@ def test_refills_end_at_their_limit_and_the_step_goes_on(
     assert row["num_rollouts"] == 0
     unmeasured = {"reward", "overlong", "loss", "kl", "entropy", "ratio_mean", "grad_norm"}
     assert not unmeasured & row.keys()
+    assert run.summary["best"] is None, "an evaluation without a reward chooses nothing"
     before, after = weights_of(micro_model), weights_of(run.path / "policy")
     assert all(torch.equal(before[name], after[name]) for name in before)
 

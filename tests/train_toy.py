@@ -1,4 +1,4 @@
-"""What the tests of `train` share: a run of a second on the toy world, and ways to end it."""
+"""What tests of `train` and `sft` share: a run of a second on the toy world, and ways to end it."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ def settings(folder: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
         "device": "cpu",
         "run_dir": str(run_dir),
     }
+    return layered(base, more)
+
+
+def layered(base: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `more` over it; of two mappings, the keys of both."""
     for key, value in more.items():
         old = base.get(key)
         base[key] = old | value if isinstance(old, dict) and isinstance(value, dict) else value
@@ -67,11 +72,19 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(file)
 
 
-def assert_same_run(left: Run, right: Run) -> None:
-    assert metrics_of(left) == metrics_of(right)
-    ours, theirs = weights_of(left.path / "policy"), weights_of(right.path / "policy")
+def assert_same_weights(left: Path, right: Path) -> None:
+    ours, theirs = weights_of(left), weights_of(right)
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def assert_same_learning(left: Run, right: Run) -> None:
+    assert metrics_of(left) == metrics_of(right)
+    assert_same_weights(left.path / "policy", right.path / "policy")
+
+
+def assert_same_run(left: Run, right: Run) -> None:
+    assert_same_learning(left, right)
     ours_rows, theirs_rows = list(left.rollouts()), list(right.rollouts())
     assert ours_rows == theirs_rows and len(ours_rows) > 30
     keys = ("before", "after", "best", "steps", "seed")
@@ -83,9 +96,9 @@ class PowerCut(BaseException):
 
 
 class Crash(SilentObserver):
-    """Ends the process, raises or interrupts when it sees a step finished."""
+    """Keeps the notes; ends the process, raises or interrupts when it sees a step finished."""
 
-    def __init__(self, step: int, how: str = "power") -> None:
+    def __init__(self, step: int = -1, how: str = "power") -> None:
         self.at = step
         self.how = how
         self.notes: list[str] = []

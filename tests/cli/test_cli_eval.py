@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import call, succeed
 
-from searchrl.cli import main
 from searchrl.errors import FailureLimitError
 from searchrl.programs.evaluate import evaluate
 from searchrl.run_folder import Run
@@ -16,13 +16,8 @@ from searchrl.run_folder import Run
 SCRIPTED = ("eval", "--env", "regulations", "--policy", "scripted", "--num-tasks", "12")
 
 
-def invoke(*args: str) -> Result:
-    return CliRunner().invoke(main, list(args))
-
-
 def test_json_is_the_only_thing_on_stdout() -> None:
-    result = invoke(*SCRIPTED, "--json")
-    assert result.exit_code == 0, result.output
+    result = succeed(*SCRIPTED, "--json")
     metrics = json.loads(result.stdout)
     wanted = {"em", "searched", "searches", "format", "passive", "retrieved", "reward"}
     assert wanted <= set(metrics)
@@ -35,23 +30,21 @@ def test_json_is_the_only_thing_on_stdout() -> None:
 def test_model_eval_reports_the_forced_figures_too(micro_model: Path) -> None:
     flags = ["--model", str(micro_model), "--num-tasks", "2", "--json"]
     flags += ["--set", "rollout.max_turn_tokens=8"]
-    result = invoke("eval", "--env", "regulations", *flags)
-    assert result.exit_code == 0, result.output
+    result = succeed("eval", "--env", "regulations", *flags)
     assert "em_forced" in json.loads(result.stdout)
-    result = invoke("eval", "--env", "regulations", *flags, "--no-forced")
+    result = call("eval", "--env", "regulations", *flags, "--no-forced")
     assert "em_forced" not in json.loads(result.stdout)
 
 
 def test_table_shows_intervals_and_counts() -> None:
-    result = invoke(*SCRIPTED)
-    assert result.exit_code == 0, result.output
+    result = succeed(*SCRIPTED)
     row = next(line for line in result.stdout.splitlines() if line.startswith("em "))
     assert row.split() == ["em", "1.000", "[0.758,", "1.000]", "12"]
     assert "\x1b" not in result.stdout
 
 
 def test_show_prints_episodes_with_tags_and_passages() -> None:
-    result = invoke(*SCRIPTED, "--show", "1")
+    result = call(*SCRIPTED, "--show", "1")
     for part in ("<search>", "<information>Doc 1", "<answer>", "expected", "scores"):
         assert part in result.stdout
     assert result.stdout.count("<answer>") == 1
@@ -59,8 +52,7 @@ def test_show_prints_episodes_with_tags_and_passages() -> None:
 
 def test_run_dir_keeps_the_episodes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    result = invoke(*SCRIPTED, "--run-dir", str(folder), "--json")
-    assert result.exit_code == 0, result.output
+    result = succeed(*SCRIPTED, "--run-dir", str(folder), "--json")
     rows = list(Run.open(folder).rollouts("eval"))
     assert len(rows) == 12 and all(row["scores"]["em"] == 1.0 for row in rows)
     assert Run.open(folder).summary["eval"]["em"] == json.loads(result.stdout)["em"]
@@ -98,7 +90,7 @@ class TestFailedEpisodes:
         return [*SCRIPTED, "--plugin", str(plugin), "--reward", "em+broken", "--json"]
 
     def test_a_few_are_said_and_left_out(self, tmp_path: Path, temporary: Path) -> None:
-        result = invoke(*self.flags(tmp_path, every=6))
+        result = call(*self.flags(tmp_path, every=6))
         assert result.exit_code == 0, result.output
         (file,) = temporary.iterdir()
         said = result.stderr.replace("\n", "")
@@ -110,7 +102,7 @@ class TestFailedEpisodes:
     def test_too_many_end_it_with_the_tracebacks_saved(
         self, tmp_path: Path, temporary: Path
     ) -> None:
-        result = invoke(*self.flags(tmp_path, every=2))
+        result = call(*self.flags(tmp_path, every=2))
         assert result.exit_code == 3, result.output
         (file,) = temporary.iterdir()
         assert "evaluation stopped at split 'test': 6 of 12 episodes failed" in result.stderr
@@ -118,11 +110,11 @@ class TestFailedEpisodes:
         assert f"Tracebacks: {file}" in result.stderr and "KeyError: 'gold'" in file.read_text()
         assert result.stdout == ""
         more = ["--set", "rollout.max_failure_frac=0.5"]
-        assert invoke(*self.flags(tmp_path, every=2), *more).exit_code == 0
+        assert call(*self.flags(tmp_path, every=2), *more).exit_code == 0
 
     def test_with_a_run_dir_what_was_played_is_kept(self, tmp_path: Path, temporary: Path) -> None:
         folder = tmp_path / "run"
-        result = invoke(*self.flags(tmp_path, every=2), "--run-dir", str(folder))
+        result = call(*self.flags(tmp_path, every=2), "--run-dir", str(folder))
         assert result.exit_code == 3, result.output
         assert f"Tracebacks: {folder / 'failures' / 'eval.txt'}" in result.stderr
         assert "KeyError: 'gold'" in (folder / "failures" / "eval.txt").read_text()
@@ -147,7 +139,7 @@ def test_long_observations_are_not_cut_by_bytes(tmp_path: Path) -> None:
         json.dumps({"id": "q", "question": "Who is the mayor?", "answer": "Ada"}) + "\n"
     )
     folder = tmp_path / "run"
-    result = invoke(
+    result = call(
         "eval", "--policy", "scripted", "--env", "corpus", "--num-tasks", "1", "--json",
         "--set", f"env.questions={tmp_path / 'q.jsonl'}", "--set", f"env.corpus={tmp_path}/c.jsonl",
         "--set", "env.test_frac=1", "--run-dir", str(folder),
@@ -161,32 +153,47 @@ def test_long_observations_are_not_cut_by_bytes(tmp_path: Path) -> None:
 def test_forced_episodes_are_recorded_apart(micro_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     flags = ["--set", "eval.forced=true", "--num-tasks", "2", "--run-dir", str(folder)]
-    result = invoke("eval", str(micro_run), *flags)
-    assert result.exit_code == 0, result.output
+    succeed("eval", str(micro_run), *flags)
     phases = [row["phase"] for row in Run.open(folder).rollouts()]
     assert phases == ["eval"] * 2 + ["eval_forced"] * 2
 
 
 def test_eval_of_a_run_uses_its_own_configuration(micro_run: Path) -> None:
-    result = invoke("eval", str(micro_run), "--json")
-    assert result.exit_code == 0, result.output
+    result = succeed("eval", str(micro_run), "--json")
     after = Run.open(micro_run).summary["after"]
     assert json.loads(result.stdout) == after
-    assert "no run folder" in invoke("eval", str(micro_run / "policy")).output
+    assert "no run folder" in call("eval", str(micro_run / "policy")).output
+
+
+def test_a_run_of_an_older_release_is_still_read(micro_run: Path, tmp_path: Path) -> None:
+    """There every metric had an interval, and one that was not measured was 0."""
+    folder = tmp_path / "old"
+    shutil.copytree(micro_run, folder)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["metrics"].setdefault("kl", {"value": 0.0, "n": 1})
+        for metric in row["metrics"].values():
+            metric.setdefault("low", metric["value"])
+            metric.setdefault("high", metric["value"])
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    new, old = Run.open(micro_run).metrics, Run.open(folder).metrics
+    assert [{"kl": 0.0} | row for row in new] == old
+    after = json.loads(succeed("train", "--resume", folder, "--json").stdout)["after"]
+    assert after == Run.open(micro_run).summary["after"]
+    assert json.loads(succeed("eval", folder, "--json").stdout) == after
 
 
 def test_broken_plugin_is_named_and_stops_nothing() -> None:
     broken = Path(__file__).parents[1] / "fixtures" / "plugins" / "bad_syntax.py"
-    result = invoke(*SCRIPTED, "--plugin", str(broken), "--json")
-    assert result.exit_code == 0, result.output
+    result = succeed(*SCRIPTED, "--plugin", str(broken), "--json")
     assert "not loaded: plugin bad_syntax" in result.stderr
-    result = invoke(*SCRIPTED, "--plugin", str(broken), "--set", "strict_plugins=true")
+    result = call(*SCRIPTED, "--plugin", str(broken), "--set", "strict_plugins=true")
     assert result.exit_code == 2 and "SyntaxError" in result.stderr
 
 
 def test_prompts_that_leave_no_room_are_no_measurement(micro_model: Path) -> None:
     flags = ["--model", str(micro_model), "--num-tasks", "2", "--set", "rollout.max_total_tokens=5"]
-    result = invoke("eval", "--env", "regulations", *flags)
+    result = call("eval", "--env", "regulations", *flags)
     assert result.exit_code == 2
     assert "no prompt leaves room for a turn" in result.output
     assert "rollout.max_total_tokens" in result.output

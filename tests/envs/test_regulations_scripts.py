@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import defaultdict
 
 import gymnasium
 import pytest
-from gymnasium.utils.env_checker import check_env
 from playing import PROTOCOL, Played, make_env, mean, play
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
@@ -137,13 +135,6 @@ def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
 
 
 # Gymnasium.
-
-
-def test_check_env_passes_without_a_warning() -> None:
-    made = gymnasium.make("searchrl/Regulations-v0")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(made.unwrapped)
 
 
 def test_a_plain_gymnasium_loop_plays_it() -> None:

@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
+from train_toy import (
+    TOY_PLUGIN,
+    Crash,
+    PowerCut,
+    assert_same_learning,
+    layered,
+    metrics_of,
+    weights_of,
+)
 
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.errors import ConfigError, DataError, FailureLimitError, RunFolderError
-from searchrl.programs.observer import SilentObserver
 from searchrl.programs.sft import sft
 from searchrl.run_folder import Run
 from searchrl.trackers.rows import read_rows
 
-TOY_PLUGIN = Path(__file__).resolve().parents[1] / "fixtures" / "toy_world.py"
 SCRATCH = dict(vocab_size=300, hidden_size=16, intermediate_size=32, num_layers=1, num_heads=1)
 SCRATCH |= dict(num_kv_heads=1, head_dim=16, tokenizer_tasks=10)
 STAGE = {"steps": 4, "batch_size": 2, "lr": 1e-2, "warmup_steps": 1}
@@ -45,51 +50,15 @@ def settings(run_dir: Path, *stages: Mapping[str, Any], **more: Any) -> dict[str
         "device": "cpu",
         "run_dir": str(run_dir),
     }
-    for key, value in more.items():
-        old = base.get(key)
-        is_part = isinstance(old, dict) and isinstance(value, dict) and key != "env"
-        base[key] = old | value if is_part else value
-    return base
-
-
-def rows_of(run: Run) -> list[dict[str, Any]]:
-    return [
-        {"step": r["step"], "phase": r["phase"]}
-        | {k: v for k, v in r["metrics"].items() if k != "tokens_per_s"}
-        for r in read_rows(run.path / "metrics.jsonl")
-    ]
-
-
-def weights_of(run: Run) -> dict[str, torch.Tensor]:
-    (file,) = (run.path / "policy").glob("*.safetensors")
-    return load_file(file)
-
-
-def assert_same_run(left: Run, right: Run) -> None:
-    assert rows_of(left) == rows_of(right)
-    ours, theirs = weights_of(left), weights_of(right)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-class PowerCut(BaseException):
-    """What no handler gets to see in life."""
-
-
-class Crash(SilentObserver):
-    def __init__(self, step: int) -> None:
-        self.at = step
-
-    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-        if step == self.at:
-            raise PowerCut
+    env = {"env": more.pop("env")} if "env" in more else {}
+    return layered(base, more) | env
 
 
 def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_path: Path):
     stages = ({"loss_on": "all"}, {"mix": {"guesser": 1.0}, "lr": 1e-3, "steps": 2})
     runs = [sft(settings(tmp_path / name, *stages)) for name in ("a", "b")]
-    assert_same_run(*runs)
-    rows = [row for row in rows_of(runs[0]) if row["phase"] == "sft"]
+    assert_same_learning(*runs)
+    rows = [row for row in metrics_of(runs[0]) if row["phase"] == "sft"]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
     rates = [row["lr"]["value"] for row in rows]
     assert rates[0] == pytest.approx(5e-3) and rates[1] == pytest.approx(1e-2)
@@ -98,7 +67,7 @@ def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_pat
     assert rows[0]["loss"]["n"] > 2 * rows[-1]["loss"]["n"]
     assert runs[0].summary["train"] == f"searchrl train --init-from {runs[0].path}"
     other = sft(settings(tmp_path / "c", *stages, seed=1))
-    assert rows_of(other) != rows_of(runs[0])
+    assert metrics_of(other) != metrics_of(runs[0])
 
 
 @pytest.mark.thorough
@@ -114,7 +83,7 @@ def test_resumed_it_equals_the_uninterrupted_run(micro_model: Path, tmp_path: Pa
     with pytest.raises(PowerCut):
         sft(settings(tmp_path / "run", *stages, **more), observer=Crash(55))
     assert list_checkpoints(tmp_path / "run")
-    assert_same_run(whole, sft(resume=tmp_path / "run"))
+    assert_same_learning(whole, sft(resume=tmp_path / "run"))
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -130,23 +99,23 @@ def test_error_of_anybody_keeps_the_finished_steps_and_says_how_to_go_on(
         return real(learner, *args, **more)
 
     whole = sft(settings(tmp_path / "whole"))
-    notes: list[str] = []
+    heard = Crash()
     with monkeypatch.context() as patch:
         patch.setattr(SupervisedLearner, "train_step", train_step)
         with pytest.raises(MemoryError):
             config = settings(tmp_path / "run", checkpoint={"every": 100})
-            sft(config, observer=Noting(notes))
+            sft(config, observer=heard)
     folder = tmp_path / "run"
-    assert notes[-1] == (
+    assert heard.notes[-1] == (
         f"everything up to step {step} is kept; continue with: searchrl sft --resume {folder}"
     )
     state = read_state(list_checkpoints(folder)[-1])
     assert (state["step"], state["demos"]) == (step, 2 * step)
-    assert_same_run(whole, sft(resume=folder))
+    assert_same_learning(whole, sft(resume=folder))
 
 
 def test_ctrl_c_in_the_evaluation_says_how_to_go_on(tmp_path: Path):
-    class Impatient(Noting):
+    class Impatient(Crash):
         def phase(self, name: str, done: int, total: int) -> None:
             if name == "evaluate (after)" and not self.has_asked:
                 self.has_asked = True
@@ -155,13 +124,12 @@ def test_ctrl_c_in_the_evaluation_says_how_to_go_on(tmp_path: Path):
         has_asked = False
 
     whole = sft(settings(tmp_path / "whole"))
-    notes: list[str] = []
-    folder = tmp_path / "run"
+    heard, folder = Impatient(), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        sft(settings(folder), observer=Impatient(notes))
-    assert notes[-1] == f"stopped after step 4; continue with: searchrl sft --resume {folder}"
+        sft(settings(folder), observer=heard)
+    assert heard.notes[-1] == f"stopped after step 4; continue with: searchrl sft --resume {folder}"
     assert Run.open(folder).summary == {}
-    assert_same_run(whole, sft(resume=folder))
+    assert_same_learning(whole, sft(resume=folder))
     assert Run.open(folder).summary["steps"] == 4
 
 
@@ -177,7 +145,7 @@ def test_demonstrations_from_a_file(tmp_path: Path):
     losses = [row["loss"] for row in run.metrics if row["phase"] == "sft"]
     assert losses[-1] < 0.5 * losses[0]
     # One trace, over and over: exactly its model tokens are the targets of each step.
-    counts = {row["loss"]["n"] for row in rows_of(run) if row["phase"] == "sft"}
+    counts = {row["loss"]["n"] for row in metrics_of(run) if row["phase"] == "sft"}
     assert len(counts) == 1
 
 
@@ -230,14 +198,12 @@ class TestCutDemonstrations:
         value: int,
         tokens_left: int,
     ):
-        notes: list[str] = []
+        heard = Crash()
         stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
         model = {"name": str(micro_model), "adapter": "full"}
         rollout = {limit: value}
-        run = sft(
-            settings(tmp_path / "run", stage, model=model, rollout=rollout), observer=Noting(notes)
-        )
-        self.check(run, learnt, notes, f"rollout.{limit}={value}")
+        run = sft(settings(tmp_path / "run", stage, model=model, rollout=rollout), observer=heard)
+        self.check(run, learnt, heard.notes, f"rollout.{limit}={value}")
         experts = [t for step in learnt for t in step if t.turns[0].stop - t.turns[0].start == 12]
         # What it read stays where there was room for it: context, not a target.
         assert experts and all(len(t.turns) == 1 and len(t) == tokens_left for t in experts)
@@ -252,14 +218,14 @@ class TestCutDemonstrations:
         ]
         file = tmp_path / "traces.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        notes: list[str] = []
+        heard = Crash()
         model = {"name": str(micro_model), "adapter": "full"}
         more = {"rollout": {"max_total_tokens": 120}, "sft": {"traces": str(file)}, "model": model}
         stage = {"batch_size": 4}
         run_settings = settings(tmp_path / "run", stage, **more)
         run_settings["sft"]["stages"] = [STAGE | stage]
-        run = sft(run_settings, observer=Noting(notes))
-        self.check(run, learnt, notes, "rollout.max_total_tokens=120")
+        run = sft(run_settings, observer=heard)
+        self.check(run, learnt, heard.notes, "rollout.max_total_tokens=120")
 
     def test_no_more_tokens_than_the_model_has_positions(
         self, micro_model: Path, tmp_path: Path, learnt: list[list[Any]]
@@ -269,11 +235,11 @@ class TestCutDemonstrations:
         shutil.copytree(micro_model, folder)
         shape = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 90}))
-        notes: list[str] = []
+        heard = Crash()
         stage = {"batch_size": 4, "mix": {"expert": 1.0, "guesser": 1.0}}
         model = {"name": str(folder), "adapter": "full"}
-        run = sft(settings(tmp_path / "run", stage, model=model), observer=Noting(notes))
-        self.check(run, learnt, notes, "model.max_context=90")
+        run = sft(settings(tmp_path / "run", stage, model=model), observer=heard)
+        self.check(run, learnt, heard.notes, "model.max_context=90")
         assert max(len(t) for step in learnt for t in step) <= 90
 
     def test_counts_survive_a_resume(self, micro_model: Path, tmp_path: Path):
@@ -283,30 +249,13 @@ class TestCutDemonstrations:
             "rollout": {"max_total_tokens": 90},
             "checkpoint": {"every": 50},
         }
-        whole: list[str] = []
-        sft(settings(tmp_path / "whole", stage, **more), observer=Noting(whole))
+        whole, resumed = Crash(), Crash()
+        sft(settings(tmp_path / "whole", stage, **more), observer=whole)
         with pytest.raises(KeyboardInterrupt):
-            sft(settings(tmp_path / "run", stage, **more), observer=Stopping(4))
-        resumed: list[str] = []
-        sft(resume=tmp_path / "run", observer=Noting(resumed))
-        assert " of 12 demonstrations were cut" in whole[-1] and resumed[-1] == whole[-1]
-
-
-class Noting(SilentObserver):
-    def __init__(self, notes: list[str]) -> None:
-        self.notes = notes
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
-class Stopping(SilentObserver):
-    def __init__(self, step: int) -> None:
-        self.at = step
-
-    def step(self, step: int, max_steps: int, metrics: Mapping[str, Any]) -> None:
-        if step == self.at:
-            os.kill(os.getpid(), signal.SIGINT)
+            sft(settings(tmp_path / "run", stage, **more), observer=Crash(4, "interrupt"))
+        sft(resume=tmp_path / "run", observer=resumed)
+        assert " of 12 demonstrations were cut" in whole.notes[-1]
+        assert resumed.notes[-1] == whole.notes[-1]
 
 
 def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_path: Path):
@@ -317,39 +266,52 @@ def test_too_many_failures_in_the_evaluation_stop_it_and_keep_the_policy(tmp_pat
     assert "the cold start stopped at the evaluation after: 2 of 2 episodes failed" in text
     assert f"searchrl sft --resume {folder}" in text
     assert "no such judge" in (folder / "failures" / "eval_after.txt").read_text()
-    assert weights_of(Run.open(folder)) and list_checkpoints(folder)[-1].name == "step_000004"
+    assert weights_of(folder / "policy") and list_checkpoints(folder)[-1].name == "step_000004"
     assert Run.open(folder).summary == {}
 
 
 class TestRefused:
     """All of it before a run folder or a model is made."""
 
-    def check(self, folder: Path, error: type[Exception], match: str, **more: Any) -> None:
+    @pytest.mark.parametrize(
+        ("error", "match", "more"),
+        [
+            (
+                ConfigError,
+                "no scripted policy 'gueser'. Did you mean 'guesser'",
+                {"sft": {"stages": [STAGE | {"mix": {"gueser": 1.0}}]}},
+            ),
+            (
+                ConfigError,
+                "env 'plain' .* registers no scripted policy",
+                {"env": {"name": "plain"}, "reward": "env"},
+            ),
+        ],
+        ids=["script", "scripts"],
+    )
+    def test_scripts_that_are_not_there(
+        self, tmp_path: Path, error: type[Exception], match: str, more: dict[str, Any]
+    ):
         with pytest.raises(error, match=match):
-            sft(settings(folder, **more))
-        assert not folder.exists()
+            sft(settings(tmp_path / "run", **more))
+        assert not (tmp_path / "run").exists()
 
-    def test_bad_traces(self, tmp_path: Path):
-        file = tmp_path / "t.jsonl"
-        file.write_text('{"prompt": 1}\nnothing\n')
-        match = r"(?s)2 problems.*t.jsonl:1: .*t.jsonl:2: "
-        self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
-
-    def test_traces_that_do_not_fit(self, tmp_path: Path):
-        file = tmp_path / "t.jsonl"
-        row = {"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]}
-        file.write_text(json.dumps(row))
-        match = "1 traces have no turn within rollout.max_total_tokens=300.*long-one"
-        self.check(tmp_path / "run", DataError, match, sft={"traces": str(file)})
-
-    def test_unknown_script(self, tmp_path: Path):
-        stage = STAGE | {"mix": {"gueser": 1.0}}
-        match = "no scripted policy 'gueser'. Did you mean 'guesser'"
-        self.check(tmp_path / "run", ConfigError, match, sft={"stages": [stage]})
-
-    def test_env_without_scripts(self, tmp_path: Path):
-        match = "env 'plain' .* registers no scripted policy"
-        self.check(tmp_path / "run", ConfigError, match, env={"name": "plain"}, reward="env")
+    @pytest.mark.parametrize(
+        ("rows", "match"),
+        [
+            ('{"prompt": 1}\nnothing\n', r"(?s)2 problems.*t.jsonl:1: .*t.jsonl:2: "),
+            (
+                json.dumps({"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]}),
+                "1 traces have no turn within rollout.max_total_tokens=300.*long-one",
+            ),
+        ],
+        ids=["bad", "too long"],
+    )
+    def test_traces(self, tmp_path: Path, rows: str, match: str):
+        (tmp_path / "t.jsonl").write_text(rows)
+        with pytest.raises(DataError, match=match):
+            sft(settings(tmp_path / "run", sft={"traces": str(tmp_path / "t.jsonl")}))
+        assert not (tmp_path / "run").exists()
 
     def test_env_that_fails_is_named(self, tmp_path: Path):
         env = {"name": "toy-faulty", "fault": "step-raises"}

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from train_toy import Crash, PowerCut, assert_same_run, metrics_of, settings, weights_of
+from train_toy import (
+    Crash,
+    PowerCut,
+    assert_same_run,
+    assert_same_weights,
+    metrics_of,
+    settings,
+    weights_of,
+)
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
@@ -179,9 +187,7 @@ class TestCheckpoints:
             )
         )
         origin = start if kind == "adapter" else whole_run.path
-        expected, got = weights_of(origin / "policy"), weights_of(later.path / "policy")
-        assert expected.keys() == got.keys()
-        assert all(torch.equal(expected[name], got[name]) for name in got)
+        assert_same_weights(origin / "policy", later.path / "policy")
 
 
 @pytest.mark.thorough
@@ -201,7 +207,7 @@ class TestFailures:
         seeds = {_healthy_steps(plan_run(config, {"seed": s}).config): s for s in range(12)}
         healthy = 2
         config["seed"] = seeds[healthy]
-        notes = Crash(-1)
+        notes = Crash()
         with pytest.raises(FailureLimitError) as caught:
             train(config, observer=notes)
         text = str(caught.value)
@@ -291,13 +297,11 @@ class TestFailures:
         rows = [row for row in run.metrics if row["phase"] == "train"]
         assert [row["num_unscored"] for row in rows] == [6, 6]
         assert not any("grad_norm" in row for row in rows)
-        before, after = weights_of(micro_model), weights_of(run.path / "policy")
-        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert_same_weights(micro_model, run.path / "policy")
 
     def test_lr_zero_leaves_the_weights(self, micro_model: Path, tmp_path: Path):
         run = train(settings(micro_model, tmp_path / "run", optim={"lr": 0.0}, max_steps=2))
-        before, after = weights_of(micro_model), weights_of(run.path / "policy")
-        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert_same_weights(micro_model, run.path / "policy")
         assert any(r.get("grad_norm", 0) > 0 for r in run.metrics if r["phase"] == "train")
 
 

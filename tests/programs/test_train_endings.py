@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings, weights_of
+from train_toy import TOY_PLUGIN, Crash, assert_same_run, assert_same_weights, settings
 
 from searchrl.engine.episodes import rollout as rollout_module
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
@@ -29,15 +28,10 @@ class TestNothingFinishedIsLost:
     def run_into(
         self, error: type[BaseException], config: dict[str, Any], **more: Any
     ) -> tuple[BaseException, list[str]]:
-        notes: list[str] = []
-
-        class Noting(SilentObserver):
-            def note(self, text: str) -> None:
-                notes.append(text)
-
+        heard = Crash()
         with pytest.raises(error) as caught:
-            train(config, observer=more.pop("observer", Noting()), **more)
-        return caught.value, notes
+            train(config, observer=more.pop("observer", heard), **more)
+        return caught.value, heard.notes
 
     def config(self, micro_model: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
         return settings(micro_model, tmp_path / "run", checkpoint={"every": 100}, **more)
@@ -103,8 +97,7 @@ class TestNothingFinishedIsLost:
             _, notes = self.run_into(ValueError, self.config(micro_model, tmp_path))
         assert notes[-1].startswith("everything up to step 5 is kept")
         run = train(resume=tmp_path / "run")
-        ours, theirs = weights_of(whole_run.path / "policy"), weights_of(run.path / "policy")
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+        assert_same_weights(whole_run.path / "policy", run.path / "policy")
 
     def test_checkpoint_that_fails_too_is_no_promise(
         self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,27 +10,19 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from train_toy import settings
+from train_toy import Crash, settings
 
 from searchrl.cli import main
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.errors import PolicyError
-from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
 
 
-class Listener(SilentObserver):
-    def __init__(self) -> None:
-        self.facts: dict[str, Any] = {}
-        self.notes: list[str] = []
-
+class Listener(Crash):
     def plan(self, config: Any, facts: Mapping[str, Any]) -> None:
         self.facts = dict(facts)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def run(folder: Path, run_dir: Path, **more: Any) -> Listener:

@@ -72,7 +72,7 @@ class TestRun:
         self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(TaskWorld, "_num_own_tasks", lambda world, split: 1)
-        heard = Crash(-1)
+        heard = Crash()
         run = train(settings(micro_model, tmp_path / "run", max_steps=3), observer=heard)
         assert played(run, "train") == {("train", 0)}
         assert run.summary["best"] is None and not played(run, "during")
@@ -89,14 +89,14 @@ class TestRun:
         assert state.pop("best_split") == "validation"
         state["best"] = {"step": 3, "reward": {"value": 9.0, "low": 9.0, "high": 9.0, "n": 2}}
         newest.write_text(json.dumps(state))
-        heard = Crash(-1)
+        heard = Crash()
         run = train(resume=tmp_path / "run", observer=heard)
         (note,) = [note for note in heard.notes if "older version" in note]
         assert "chose `best` on the split 'test'. From step 4 on" in note
         assert run.summary["steps"] == 6 and run.summary["best"]["step"] == 6
         assert read_state(list_checkpoints(run.path)[-1])["best_split"] == "validation"
         # Told once: from here on it is a run like any other.
-        heard = Crash(-1)
+        heard = Crash()
         again = train(resume=tmp_path / "run", observer=heard)
         assert metrics_of(again) == metrics_of(run)
         assert not [note for note in heard.notes if "older version" in note]

@@ -143,8 +143,9 @@ def _read_table() -> dict[str, dict[str, str]]:
 
 
 def criteria_in(namespace: Mapping[str, object]) -> tuple[Criterion, ...]:
-    """The criteria that a module defines, in the order of its lines."""
-    return tuple(value for value in namespace.values() if isinstance(value, Criterion))
+    """The criteria that a module defines, in the order of their numbers."""
+    found = [value for value in namespace.values() if isinstance(value, Criterion)]
+    return tuple(sorted(found, key=lambda one: int(one.number[1:])))
 
 
 def run_criteria(

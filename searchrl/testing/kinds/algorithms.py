@@ -7,6 +7,7 @@ learns. Torch is imported by the criteria of the loss, not by this module.
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import numbers
@@ -17,8 +18,8 @@ from typing import Any
 from searchrl.algorithms import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
-from searchrl.testing.kinds.trials import Trial, Way, find_changes, find_mutations
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
 from searchrl.testing.probes.subject import Subject
 
@@ -56,11 +57,6 @@ def _is_an_algorithm(subject: Subject) -> Iterator[Problem]:
             yield Problem(what, made.length_penalty, fix)
 
 
-@criterion("A2")
-def _one_each(subject: Subject) -> Iterator[Problem]:
-    yield from _find_misfits(subject, STEPS)
-
-
 @criterion("A3")
 def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
     seen: dict[str, Any] = {}
@@ -78,17 +74,6 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
         step = make_step("1 100 0 0.5 1", "p p p q q", [1])
         fix = "take means and deviations over the scored rollouts alone"
         yield Problem(what, ADVANTAGES.find_place(subject, step), fix)
-
-
-@criterion("A4")
-def _takes_dead_groups(subject: Subject) -> Iterator[Problem]:
-    yield from _find_misfits(subject, DEAD_STEPS)
-
-
-@criterion("A5")
-def _is_repeatable(subject: Subject) -> Iterator[Problem]:
-    yield from find_mutations(subject, ADVANTAGES)
-    yield from find_changes(subject, ADVANTAGES, Way.ANEW)
 
 
 @criterion("A6")
@@ -169,7 +154,7 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
     used: Algorithm = subject.make()
     fresh: Algorithm = subject.make()
     for case in STEPS:
-        used.advantages(case.step)
+        used.advantages(copy.deepcopy(case.step))
     state = used.state_dict()
     if not isinstance(state, Mapping):
         what = f"state_dict() returned {type(state).__name__}; expected a mapping"
@@ -192,18 +177,10 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
             return
 
 
-ALGORITHM_CRITERIA = criteria_in(vars())
-"""A1 to A10."""
-
-
-def _steps(subject: Subject) -> dict[str, StepScores]:
-    return {case.name: case.step for case in STEPS}
-
-
 def _advantages(algorithm: Algorithm, step: StepScores) -> Any:
     """The advantages of a step as lists, if there is one for each rollout."""
-    values = _plain(algorithm.advantages(step))
-    if problem := _find_problem(values, step):
+    values = _plain(algorithm.advantages(copy.deepcopy(step)))
+    if problem := _find_problem(step, values):
         raise NotApplicable(f"{problem} (A2, A4)")
     return values
 
@@ -212,23 +189,15 @@ def _ask(algorithm: Algorithm, step: StepScores) -> object:
     return _rounded(_plain(algorithm.advantages(step)))
 
 
-ADVANTAGES = Trial(_steps, _ask)
+def _trial(cases: Sequence[StepCase]) -> Trial:
+    return Trial(lambda subject: {case.name: case.step for case in cases}, _ask)
 
 
-def _find_misfits(subject: Subject, cases: Sequence[StepCase]) -> Iterator[Problem]:
-    algorithm: Algorithm = subject.make()
-    for case in cases:
-        try:
-            values = _plain(algorithm.advantages(case.step))
-        except (Exception, SystemExit) as error:
-            fix = "give rollouts 0.0 where there is nothing to compare"
-            yield Problem(f"{case}: it raised {describe_error(error)}", error, fix)
-            continue
-        if problem := _find_problem(values, case.step):
-            yield Problem(f"{case}: {problem}", ADVANTAGES.find_place(subject, case.step))
+ADVANTAGES = _trial(STEPS)
 
 
-def _find_problem(values: Any, step: StepScores) -> str:
+def _find_problem(step: StepScores, values: Any) -> str:
+    """What is wrong with the advantages of a step, or ""."""
     count = len(step.rewards)
     if not isinstance(values, list):
         return f"the advantages are {type(values).__name__}; expected a list"
@@ -289,3 +258,19 @@ def _is_close(left: Any, right: Any) -> bool:
         return math.isclose(left, right, rel_tol=1e-7, abs_tol=_TOLERANCE)
     except TypeError:
         return bool(left == right)
+
+
+_one_each = criterion("A2")(judged(_trial(STEPS), raises=True, most=MAX_PROBLEMS)(_find_problem))
+_takes_dead_groups = criterion("A4")(
+    judged(_trial(DEAD_STEPS), raises=True, most=MAX_PROBLEMS)(_find_problem)
+)
+
+
+@criterion("A5")
+def _is_repeatable(subject: Subject) -> Iterator[Problem]:
+    yield from unmutated(ADVANTAGES)(subject)
+    yield from unchanged(ADVANTAGES, Way.ANEW)(subject)
+
+
+ALGORITHM_CRITERIA = criteria_in(vars())
+"""A1 to A10."""

@@ -35,7 +35,7 @@ from searchrl.testing.kinds.env_play import (
     play,
     replay_expert,
 )
-from searchrl.testing.kinds.trials import Way, find_changes
+from searchrl.testing.kinds.trials import Way, unchanged
 from searchrl.testing.kit.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
 from searchrl.testing.probes.subject import Subject
 
@@ -216,9 +216,7 @@ def _can_travel(subject: Subject) -> Iterator[Problem]:
                     return
 
 
-@criterion("E19")
-def _is_the_same_elsewhere(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, ASKED_PLAINLY, Way.ELSEWHERE)
+_is_the_same_elsewhere = criterion("E19")(unchanged(ASKED_PLAINLY, Way.ELSEWHERE))
 
 
 def _send(value: object) -> None:

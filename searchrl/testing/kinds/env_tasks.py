@@ -29,7 +29,7 @@ from searchrl.testing.kinds.env_play import (
     make_env,
     splits_of,
 )
-from searchrl.testing.kinds.trials import Way, find_changes
+from searchrl.testing.kinds.trials import Way, unchanged
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.probes.subject import Subject
 
@@ -154,19 +154,9 @@ def _describes_tasks(subject: Subject) -> Iterator[Problem]:
         )
 
 
-@criterion("E6")
-def _repeats_tasks(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, ASKED, Way.AGAIN, Way.ANEW)
-
-
-@criterion("E7")
-def _repeats_episodes(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, PLAYED, Way.ANEW)
-
-
-@criterion("E8")
-def _forgets(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, PLAYED, Way.LATER, Way.AGAIN)
+_repeats_tasks = criterion("E6")(unchanged(ASKED, Way.AGAIN, Way.ANEW))
+_repeats_episodes = criterion("E7")(unchanged(PLAYED, Way.ANEW))
+_forgets = criterion("E8")(unchanged(PLAYED, Way.LATER, Way.AGAIN))
 
 
 @criterion("E9")

@@ -14,9 +14,8 @@ from typing import Any
 
 from searchrl.contracts import Retriever, find_passages_problem
 from searchrl.core.episode import Passage
-from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
-from searchrl.testing.kinds.trials import Trial, Way, find_changes, find_mutations
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.probes.subject import Subject
 
 PASSAGES: tuple[Passage, ...] = (
@@ -87,115 +86,6 @@ def _gives_lists(subject: Subject) -> Iterator[Problem]:
                 return
 
 
-@criterion("R2")
-def _batch_is_singles(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    for queries in (QUERIES, QUERIES[::-1], ("library", "zeppelin", "park", "library")):
-        batch = retriever.search(list(queries), 3)
-        for query, found in zip(queries, batch, strict=False):
-            (alone,) = retriever.search([query], 3)
-            if _ids(found) != _ids(alone):
-                yield Problem(
-                    f"query {query!r} finds {_ids(found)} in a batch of {len(queries)} and "
-                    f"{_ids(alone)} alone",
-                    _place(subject, retriever, queries, 3),
-                )
-                return
-
-
-@criterion("R3")
-def _at_most_k(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    for k in (1, 2, 3, 0, len(PASSAGES), 10_000):
-        for query in (*QUERIES, "the"):
-            found = _ids(retriever.search([query], k)[0])
-            problem = f"{len(found)} passages" if len(found) > k else ""
-            if len(set(found)) < len(found) <= k:
-                problem = f"a passage twice: {found}"
-            if problem:
-                at = _place(subject, retriever, [query], k)
-                yield Problem(f"query {query!r} with k={k} finds {problem}", at)
-                return
-
-
-@criterion("R4")
-def _own_passages(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    known = {passage.id: passage for passage in PASSAGES}
-    for query in (*QUERIES, *(text for text, _ in HARD_QUERIES)):
-        for passage in _search_or_nothing(retriever, query):
-            own = known.get(passage.id)
-            if own is None or (own.text, own.title) != (passage.text, passage.title):
-                what = "is no id of its corpus" if own is None else "has another text or title"
-                yield Problem(
-                    f"query {query[:40]!r} finds {passage.id!r}, which {what}",
-                    _place(subject, retriever, [query], 3),
-                )
-                return
-
-
-@criterion("R5")
-def _best_first(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    for query in (*QUERIES, "the park closes at five", "library books on weekdays"):
-        scores = [p.score for p in retriever.search([query], len(PASSAGES))[0]]
-        problem = ""
-        if not all(isinstance(s, numbers.Real) and not math.isnan(s) for s in scores):
-            problem = f"{scores}; expected numbers"
-        elif scores != sorted(scores, reverse=True):
-            problem = f"{[round(s, 3) for s in scores]}, which rise"
-        if problem:
-            at = _place(subject, retriever, [query], len(PASSAGES))
-            yield Problem(f"query {query!r} gives the scores {problem}", at)
-            return
-
-
-@criterion("R6")
-def _never_raises(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    for query, what in (*((query, "a plain query") for query in QUERIES), *HARD_QUERIES):
-        asked = f"{what} ({query[:20]!r})"
-        try:
-            result: Any = retriever.search([query], 3)
-        except (Exception, SystemExit) as error:
-            yield Problem(f"{asked}: it raised {describe_error(error)}", error)
-            continue
-        if len(result) != 1 or find_passages_problem(result[0]):
-            at = _place(subject, retriever, [query], 3)
-            yield Problem(f"{asked}: it returned {result!r:.60}; expected a list of passages", at)
-
-
-@criterion("R7")
-def _is_repeatable(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, FOUND, Way.AGAIN, Way.ANEW, Way.ELSEWHEN)
-
-
-@criterion("R8")
-def _any_corpus(subject: Subject) -> Iterator[Problem]:
-    for what, passages in (
-        ("an empty corpus", ()),
-        ("a corpus of one passage", PASSAGES[:1]),
-        ("a corpus of one empty text", (Passage("x", ""),)),
-        ("a corpus of punctuation", (Passage("x", "…", "?!"), Passage("y", "—"))),
-        ("a corpus of equal texts", tuple(Passage(str(i), "park bench") for i in range(9))),
-    ):
-        try:
-            retriever: Retriever = subject.make(list(passages))
-            results = retriever.search(["park", ""], 3)
-        except (Exception, SystemExit) as error:
-            yield Problem(f"{what}: it raised {describe_error(error)}", error)
-            continue
-        known = {passage.id for passage in passages}
-        if len(results) != 2 or any(not set(_ids(one)) <= known for one in results):
-            at = _place(subject, retriever, ["park", ""], 3)
-            yield Problem(f"{what}: it returned {results!r:.80} for two queries", at)
-
-
-@criterion("R9")
-def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
-    yield from find_mutations(subject, INDEXED)
-
-
 class _Unreadable(str):
     """A query that fails when it is looked at, as one that is asked of a server that is down."""
 
@@ -223,13 +113,8 @@ def _fails_aloud(subject: Subject) -> Iterator[Problem]:
         )
 
 
-@criterion("R11")
-def _same_elsewhere(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, FOUND, Way.ELSEWHERE)
-
-
-RETRIEVER_CRITERIA = criteria_in(vars())
-"""R1 to R11."""
+def _ids(found: Sequence[Passage]) -> list[str]:
+    return [passage.id for passage in found]
 
 
 def _make(subject: Subject) -> Retriever:
@@ -243,16 +128,22 @@ def _place(subject: Subject, retriever: Retriever, queries: Sequence[str], k: in
     return subject.returned_at(lambda: retriever.search(list(queries), k))
 
 
-def _queries(subject: Subject) -> dict[str, str]:
-    return {f"query {query!r}": query for query in QUERIES}
+def _search(retriever: Retriever, case: tuple[str, int]) -> Sequence[Passage]:
+    (found,) = retriever.search([case[0]], case[1])
+    return found
 
 
-def _find(retriever: Retriever, query: str) -> list[str]:
-    return _ids(retriever.search([query], 3)[0])
+def _find(retriever: Retriever, case: tuple[str, int]) -> list[str]:
+    return _ids(_search(retriever, case))
 
 
-def _corpus(subject: Subject) -> dict[str, dict[str, Any]]:
-    return {"a search": {"passages": [*PASSAGES], "queries": [*QUERIES]}}
+def _find_together(retriever: Retriever, queries: Sequence[str]) -> tuple[list[Any], list[Any]]:
+    batch = [_ids(found) for found in retriever.search([*queries], 3)]
+    return batch, [_find(retriever, (query, 3)) for query in queries]
+
+
+def _find_in(subject: Subject, passages: Sequence[Passage]) -> Any:
+    return subject.make(list(passages)).search(["park", ""], 3)
 
 
 def _index(subject: Subject, lists: dict[str, Any]) -> list[str]:
@@ -260,18 +151,106 @@ def _index(subject: Subject, lists: dict[str, Any]) -> list[str]:
     return [passage.id for one in found for passage in one]
 
 
-FOUND = Trial(_queries, _find, _make)
-INDEXED = Trial(_corpus, _index, make=lambda subject: subject)
+def _cases(queries: Sequence[str], *ks: int) -> dict[str, tuple[str, int]]:
+    hard = dict(HARD_QUERIES)
+    return {
+        f"query {query[:40]!r}{f' ({hard[query]})' if query in hard else ''} with k={k}": (query, k)
+        for k in ks
+        for query in queries
+    }
 
 
-def _search_or_nothing(retriever: Retriever, query: str) -> Sequence[Passage]:
-    """What a query finds; nothing if the retriever raises or gives no list, which R6 says."""
-    try:
-        (found,) = retriever.search([query], 3)
-    except (Exception, SystemExit):
-        return ()
-    return () if find_passages_problem(found) else found
+def _plain_queries(subject: Subject) -> dict[str, tuple[str, int]]:
+    return _cases(QUERIES, 3)
 
 
-def _ids(found: Sequence[Passage]) -> list[str]:
-    return [passage.id for passage in found]
+def _itself(subject: Subject) -> Subject:
+    return subject
+
+
+FOUND = Trial(_plain_queries, _find, _make)
+SEARCHED = Trial(lambda subject: _cases((*QUERIES, *dict(HARD_QUERIES)), 3), _search, _make)
+SIZED = Trial(
+    lambda subject: _cases((*QUERIES, "the"), 1, 2, 3, 0, len(PASSAGES), 10_000), _find, _make
+)
+RANKED = Trial(
+    lambda subject: _cases((*QUERIES, "the park closes at five", "library books"), len(PASSAGES)),
+    _search,
+    _make,
+)
+BATCHES = {
+    f"a batch of {len(queries)} queries that begins with {queries[0]!r}": queries
+    for queries in (QUERIES, QUERIES[::-1], ("library", "zeppelin", "park", "library"))
+}
+CORPORA = {
+    "an empty corpus": (),
+    "a corpus of one passage": PASSAGES[:1],
+    "a corpus of one empty text": (Passage("x", ""),),
+    "a corpus of punctuation": (Passage("x", "…", "?!"), Passage("y", "—")),
+    "a corpus of equal texts": tuple(Passage(str(i), "park bench") for i in range(9)),
+}
+LISTS = {"a search": {"passages": [*PASSAGES], "queries": [*QUERIES]}}
+
+_is_repeatable = criterion("R7")(unchanged(FOUND, Way.AGAIN, Way.ANEW, Way.ELSEWHEN))
+_does_not_mutate = criterion("R9")(unmutated(Trial(lambda subject: LISTS, _index, _itself)))
+_same_elsewhere = criterion("R11")(unchanged(FOUND, Way.ELSEWHERE))
+
+
+@criterion("R2")
+@judged(Trial(lambda subject: BATCHES, _find_together, _make))
+def _batch_is_singles(queries: Sequence[str], found: tuple[list[Any], list[Any]]) -> str:
+    for query, batch, alone in zip(queries, *found, strict=False):
+        if batch != alone:
+            return f"query {query!r} finds {batch} in a batch of {len(queries)} and {alone} alone"
+    return ""
+
+
+@criterion("R3")
+@judged(SIZED)
+def _at_most_k(case: tuple[str, int], ids: Sequence[str]) -> str:
+    if len(ids) > case[1]:
+        return f"it finds {len(ids)} passages"
+    return f"it finds a passage twice: {ids}" if len(set(ids)) < len(ids) else ""
+
+
+@criterion("R4")
+@judged(SEARCHED)
+def _own_passages(case: tuple[str, int], found: Sequence[Passage]) -> str:
+    known = {passage.id: passage for passage in PASSAGES}
+    for passage in () if find_passages_problem(found) else found:
+        own = known.get(passage.id)
+        if own is None or (own.text, own.title) != (passage.text, passage.title):
+            what = "is no id of its corpus" if own is None else "has another text or title"
+            return f"it finds {passage.id!r}, which {what}"
+    return ""
+
+
+@criterion("R5")
+@judged(RANKED)
+def _best_first(case: tuple[str, int], found: Sequence[Passage]) -> str:
+    scores = [passage.score for passage in found]
+    if not all(isinstance(s, numbers.Real) and not math.isnan(s) for s in scores):
+        return f"it gives the scores {scores}; expected numbers"
+    if scores != sorted(scores, reverse=True):
+        return f"it gives the scores {[round(s, 3) for s in scores]}, which rise"
+    return ""
+
+
+@criterion("R6")
+@judged(SEARCHED, raises=True, most=MAX_PROBLEMS)
+def _never_raises(case: tuple[str, int], found: Any) -> str:
+    is_wrong = bool(find_passages_problem(found))
+    return f"it returned {found!r:.60}; expected a list of passages" if is_wrong else ""
+
+
+@criterion("R8")
+@judged(Trial(lambda subject: CORPORA, _find_in, _itself), raises=True, most=MAX_PROBLEMS)
+def _any_corpus(passages: Sequence[Passage], results: Any) -> str:
+    known = {passage.id for passage in passages}
+    if len(results) != 2 or any(not set(_ids(one)) <= known for one in results):
+        return f"it returned {results!r:.80} for two queries"
+    return ""
+
+
+RETRIEVER_CRITERIA = criteria_in(vars())
+"""R1 to R11."""

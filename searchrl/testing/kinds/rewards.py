@@ -16,14 +16,8 @@ from typing import Any
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Score, Unscored
-from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
-from searchrl.testing.kinds.trials import (
-    Trial,
-    Way,
-    find_changes,
-    find_errors,
-    find_mutations,
-)
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.kinds.trials import Trial, Way, judged, raises_nothing, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.probes.subject import Subject
 
@@ -65,19 +59,6 @@ def _declares(subject: Subject) -> Iterator[Problem]:
         yield Problem(f"values = {values!r}; a single value must be finite", at, fix)
 
 
-@criterion("W2")
-def _never_raises(subject: Subject) -> Iterator[Problem]:
-    yield from find_errors(subject, SCORED)
-
-
-@criterion("W3")
-def _within_values(subject: Subject) -> Iterator[Problem]:
-    component = subject.make()
-    for case, result in _results(component):
-        if problem := _find_score_problem(component, result):
-            yield Problem(f"{_describe(case)}: it returned {problem}", _place(subject, case.name))
-
-
 @criterion("W4")
 def _per_turn(subject: Subject) -> Iterator[Problem]:
     scored = [
@@ -96,21 +77,6 @@ def _per_turn(subject: Subject) -> Iterator[Problem]:
         elif bad:
             what = f"{_describe(case)}: the process score {bad[0]!r} is no finite number"
             yield Problem(what, _place(subject, case.name))
-
-
-@criterion("W5")
-def _is_repeatable(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, SCORED, Way.AGAIN, Way.LATER, Way.ANEW)
-
-
-@criterion("W6")
-def _is_pure(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, SCORED, Way.ELSEWHEN, watches=True)
-
-
-@criterion("W7")
-def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
-    yield from find_mutations(subject, SCORED)
 
 
 @criterion("W8")
@@ -154,15 +120,6 @@ def _pays_once(subject: Subject) -> Iterator[Problem]:
             yield Problem(what, _place(subject, name))
 
 
-@criterion("W11")
-def _same_elsewhere(subject: Subject) -> Iterator[Problem]:
-    yield from find_changes(subject, SCORED, Way.ELSEWHERE)
-
-
-REWARD_CRITERIA = criteria_in(vars())
-"""W1 to W11."""
-
-
 @functools.cache
 def _cases() -> dict[str, RewardCase]:
     return {case.name: case for case in reward_cases()}
@@ -187,6 +144,37 @@ def _score(component: Reward, episode: Episode) -> object:
 
 
 SCORED = Trial(_episodes, _score)
+JUDGED = Trial(_episodes, lambda component, episode: (component, component(episode)))
+
+_never_raises = criterion("W2")(raises_nothing(SCORED))
+_is_repeatable = criterion("W5")(unchanged(SCORED, Way.AGAIN, Way.LATER, Way.ANEW))
+_is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN, watches=True))
+_does_not_mutate = criterion("W7")(unmutated(SCORED))
+_same_elsewhere = criterion("W11")(unchanged(SCORED, Way.ELSEWHERE))
+
+
+@criterion("W3")
+@judged(JUDGED, most=MAX_PROBLEMS)
+def _within_values(episode: Episode, scored: tuple[Reward, object]) -> str:
+    """What came back in place of a score, or "" if it is one that was declared."""
+    component, result = scored
+    if isinstance(result, Unscored):
+        is_told = isinstance(result.reason, str) and result.reason
+        return "" if is_told else "it returned Unscored without a reason"
+    value: Any = result.value if isinstance(result, Score) else result
+    if not _is_finite(value):
+        return f"it returned {value!r} ({type(value).__name__})"
+    values: Any = getattr(component, "values", None)
+    try:
+        if getattr(component, "is_range", False):
+            low, high = values
+            is_declared = low - _TOLERANCE <= value <= high + _TOLERANCE
+        else:
+            is_declared = any(abs(float(value) - one) <= _TOLERANCE for one in values)
+    except (TypeError, ValueError) as error:
+        raise NotApplicable("it declares no values to compare with (W1)") from error
+    said = f"it returned {float(value):g}, which is not in its values {values!r}"
+    return "" if is_declared else said
 
 
 def _place(subject: Subject, name: str) -> object:
@@ -222,20 +210,5 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
-def _find_score_problem(component: Reward, result: object) -> str:
-    """Say what came back in place of a score, or "" if it is one that was declared."""
-    if isinstance(result, Unscored):
-        return "" if isinstance(result.reason, str) and result.reason else "Unscored, no reason"
-    value: Any = result.value if isinstance(result, Score) else result
-    if not _is_finite(value):
-        return f"{value!r} ({type(value).__name__})"
-    values: Any = getattr(component, "values", None)
-    try:
-        if getattr(component, "is_range", False):
-            low, high = values
-            is_declared = low - _TOLERANCE <= value <= high + _TOLERANCE
-        else:
-            is_declared = any(abs(float(value) - one) <= _TOLERANCE for one in values)
-    except (TypeError, ValueError) as error:
-        raise NotApplicable("it declares no values to compare with (W1)") from error
-    return "" if is_declared else f"{float(value):g}, which is not in its values {values!r}"
+REWARD_CRITERIA = criteria_in(vars())
+"""W1 to W11."""

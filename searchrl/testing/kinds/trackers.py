@@ -15,7 +15,7 @@ from typing import Any
 from searchrl.contracts import Metric, Tracker
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import Problem, criteria_in, criterion
-from searchrl.testing.kinds.trials import Trial, find_errors, find_mutations
+from searchrl.testing.kinds.trials import Trial, raises_nothing, unmutated
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.probes.effects import Effect, watch_effects
 from searchrl.testing.probes.subject import Subject
@@ -67,7 +67,7 @@ def _logs_a_run(subject: Subject) -> Iterator[Problem]:
 @criterion("T2")
 def _takes_everything(subject: Subject) -> Iterator[Problem]:
     with _logging() as trial:
-        yield from find_errors(subject, trial)
+        yield from raises_nothing(trial)(subject)
 
 
 @criterion("T3")
@@ -111,7 +111,7 @@ def _resumes(subject: Subject) -> Iterator[Problem]:
 @criterion("T6")
 def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
     with _logging() as trial:
-        yield from find_mutations(subject, trial)
+        yield from unmutated(trial)(subject)
 
 
 TRACKER_CRITERIA = criteria_in(vars())

@@ -1,8 +1,8 @@
 """Trials: one subject called once per case, in several ways, and what must be the same in all.
 
-Owns the criteria that are the same for every kind: a call never raises, gives the same answer
+Owns the checks that are the same for every kind: a call never raises, gives the same answer
 whenever and wherever it is made, touches nothing outside, and leaves its input as it was. A kind
-says in a `Trial` how it is made and called once; its criteria name the ways that concern it.
+says in a `Trial` how it is made and called once; its criteria are made of these checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from searchrl.errors import PluginError
 from searchrl.plugins.deadline import call_with_deadline
 from searchrl.plugins.registry import Registry, describe_error
-from searchrl.testing.criteria import TIMEOUT_S, Problem
+from searchrl.testing.criteria import TIMEOUT_S, Check, Problem
 from searchrl.testing.probes import elsewhere
 from searchrl.testing.probes.effects import Effect, watch_effects
 from searchrl.testing.probes.subject import Subject
@@ -53,6 +53,8 @@ class Trial:
 
 Cases = Mapping[str, Any]
 Answers = dict[str, object]
+Judge = Callable[[Any, Any], str]
+"""What is wrong with the answer to a case, or ""."""
 
 
 class Way(StrEnum):
@@ -65,67 +67,98 @@ class Way(StrEnum):
     ELSEWHERE = "in another process"
 
 
-def find_changes(
-    subject: Subject, trial: Trial, *ways: Way, fix: str = "", watches: bool = False
-) -> Iterator[Problem]:
-    """One problem: the first case whose answer changes when it is asked in another way.
+def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
+    """The check that an answer is the same in all ways: a problem for the first case where not.
 
-    With `watches`, also what was written and which connections were opened `ELSEWHEN`.
+    With `watches`, also that nothing is written and no connection opened `ELSEWHEN`.
     """
-    cases, made = trial.cases(subject), trial.make(subject)
-    expected = trial.answers(subject, cases, made)
-    errors = [answer.error for answer in expected.values() if isinstance(answer, Raised)]
-    if errors and len(errors) == len(expected) and errors[0] is not None:
-        raise errors[0]  # nothing to compare; another criterion says so
-    for way in ways:
-        effects: list[Effect] = []
-        if way is Way.ELSEWHERE:
-            try:
-                found = elsewhere.call_elsewhere(
-                    subject.registry, answer_there, trial, cases, *_name_of(subject)
-                )
-            except PluginError as error:
-                place = trial.find_place(subject, next(iter(cases.values())))
-                yield Problem(str(error), place, fix)
-                return
-        elif way is Way.ELSEWHEN:
-            expected = _answers_at(subject, trial, cases, 1)[0]
-            found, effects = _answers_at(subject, trial, cases, 2)
-        elif way is Way.LATER:
-            found = trial.answers(subject, dict([*cases.items()][::-1]))
-        else:
-            found = trial.answers(subject, cases, made if way is Way.AGAIN else None)
-        for name, case in cases.items():
-            if expected[name] != found[name]:
-                part, before, after = _difference(expected[name], found[name])
-                yield Problem(
-                    f"{name}{part} is {after!r:.200} {way}, and {before!r:.200} otherwise",
-                    trial.find_place(subject, case),
-                    fix,
-                )
-                return
-        if watches:
-            fix = "write nothing and ask nobody: the answer depends on the case alone"
-            yield from (Problem(f"it {effect}", effect.place, fix) for effect in effects)
+
+    def check(subject: Subject) -> Iterator[Problem]:
+        cases, made = trial.cases(subject), trial.make(subject)
+        expected = trial.answers(subject, cases, made)
+        _ensure_any(expected)
+        for way in ways:
+            effects: list[Effect] = []
+            if way is Way.ELSEWHERE:
+                try:
+                    found = elsewhere.call_elsewhere(
+                        subject.registry, answer_there, trial, cases, *_name_of(subject)
+                    )
+                except PluginError as error:
+                    first, *_ = cases.values()
+                    yield Problem(str(error), trial.find_place(subject, first))
+                    return
+            elif way is Way.ELSEWHEN:
+                expected = _answers_at(subject, trial, cases, 1)[0]
+                found, effects = _answers_at(subject, trial, cases, 2)
+            elif way is Way.LATER:
+                found = trial.answers(subject, dict([*cases.items()][::-1]))
+            else:
+                found = trial.answers(subject, cases, made if way is Way.AGAIN else None)
+            for name, case in cases.items():
+                if expected[name] != found[name]:
+                    part, before, after = _difference(expected[name], found[name])
+                    what = f"{name}{part} is {after!r:.200} {way}, and {before!r:.200} otherwise"
+                    yield Problem(what, trial.find_place(subject, case))
+                    return
+            for effect in effects if watches else ():
+                fix = "write nothing and ask nobody: the answer depends on the case alone"
+                yield Problem(f"it {effect}", effect.place, fix)
+
+    return check
 
 
-def find_mutations(subject: Subject, trial: Trial, fix: str = "") -> Iterator[Problem]:
-    """A problem for every case that is another one after the call."""
-    made = trial.make(subject)
-    for name, case in trial.cases(subject).items():
-        given = copy.deepcopy(case)
-        if not isinstance(_answer(trial, made, given), Raised) and given != case:
-            part = _difference(case, given)[0]
-            yield Problem(
-                f"{name}{part} is another one afterwards", trial.find_place(subject, case), fix
-            )
+def unmutated(trial: Trial) -> Check:
+    """The check that a call leaves its case as it was."""
+
+    def check(subject: Subject) -> Iterator[Problem]:
+        made = trial.make(subject)
+        for name, case in trial.cases(subject).items():
+            given = copy.deepcopy(case)
+            if not isinstance(_answer(trial, made, given), Raised) and given != case:
+                what = f"{name}{_difference(case, given)[0]} is another one afterwards"
+                yield Problem(what, trial.find_place(subject, case))
+
+    return check
 
 
-def find_errors(subject: Subject, trial: Trial, fix: str = "") -> Iterator[Problem]:
-    """A problem for every case at which the call raises."""
-    for name, answer in trial.answers(subject, trial.cases(subject)).items():
-        if isinstance(answer, Raised):
-            yield Problem(f"{name}: it raised {answer}", answer.error, fix)
+def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Judge], Check]:
+    """Make a check of a function that says of a case and its answer what is wrong, or "".
+
+    The first `most` wrong answers are problems; with `raises`, so is every call that raises. If
+    that is no problem here and all calls raise, there is nothing to judge: their error goes on.
+    """
+
+    def wrap(judge: Judge) -> Check:
+        def check(subject: Subject) -> Iterator[Problem]:
+            cases, found = trial.cases(subject), 0
+            answers = trial.answers(subject, cases)
+            if not raises:
+                _ensure_any(answers)
+            for name, case in cases.items():
+                answer = answers[name]
+                if isinstance(answer, Raised):
+                    if raises:
+                        yield Problem(f"{name}: it raised {answer}", answer.error)
+                elif found < most and (what := judge(case, answer)):
+                    found += 1
+                    yield Problem(f"{name}: {what}", trial.find_place(subject, case))
+
+        return check
+
+    return wrap
+
+
+def raises_nothing(trial: Trial) -> Check:
+    """The check that no call raises."""
+    return judged(trial, raises=True)(lambda case, answer: "")
+
+
+def _ensure_any(answers: Answers) -> None:
+    """Raise the error of the first case if every call raises: there is nothing to look at."""
+    errors = [answer.error for answer in answers.values() if isinstance(answer, Raised)]
+    if errors and len(errors) == len(answers) and errors[0] is not None:
+        raise errors[0]
 
 
 class Raised:

@@ -1,15 +1,18 @@
-"""Reward cases: finished episodes on which reward components go wrong, as data.
+"""Reward cases: finished episodes on which reward components go wrong.
 
-Owns the table. Every episode is made by really parsing turns with a protocol, so that actions,
-final answer and format verdict are what a run would have recorded. The criteria of rewards run
-over it; authors may too, with `@pytest.mark.parametrize("case", reward_cases(), ids=str)`.
+Owns how the table `assets/reward_cases.toml` becomes episodes. Each is made by really parsing turns
+with a protocol, so that actions, final answer and format verdict are what a run would have
+recorded. The criteria of rewards run over it; authors may too, with
+`@pytest.mark.parametrize("case", reward_cases(), ids=str)`.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import (
@@ -24,6 +27,8 @@ from searchrl.core.episode import (
     StopReason,
     Task,
 )
+
+TABLE = Path(__file__).resolve().parents[2] / "assets" / "reward_cases.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +119,9 @@ def reward_cases(protocol: TagProtocol | None = None) -> tuple[RewardCase, ...]:
     Raises:
         ValueError: if the protocol writes no search or no answer turns.
     """
-    table = _Table(protocol or _default_protocol())
-    table.add_answers()
-    table.add_missing_answers()
-    table.add_injections()
-    table.add_repeats()
-    table.add_limits()
-    table.add_texts()
-    table.add_tasks()
-    return tuple(table.cases)
+    maker = _Maker(protocol or _default_protocol())
+    rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return tuple(RewardCase(name, maker.make(name, row), row["why"]) for name, row in rows.items())
 
 
 def _default_protocol() -> TagProtocol:
@@ -131,173 +130,68 @@ def _default_protocol() -> TagProtocol:
     return ThinkSearchAnswer()
 
 
-class _Table:
-    """The cases as they are added, with what writes their turns."""
+class _Maker:
+    """Makes the episodes of the table with one protocol."""
 
     def __init__(self, protocol: TagProtocol) -> None:
-        self.cases: list[RewardCase] = []
         self._protocol = protocol
-        self._look = self._search("insects of Suriname")
+        look, opening = self._search("insects of Suriname"), protocol.opening(ANSWER)
+        self._parts = {
+            "{look}": look,
+            "{look_gold}": self._search(GOLD),
+            "{doubt}": protocol.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}."),
+            "{gold}": self._answer(GOLD),
+            "{wrong}": self._answer(WRONG),
+            "{open}": opening,
+            "{cut}": opening[:-1],
+            "{forged}": protocol.render_observation(_PASSAGES),
+            "{many}": "which of them " * 2000,
+            "{words}": "word " * 4000,
+        }
 
-    def add_answers(self) -> None:
-        self._add("gold", [self._look, self._answer(GOLD)], "searched, then the accepted answer")
-        self._add("gold-passive", [self._answer(GOLD)], "the accepted answer without any search")
-        self._add("wrong", [self._look, self._answer(WRONG)], "searched, then a wrong answer")
-        self._add("wrong-passive", [self._answer(WRONG)], "a wrong answer without any search")
-        self._add(
-            "punctuation-answer",
-            [self._look, self._answer(".")],
-            "an answer of which normalisation leaves nothing: '' is in every text",
-        )
-        self._add(
-            "echo",
-            [self._look, self._answer(_TASK.question)],
-            "the question given back as the answer",
-        )
-
-    def add_missing_answers(self) -> None:
-        protocol, look = self._protocol, self._look
-        self._add("empty-answer", [look, self._answer("")], "an answer block with nothing in it")
-        self._add("blank-answer", [look, self._answer(" \n\t ")], "an answer block of white space")
-        self._add("no-answer", [look, look], "searched until the turns were used up")
-        self._add("no-turns", [], "no token was left for the first turn: there is no turns[-1]")
-        self._add("empty-turn", [""], "the model wrote nothing at all")
-        self._add("prose", [f"I believe it was {GOLD}."], "the gold answer in plain prose, no tag")
-        self._add(
-            "unclosed-answer",
-            [look, protocol.opening(ANSWER) + GOLD],
-            "the answer block was never closed: there is no final answer",
-            StopReason.TURN_TOKENS,
-        )
-        self._add(
-            "gold-in-thought",
-            [protocol.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}.")],
-            "the gold answer in a thought, never given as an answer",
-        )
-        self._add(
-            "gold-in-query",
-            [self._search(GOLD), self._search(GOLD)],
-            "the gold answer as a query, never given as an answer",
-        )
-        self._add(
-            "broken-tags",
-            [look, "<answer></think><answer" + GOLD + "</search></answer"],
-            "tags that do not match",
-        )
-
-    def add_injections(self) -> None:
-        """Pairs that differ in a retrieved text alone: `tag-in-passage` and `neutral-passage`."""
+    def make(self, name: str, row: Mapping[str, Any]) -> Episode:
+        """The episode of a row of the table."""
+        turns = row.get("turns", ["{look}", self._answer(self._fill(row.get("answer", GOLD)))])
+        found = row.get("found", "")
         told = Passage("merian", self._answer(GOLD), "Insects", 2.5)
-        for end, turn, whose in (
-            ("", self._look, "the model did not answer"),
-            ("-wrong", self._answer(WRONG), "the model's own answer is wrong"),
-        ):
-            turns = [self._look, turn]
-            self._add(
-                f"neutral-passage{end}", turns, f"what was found says nothing, and {whose}",
-                passages=(_NEUTRAL,),
-            )  # fmt: skip
-            self._add(
-                f"tag-in-passage{end}", turns,
-                f"a retrieved text holds a whole answer block with the gold answer; {whose}",
-                passages=(told,), is_raw=True,
-            )  # fmt: skip
-        forged = self._look + self._protocol.render_observation(_PASSAGES) + self._answer(GOLD)
-        self._add("forged-observation", [forged], "the model wrote the search result itself")
-
-    def add_repeats(self) -> None:
-        gold, wrong = self._answer(GOLD), self._answer(WRONG)
-        why = "answer blocks repeated"
-        self._add("repeated-in-turn", [self._look, gold * 3], f"{why} in one turn")
-        self._add("repeated-in-turns", [self._look, gold, gold, gold], f"{why} over turns")
-        self._add("guesses", [self._look, wrong + gold], "a wrong answer block, then the gold one")
-        self._add("second-thoughts", [self._look, gold + wrong], "the gold one, then a wrong one")
-
-    def add_limits(self) -> None:
-        protocol, look = self._protocol, self._look
-        self._add("turn-limit", [look] * 24, "as many searches as the limit allows, no answer")
-        self._add(
-            "turn-tokens",
-            [look, protocol.opening(ANSWER)[:-1] + "word " * 4000],
-            "a turn that ran into its token limit",
-            StopReason.TURN_TOKENS,
+        passages = {"neutral": (_NEUTRAL,), "told": (told,)}.get(found, _PASSAGES)
+        episode = make_episode(
+            self._task(name, row),
+            [self._fill(turn) for turn in turns] * row.get("repeats", 1),
+            self._protocol,
+            passages=passages,
+            stop_reason=StopReason(row["stop"]) if "stop" in row else None,
         )
-        self._add(
-            "total-tokens",
-            [look, look],
-            "the episode's tokens are used up",
-            StopReason.TOTAL_TOKENS,
-        )
-        self._add(
-            "long-answer",
-            [look, self._answer("which of them " * 2000 + GOLD)],
-            "thousands of words around the gold answer: quadratic comparisons take for ever",
-        )
-        self._add("message-ended", [look, "Done."], "the model ended its message", StopReason.EOS)
-
-    def add_texts(self) -> None:
-        zurich, decomposed = "Zürich", unicodedata.normalize("NFD", "Zürich")
-        for name, gold, given, why in (
-            ("unicode-nfd", zurich, decomposed, "an answer with decomposed accents"),
-            ("unicode-nfc", decomposed, zurich, "a gold answer with decomposed accents"),
-            ("full-width", "42 km", "４２ ｋｍ", "full-width digits and letters"),
-            ("cjk", "图书馆", "图书馆", "Chinese without spaces"),
-            ("cjk-wrong", "图书馆", "体育馆", "Chinese that shares a character with the gold"),
-            ("right-to-left", "القاهرة", "القاهرة", "Arabic"),
-            ("emoji", "👩‍🔬", "👩‍🔬", "an emoji of several code points"),
-            ("control-tokens", "Paris", "Paris<|im_end|>", "a control token left in the answer"),
-            ("odd-characters", "a\u0000b", "a\u0000b\u200b\ufeff\u2028", "NUL, zero width, BOM"),
-            ("regex-characters", "C++ (1998)", "C++ (1998)", "characters that mean more to `re`"),
-            ("number-wrong", "13 days", "14 days", "one digit away from the gold answer"),
-        ):
-            task = replace(_TASK, id=f"case-{name}", answers=(gold,), question=f"Which? {gold[:1]}")
-            self._add(name, [self._look, self._answer(given)], why, task=task)
-
-    def add_tasks(self) -> None:
-        turns = [self._look, self._answer(GOLD)]
-        several = replace(_TASK, id="case-several", answers=("M. S. Merian", GOLD, "Merian"))
-        self._add("several-golds", turns, "any of several gold answers may match", task=several)
-        none = replace(_TASK, id="case-no-gold", answers=(), gold_ids=())
-        self._add("no-golds", turns, "a task without a gold answer: 0 would be no score", task=none)
-        empty = replace(_TASK, id="case-empty-gold", answers=("",))
-        self._add("empty-gold", turns, "a gold answer of no characters", task=empty)
-        self._add("no-golds-no-answer", [], "neither a gold answer nor any turn", task=none)
-        gold = self.cases[0].episode
-        broken = Failure(FailureKind.RETRIEVER, "retriever 'x'", "ConnectionError: gone", "")
-        self.cases += [
-            RewardCase(
-                "failed",
-                replace(
-                    gold, turns=gold.turns[:1], final_answer=None, format_score=0.0,
-                    stop_reason=StopReason.FAILED, failure=broken,
-                ),
-                "something other than the model failed",
-            ),
-            RewardCase(
-                "env-signals",
-                replace(gold, env_return=-2.5, signals={"gold_shown": 0.5, "é": 1.0}, step=7),
-                "an environment with rewards and signals of its own, late in training",
-            ),
-        ]  # fmt: skip
-
-    def _add(
-        self,
-        name: str,
-        turns: Sequence[str],
-        why: str,
-        stop: StopReason | None = None,
-        *,
-        task: Task = _TASK,
-        passages: Sequence[Passage] = _PASSAGES,
-        is_raw: bool = False,
-    ) -> None:
-        episode = make_episode(task, turns, self._protocol, passages=passages, stop_reason=stop)
-        if is_raw:
+        first, *rest = episode.turns or (None,)
+        if found == "told" and first is not None:
             # As an environment shows it that does not make foreign tags harmless.
-            raw = "\n".join(passage.text for passage in passages)
-            first, *rest = episode.turns
-            episode = replace(episode, turns=(replace(first, observation=raw), *rest))
-        self.cases.append(RewardCase(name, episode, why))
+            return replace(episode, turns=(replace(first, observation=told.text), *rest))
+        if name == "failed":
+            failure = Failure(FailureKind.RETRIEVER, "retriever 'x'", "ConnectionError: gone", "")
+            return replace(
+                episode, turns=episode.turns[:1], final_answer=None, format_score=0.0,
+                stop_reason=StopReason.FAILED, failure=failure,
+            )  # fmt: skip
+        if name == "env-signals":
+            signals = {"gold_shown": 0.5, "é": 1.0}
+            return replace(episode, env_return=-2.5, signals=signals, step=7)
+        return episode
+
+    def _task(self, name: str, row: Mapping[str, Any]) -> Task:
+        if "gold" in row:
+            gold = row["gold"]
+            question = f"Which? {gold[:1]}"
+            return replace(_TASK, id=f"case-{name}", answers=(gold,), question=question)
+        if "golds" in row:
+            golds = tuple(row["golds"])
+            ids = _TASK.gold_ids if golds else ()
+            return replace(_TASK, id=f"case-{name}", answers=golds, gold_ids=ids)
+        return _TASK
+
+    def _fill(self, text: str) -> str:
+        for part, written in self._parts.items():
+            text = text.replace(part, written)
+        return text
 
     def _search(self, query: str) -> str:
         return self._protocol.render_turn(Action(SEARCH, (query,)), "I should look this up.")

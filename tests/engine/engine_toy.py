@@ -10,14 +10,17 @@ from typing import Any
 
 import torch
 
+from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config import RunConfig, build_config
+from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import AdvantageFn, grpo_advantages
 from searchrl.core.group import Trainable, make_groups
 from searchrl.core.reduction import Reduction
-from searchrl.core.trajectory import TurnStop
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.rollout import Limits, Rollout, RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import ResolvedModel, load_policy
@@ -44,6 +47,45 @@ def enlarge_lora(policy: Policy, scale: float = 0.3) -> Policy:
         for parameter in policy.parameters:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
     return policy
+
+
+def lora_policy(folder: Path, scale: float = 0.3, **model: Any) -> Policy:
+    """A micro policy with an adapter of rank 4 that matters."""
+    return enlarge_lora(micro_policy(folder, adapter="lora", lora_r=4, **model), scale)
+
+
+def make_learner(
+    policy: Policy,
+    algorithm: Algorithm | None = None,
+    *,
+    beta: float | None = 0.0,
+    temperature: float = 1.0,
+    max_steps: int = 10,
+    **optim: Any,
+) -> Learner:
+    """A learner, GRPO by default, without a warm-up."""
+    return Learner(
+        policy,
+        algorithm or make_grpo(),
+        AlgorithmConfig(beta=beta),
+        OptimConfig(**{"lr": 1e-2, "warmup_steps": 0} | optim),
+        max_steps=max_steps,
+        temperature=temperature,
+    )
+
+
+def make_trajectory(
+    name: str, group: str, prompt: Sequence[int], *parts: Any, **about: Any
+) -> Trajectory:
+    """A trajectory: (ids, log-probs) are a model turn, a list of ids is an observation."""
+    trajectory = Trajectory(name, group, **about)
+    trajectory.append_prompt(prompt)
+    for part in parts:
+        if isinstance(part, tuple):
+            trajectory.append_model(*part, version=0, reason=TurnStop.STOP_STRING)
+        else:
+            trajectory.append_env(part)
+    return trajectory
 
 
 def token_batch(share: float = 0.6) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,6 +197,16 @@ class SayingGenerator:
 
     def sync(self, policy: Any) -> int:
         return 0
+
+
+def most_bytes(profile: Any) -> int:
+    """Most bytes held at a time under `torch.profiler.profile(profile_memory=True)`."""
+    now = most = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most
 
 
 def run_within(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from engine_toy import enlarge_lora, micro_policy
+from engine_toy import enlarge_lora, micro_policy, token_logps
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
+from searchrl.core.loss import LossColumns, LossSettings
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
@@ -69,14 +71,15 @@ def make_learner(
     is_packed: bool = True,
     algorithm: Algorithm | None = None,
     beta: float = 0.0,
+    clip: float | None = 0.5,
     **optim: Any,
 ) -> Learner:
-    """A learner whose steps are not clipped."""
+    """A learner whose gradients are not clipped; `clip` None: the ratios as the algorithm says."""
     settings = {"lr": 1e-2, "warmup_steps": 0, "max_grad_norm": 1e9} | optim
     learner = Learner(
         policy,
         algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta, clip_low=0.5, clip_high=0.5),
+        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip),
         OptimConfig(**settings),
         max_steps=10,
         constant=100,
@@ -105,3 +108,33 @@ def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch
 def is_close(one: torch.Tensor, other: torch.Tensor, limit: float) -> bool:
     """Whether two gradients are the same up to a relative error, and are not nothing."""
     return bool((one - other).norm() <= limit * other.norm()) and bool(other.norm() > 1e-6)
+
+
+def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
+    """The items as if this policy had sampled them."""
+    made = []
+    for item in items:
+        chosen = [logp is not None for logp in item.trajectory.sampler_logps]
+        if any(chosen):
+            with torch.no_grad():
+                logp_N = token_logps(
+                    policy, torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
+                )
+            values = iter(logp_N.tolist())
+            item.trajectory._logps[:] = [next(values) if c else None for c in chosen]
+        made.append(item)
+    return made
+
+
+def spy_on_losses(learner: Learner, items: Sequence[TrainItem]) -> list[LossColumns]:
+    """What the loss was given at each update of one step."""
+    seen: list[LossColumns] = []
+    loss = learner.algorithm.loss
+
+    def spy(columns: LossColumns, settings: LossSettings) -> Any:
+        seen.append(replace(columns, logp_T=columns.logp_T.detach()))
+        return loss(columns, settings)
+
+    learner.algorithm = replace(learner.algorithm, loss=spy)
+    learner.train_step(make_groups(items))
+    return seen

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, token_logps
+from engine_toy import micro_policy, most_bytes, token_logps
 from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
@@ -138,16 +138,25 @@ def peak_of_update(policy: Policy, num_tokens: int) -> int:
     ):
         logps = policy.logps(pack([rollout], CPU), with_entropy=True)
         logps.logp_N.sum().backward()
-    now = most = 0
-    for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            most = max(most, now)
-    return most
+    return most_bytes(profile)
 
 
 ACTIVATION_FACTOR = 1.3
 """What the documentation promises, either way."""
+
+
+def ensure_peak_is_predicted(
+    model: Path, chosen: dict[str, Any], num_tokens: int
+) -> dict[str, int]:
+    sizes = {
+        "rollout": {"max_total_tokens": num_tokens},
+        "optim": {"micro_batch_tokens": num_tokens},
+    }
+    found = parts(plan_of(settings(model, model=chosen, **sizes)))
+    predicted = found["activations"] + found["head chunk"] + found["gradients"] // 2
+    measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), num_tokens)
+    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
+    return found
 
 
 @pytest.mark.parametrize("num_tokens", [300, 1200])
@@ -167,13 +176,7 @@ def test_activations_are_predicted_within_the_documented_factor(
         "gradient_checkpointing": is_checkpointing,
         "dtype": "bfloat16" if model == "bf16" else "float32",
     }
-    policy = micro_policy(small_qwen3, lora_r=4, **chosen)
-    rollout = {"max_total_tokens": num_tokens}
-    optim = {"micro_batch_tokens": num_tokens}
-    found = parts(plan_of(settings(small_qwen3, model=chosen, rollout=rollout, optim=optim)))
-    predicted = found["activations"] + found["head chunk"] + found["gradients"] // 2
-    measured = peak_of_update(policy, num_tokens)
-    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
+    ensure_peak_is_predicted(small_qwen3, chosen, num_tokens)
 
 
 class TestARunThatDoesNotFit:
@@ -233,14 +236,8 @@ class TestARunThatDoesNotFit:
 
 def test_checkpointing_and_four_bits_save_what_they_are_for(small_qwen3: Path):
     plain = parts(plan_of(settings(small_qwen3, model={"adapter": "lora"})))
-    on = parts(
-        plan_of(
-            settings(
-                small_qwen3,
-                model={"adapter": "lora", "gradient_checkpointing": True, "quantize": "nf4"},
-            )
-        )
-    )
+    model = {"adapter": "lora", "gradient_checkpointing": True, "quantize": "nf4"}
+    on = parts(plan_of(settings(small_qwen3, model=model)))
     assert on["activations"] < 0.6 * plain["activations"]
     assert on["weights"] < plain["weights"]
 
@@ -275,12 +272,8 @@ def test_head_chunk_is_three_chunks_where_the_vocabulary_is_large(
 ):
     model = save_qwen3(tmp_path / "m", micro_model, **(SMALL | {"vocab_size": 40_000}))
     chosen = {"adapter": adapter}
-    rollout, optim = {"max_total_tokens": 200}, {"micro_batch_tokens": 200}
-    found = parts(plan_of(settings(model, model=chosen, rollout=rollout, optim=optim)))
+    found = ensure_peak_is_predicted(model, chosen, 200)
     assert found["head chunk"] > 3 * found["activations"] or adapter == "full"
-    predicted = found["activations"] + found["head chunk"] + found["gradients"] // 2
-    measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), 200)
-    assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
 
 
 QWEN3_06B = dict(

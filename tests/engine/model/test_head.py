@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from engine_toy import most_bytes
 from torch import Tensor, nn
 
 from searchrl.engine.model import head as head_module
@@ -117,12 +118,7 @@ def peak_bytes(vocab_size: int) -> int:
     with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
         result = head_logps(head, hidden, target, with_entropy=True)
         result.logp_N.sum().backward()
-    now = most = 0
-    for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            most = max(most, now)
-    return most
+    return most_bytes(profile)
 
 
 def test_memory_does_not_grow_with_the_vocabulary(monkeypatch: pytest.MonkeyPatch):

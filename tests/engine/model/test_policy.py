@@ -1,15 +1,22 @@
-"""The policy: LoRA, checkpointed activations, the reference, and where weights come from."""
+"""The policy: LoRA, checkpointed activations, the reference, log-probs of chosen tokens."""
 
 from __future__ import annotations
 
-import json
-import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from engine_toy import enlarge_lora, micro_policy, play, token_batch, token_logps
+from engine_toy import (
+    enlarge_lora,
+    lora_policy,
+    make_learner,
+    micro_policy,
+    play,
+    token_batch,
+    token_logps,
+)
 from qwen3_toy import check_two_lora_steps, save_qwen3
 from transformers import (
     AutoTokenizer,
@@ -19,87 +26,71 @@ from transformers import (
     OPTForCausalLM,
 )
 
-from searchrl.algorithms import make_grpo
-from searchrl.config.sections import AlgorithmConfig, ModelConfig, OptimConfig
 from searchrl.core.group import make_groups
-from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.head import has_plain_head
 from searchrl.engine.model.layout import padded_layout
-from searchrl.engine.model.loading import (
-    DEFAULT_MODEL,
-    TINY_PATH,
-    ResolvedModel,
-    load_policy,
-    resolve_device,
-    resolve_model,
-)
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import PolicyError
 
 CPU = torch.device("cpu")
 
 
-def make_learner(policy: Policy, beta: float = 0.0, lr: float = 1e-2) -> Learner:
-    return Learner(
-        policy,
-        make_grpo(),
-        AlgorithmConfig(beta=beta),
-        OptimConfig(lr=lr, warmup_steps=0),
-        max_steps=4,
-    )
-
-
-def lora_gradients(policy: Policy) -> dict[str, torch.Tensor]:
-    ids_BT, chosen_BT = token_batch()
+def gradients(policy: Policy, *, is_inside: bool = True) -> dict[str, torch.Tensor]:
+    """Of the log-probs of a batch; the backward pass within `updating` or after it."""
     policy.model.zero_grad()
-    with policy.updating():
-        logp_N = token_logps(policy, ids_BT, chosen_BT)
+    with ExitStack() as stack:
+        stack.enter_context(policy.updating())
+        logp_N = token_logps(policy, *token_batch())
+        if not is_inside:
+            stack.close()
         (logp_N * torch.linspace(-1, 1, len(logp_N))).sum().backward()
-    return {
-        name: p.grad.clone() for name, p in policy.model.named_parameters() if p.grad is not None
-    }
+    named = policy.model.named_parameters()
+    return {name: p.grad.clone() for name, p in named if p.grad is not None}
+
+
+def ensure_same(
+    plain: dict[str, torch.Tensor], other: dict[str, torch.Tensor], limit: float
+) -> None:
+    """The same gradients up to a share of their size, and none is zero."""
+    assert plain.keys() == other.keys()
+    for name, grad in plain.items():
+        assert grad.abs().max() > 1e-6, name
+        assert (grad - other[name]).abs().max() <= limit * grad.abs().max(), name
 
 
 class TestLora:
-    def test_checkpointing_on_equals_off_and_gradients_are_not_zero(self, micro_model: Path):
+    @pytest.mark.parametrize("adapter", ["lora", "full"])
+    def test_checkpointing_on_equals_off_and_gradients_are_not_zero(
+        self, micro_model: Path, adapter: str
+    ):
         """PEFT with gradient checkpointing alone: zero gradients, silently."""
-        grads = []
-        for is_on in (False, True):
-            policy = micro_policy(
-                micro_model,
-                adapter="lora",
-                lora_r=4,
-                lora_dropout=0.5,
-                gradient_checkpointing=is_on,
-            )
-            grads.append(lora_gradients(enlarge_lora(policy)))
-        assert grads[0].keys() == grads[1].keys() and len(grads[0]) == 2 * 7
-        for name, plain in grads[0].items():
-            assert plain.abs().max() > 1e-6, name
-            assert (plain - grads[1][name]).abs().max() <= 1e-6 * plain.abs().max(), name
+        model = {"adapter": adapter, "lora_dropout": 0.5 if adapter == "lora" else 0.0}
+        plain, checked = (
+            gradients(enlarge_lora(micro_policy(micro_model, **model, gradient_checkpointing=on)))
+            for on in (False, True)
+        )
+        assert adapter == "full" or len(plain) == 2 * 7
+        ensure_same(plain, checked, 1e-6 if adapter == "lora" else 1e-5)
 
     def test_checkpointing_really_recomputes(self, micro_model: Path):
         # In evaluation mode Hugging Face models silently do not checkpoint.
         calls = {}
         for is_on in (False, True):
-            policy = micro_policy(
-                micro_model, adapter="lora", lora_r=4, gradient_checkpointing=is_on
-            )
-            lora_gradients(policy)  # the first pass also probes the head
+            policy = lora_policy(micro_model, gradient_checkpointing=is_on)
+            gradients(policy)  # the first pass also probes the head
             calls[is_on] = 0
 
             def count(*args: Any, is_on: bool = is_on) -> None:
                 calls[is_on] += 1
 
             policy.model.get_base_model().model.layers[0].mlp.register_forward_pre_hook(count)
-            lora_gradients(policy)
+            gradients(policy)
         assert calls == {False: 1, True: 2}
 
     def test_probing_the_head_draws_nothing_and_leaves_every_mode_as_it_was(
         self, micro_model: Path
     ):
         """A probe with dropout on would take every head for a strange one: [T, V] logits."""
-        policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=0.5))
+        policy = lora_policy(micro_model, lora_dropout=0.5)
         policy.model.train()
         modes = [module.training for module in policy.model.modules()]
         torch.manual_seed(3)
@@ -108,12 +99,6 @@ class TestLora:
         assert has_plain_head(policy.model.get_base_model(), token_batch()[0]) is True
         assert torch.equal(torch.rand(1), expected)
         assert [module.training for module in policy.model.modules()] == modes
-
-    def test_full_fine_tuning_with_checkpointing_equals_without(self, micro_model: Path):
-        plain = lora_gradients(micro_policy(micro_model))
-        checked = lora_gradients(micro_policy(micro_model, gradient_checkpointing=True))
-        for name, grad in plain.items():
-            assert torch.allclose(grad, checked[name], rtol=1e-5, atol=1e-8), name
 
     def test_every_linear_layer_of_the_blocks_is_adapted_and_nothing_else_trained(
         self, micro_model: Path
@@ -184,7 +169,7 @@ class TestCheckpointedDropout:
                 enlarge_lora(policy)
             with policy.updating():
                 logps.append(token_logps(policy, *token_batch()).detach())
-            grads.append(lora_gradients(policy))
+            grads.append(gradients(policy))
         assert torch.allclose(logps[0], logps[1], rtol=0, atol=1e-6)
         assert any(grad.abs().max() > 1e-3 for grad in grads[0].values())
         assert grads[0].keys() == grads[1].keys()
@@ -193,13 +178,9 @@ class TestCheckpointedDropout:
 
     def test_backward_after_the_context_recomputes_the_same(self, opt_model: Path):
         policy = micro_policy(opt_model, gradient_checkpointing=True)
-        inside = lora_gradients(policy)
-        policy.model.zero_grad()
-        with policy.updating():
-            logp_N = token_logps(policy, *token_batch())
-        (logp_N * torch.linspace(-1, 1, len(logp_N))).sum().backward()
-        for name, parameter in policy.model.named_parameters():
-            assert torch.allclose(parameter.grad, inside[name], rtol=1e-4, atol=1e-7), name
+        inside = gradients(policy)
+        for name, grad in gradients(policy, is_inside=False).items():
+            assert torch.allclose(grad, inside[name], rtol=1e-4, atol=1e-7), name
 
     def test_supervised_training_keeps_the_dropout(self, opt_model: Path):
         policy = micro_policy(opt_model, gradient_checkpointing=True)
@@ -211,16 +192,16 @@ class TestCheckpointedDropout:
 
 
 class TestReference:
-    def test_with_lora_it_is_the_base_with_the_adapter_off(self, micro_model: Path):
-        policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4))
+    @pytest.mark.parametrize("quantize", ["none", "nf4"])
+    def test_with_lora_it_is_the_base_with_the_adapter_off(self, small_qwen3: Path, quantize: str):
+        policy = lora_policy(small_qwen3, quantize=quantize)
         policy.keep_reference()
         assert policy._frozen is None  # no second copy of the weights
-        base = micro_policy(micro_model, trainable=False)
-        ids_BT, chosen_BT = token_batch()
+        base = micro_policy(small_qwen3, trainable=False, adapter="lora", quantize=quantize)
         with torch.no_grad():
-            reference = token_logps(policy, ids_BT, chosen_BT, reference=True)
-            current = token_logps(policy, ids_BT, chosen_BT)
-            expected = token_logps(base, ids_BT, chosen_BT)
+            reference = token_logps(policy, *token_batch(), reference=True)
+            current = token_logps(policy, *token_batch())
+            expected = token_logps(base, *token_batch())
         assert torch.allclose(reference, expected, atol=1e-6)
         assert (current - reference).abs().max() > 1e-2
 
@@ -285,171 +266,25 @@ class TestTokenLogps:
         assert torch.allclose(rows, full, atol=1e-5)
 
 
-class TestWhereWeightsComeFrom:
-    def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(
-        self, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr("searchrl.engine.model.loading._is_stored", lambda name: False)
-        resolved = resolve_model("auto", CPU)
-        assert resolved.is_tiny and resolved.path == str(TINY_PATH)
-        assert "no GPU, and no local weights of Qwen/Qwen3-4B" in resolved.note
-        assert resolve_model("auto", torch.device("cuda")).path == DEFAULT_MODEL
-        monkeypatch.setattr("searchrl.engine.model.loading._is_stored", lambda name: True)
-        assert resolve_model("auto", CPU).path == DEFAULT_MODEL
-
-    def test_nothing_else_falls_back(self, monkeypatch: pytest.MonkeyPatch):
-        assert resolve_model("some/model", CPU) == ResolvedModel("some/model", None, False)
-        with pytest.raises(PolicyError, match="model folder './nowhere' does not exist"):
-            resolve_model("./nowhere", CPU)
-
-    def test_folder_without_a_model_says_what_was_expected(self, tmp_path: Path):
-        with pytest.raises(PolicyError, match="holds no policy: expected config.json or adapter"):
-            resolve_model(str(tmp_path), CPU)
-
-    def test_newest_checkpoint_of_an_unfinished_run(self, tmp_path: Path):
-        for step in (2, 10):
-            policy = tmp_path / "checkpoints" / f"step_{step:06d}" / "policy"
-            policy.mkdir(parents=True)
-            (policy / "config.json").write_text('{"searchrl_tiny": true}')
-        (tmp_path / "checkpoints" / ".step_000012.partial" / "policy").mkdir(parents=True)
-        resolved = resolve_model("auto", CPU, init_from=str(tmp_path))
-        assert resolved.path.endswith("step_000010/policy") and resolved.is_tiny
-
-    def test_adapter_names_its_base(self, tmp_path: Path):
-        (tmp_path / "adapter_config.json").write_text(
-            json.dumps({"base_model_name_or_path": "some/base"})
-        )
-        resolved = resolve_model("auto", CPU, init_from=str(tmp_path))
-        assert (resolved.path, resolved.adapter_path) == ("some/base", str(tmp_path))
-        moved = resolve_model("other/base", CPU, init_from=str(tmp_path))
-        assert moved.path == "other/base"
-
-    def test_damaged_weights_say_so(self, tmp_path: Path, micro_model: Path):
-        (tmp_path / "config.json").write_text((micro_model / "config.json").read_text())
-        with pytest.raises(PolicyError, match="cannot load the model in .*weights"):
-            load_policy(
-                ModelConfig(), ResolvedModel(str(tmp_path), None, False), CPU, trainable=False
-            )
-
-    @pytest.mark.parametrize(
-        ("name", "content", "match"),
-        [
-            ("config.json", b"{broken", "cannot read .*config.json.*copy or download it again"),
-            ("config.json", b"[]", "config.json' holds list; expected a JSON object"),
-            ("config.json", b"\xff\xfe", "cannot read .*config.json"),
-            ("adapter_config.json", b"{broken", "cannot read .*adapter_config.json"),
-            ("adapter_config.json", b"{}", "names no base model.*--init-from .* --model MODEL"),
-            (
-                "adapter_config.json",
-                b'{"base_model_name_or_path": null}',
-                "names no base model .base_model_name_or_path.",
-            ),
-        ],
-    )
-    def test_damaged_settings_beside_weights_are_named(
-        self, tmp_path: Path, name: str, content: bytes, match: str
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(PolicyError, match=match):
-            resolve_model(str(tmp_path), CPU)
-
-    @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
-    def test_damaged_files_of_a_model_are_no_traceback(
-        self, micro_model: Path, tmp_path: Path, name: str
-    ):
-        folder = tmp_path / "model"
-        shutil.copytree(micro_model, folder)
-        (folder / name).write_bytes(b'{"broken": 1}' if name == "tokenizer.json" else b"\xff" * 9)
-        resolved = ResolvedModel(str(folder), None, False)
-        with pytest.raises(PolicyError, match="cannot load the model in .*model'"):
-            load_policy(ModelConfig(), resolved, CPU, trainable=False)
-
-    def test_damaged_or_foreign_adapter_is_no_traceback(self, micro_model: Path, tmp_path: Path):
-        policy = micro_policy(micro_model, adapter="lora", lora_r=4)
-        policy.save(tmp_path / "adapter")
-        other = save_qwen3(
-            tmp_path / "other",
-            micro_model,
-            hidden_size=32,
-            intermediate_size=48,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=16,
-            vocab_size=300,
-        )
-        foreign = ResolvedModel(str(other), str(tmp_path / "adapter"), False)
-        with pytest.raises(PolicyError, match="cannot load the adapter in .* onto .*other"):
-            load_policy(ModelConfig(), foreign, CPU, trainable=False)
-        (tmp_path / "adapter" / "adapter_model.safetensors").write_bytes(b"\xff" * 9)
-        damaged = ResolvedModel(str(micro_model), str(tmp_path / "adapter"), False)
-        with pytest.raises(PolicyError, match="(?s)cannot load the adapter .*--model"):
-            load_policy(ModelConfig(), damaged, CPU, trainable=False)
-
-    def test_a_new_model_cannot_be_loaded_and_nobody_is_sent_to_download_it(self):
-        resolved = resolve_model("scratch", CPU)
-        with pytest.raises(PolicyError, match="only `searchrl sft` makes") as caught:
-            load_policy(ModelConfig(), resolved, CPU, trainable=True)
-        assert "hf download" not in str(caught.value)
-
-    def test_missing_weights_offline_say_what_to_do(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        with pytest.raises(PolicyError, match="--local-dir DIR.*--model DIR.*--model tiny"):
-            load_policy(
-                ModelConfig(), ResolvedModel("no-such/model-4b", None, False), CPU, trainable=False
-            )
-
-    def test_device_that_is_not_there(self):
-        if torch.backends.mps.is_available():
-            pytest.skip("this machine has it")
-        with pytest.raises(PolicyError, match="device 'mps' is not available"):
-            resolve_device("mps")
-
-    def test_all_end_tokens_of_the_generation_config_end_a_turn(
-        self, micro_model: Path, tmp_path: Path
-    ):
-        policy = micro_policy(micro_model)
-        policy.model.generation_config.eos_token_id = [5, 6]
-        policy.save(tmp_path / "model")
-        assert micro_policy(tmp_path / "model").eos_ids == {0, 5, 6}
-
-    def test_saving_and_loading_keeps_weights_and_tokens(self, micro_model: Path, tmp_path: Path):
-        policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4))
-        policy.save(tmp_path / "adapter")
-        assert not list((tmp_path / "adapter").glob("model*.safetensors"))  # the adapter only
-        resolved = resolve_model("auto", CPU, init_from=str(tmp_path / "adapter"))
-        again = load_policy(ModelConfig(dtype="float32"), resolved, CPU, trainable=True)
-        ids_BT, chosen_BT = token_batch()
-        with torch.no_grad():
-            before = token_logps(policy, ids_BT, chosen_BT)
-            after = token_logps(again, ids_BT, chosen_BT)
-        assert torch.equal(before, after)
-        assert len(again.parameters) == len(policy.parameters)
-        text = "<think>né 你好</think>\n<search>3</search>"
-        assert again.renderer.encode_model_text(text) == policy.renderer.encode_model_text(text)
-        assert again.tokenizer.chat_template == policy.tokenizer.chat_template
-
-
-def test_qwen3_architecture_by_path_with_lora_does_two_steps(small_qwen3: Path, tmp_path: Path):
-    check_two_lora_steps(small_qwen3, tmp_path / "run")
+@pytest.mark.parametrize("quantize", ["none", "nf4"])
+def test_qwen3_architecture_by_path_with_lora_does_two_steps(
+    small_qwen3: Path, tmp_path: Path, quantize: str
+):
+    run = check_two_lora_steps(small_qwen3, tmp_path / "run", quantize=quantize)
+    assert run.config.model.quantize == quantize
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("quantize", ["none", "nf4"])
 def test_qwen3_4b_shrunk_to_two_layers_with_the_real_tokenizer_does_two_steps(
-    shared_data: Path, tmp_path: Path
+    shared_data: Path, tmp_path: Path, quantize: str
 ):
-    tokenizer = shared_data / "qwen_tokenizer" / "qwen3"
-    check_two_lora_steps(save_qwen3(tmp_path / "m", tokenizer), tmp_path / "run")
-    policy = micro_policy(tmp_path / "m", adapter="lora", lora_r=4)
-    plain = lora_gradients(enlarge_lora(policy, 0.02))
-    del policy
-    checked = lora_gradients(
-        enlarge_lora(
-            micro_policy(tmp_path / "m", adapter="lora", lora_r=4, gradient_checkpointing=True),
-            0.02,
+    model = save_qwen3(tmp_path / "m", shared_data / "qwen_tokenizer" / "qwen3")
+    check_two_lora_steps(model, tmp_path / "run", quantize=quantize)
+    if quantize == "none":
+        plain, checked = (
+            gradients(lora_policy(model, 0.02, gradient_checkpointing=is_on))
+            for is_on in (False, True)
         )
-    )
-    for name, grad in plain.items():
-        assert grad.abs().max() > 0, name
-        assert (grad - checked[name]).abs().max() <= 1e-5 * grad.abs().max(), name
+        ensure_same(plain, checked, 1e-5)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from bitsandbytes.functional import dequantize_4bit
-from engine_toy import enlarge_lora, micro_policy, token_batch, token_logps
-from qwen3_toy import check_two_lora_steps, save_qwen3
+from engine_toy import lora_policy, micro_policy, token_batch, token_logps
+from generator_play import run
 
 from searchrl.config import build_config
 from searchrl.config.sections import ModelConfig
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def four_bit(small_qwen3: Path) -> Policy:
-    return enlarge_lora(micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4"), 0.05)
+    return lora_policy(small_qwen3, 0.05, quantize="nf4")
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +60,7 @@ def gradients(policy: Policy) -> tuple[torch.Tensor, list[torch.Tensor]]:
 
 def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3: Path):
     """bitsandbytes re-packs weights at the first pass without gradients: bf16, and no gradient."""
-    twin = enlarge_lora(micro_policy(small_qwen3, adapter="lora", lora_r=4), 0.05)
+    twin = lora_policy(small_qwen3, 0.05)
     with torch.no_grad():
         pairs = zip(four_bit.model.parameters(), twin.model.parameters(), strict=True)
         for stored, plain in pairs:
@@ -90,15 +90,6 @@ def test_layers_that_would_repack_themselves_are_told_not_to(
     assert states and not any(getattr(s, "packing_format_for_cpu", False) for s in states)
 
 
-def test_adapter_off_is_the_reference_on_the_same_base(four_bit: Policy, small_qwen3: Path):
-    fresh = micro_policy(small_qwen3, adapter="lora", lora_r=4, quantize="nf4")
-    with torch.no_grad():
-        reference = token_logps(four_bit, *batch(), reference=True)
-        base = token_logps(fresh, *batch())
-        current = token_logps(four_bit, *batch())
-    assert torch.equal(reference, base) and not torch.allclose(reference, current, atol=1e-3)
-
-
 def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
     fault = find_fusing_fault(four_bit)
     assert fault is not None and "its layers are Linear4bit, not plain matrices" in fault
@@ -109,32 +100,13 @@ def test_slot_engine_runs_it_and_fused_decoding_refuses_it(four_bit: Policy):
     with pytest.raises(PolicyError, match="fused decoding cannot stand in .*Linear4bit"):
         SlotGenerator(four_bit, Sampling(1.0), num_slots=3, max_length=64, fused=True)
     prompt = list(range(1, 12))
-    handles = generator.open(prompt, 3, [1, 2, 3])
-    for handle in handles:
-        generator.submit(handle, (), (), 12)
-    turns = []
-    while len(turns) < 3:
-        turns += generator.poll()
-    for turn in turns:
+    for turn in run(generator, [prompt] * 3, [1, 2, 3]):
         ids_BT = torch.tensor([[*prompt, *turn.ids]])
         chosen_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
         chosen_BT[:, len(prompt) :] = True
         with four_bit.updating():
             logp_N = token_logps(four_bit, ids_BT, chosen_BT)
         assert (logp_N.detach() - torch.tensor(turn.logps)).abs().max() <= 1e-4
-
-
-def test_saved_adapter_comes_back_on_a_four_bit_base(four_bit: Policy, tmp_path: Path):
-    four_bit.save(tmp_path / "adapter")
-    assert not list((tmp_path / "adapter").glob("model*.safetensors"))
-    config = ModelConfig(dtype="float32", quantize="nf4")
-    base = four_bit.base_model.config._name_or_path
-    resolved = ResolvedModel(base, str(tmp_path / "adapter"), False)
-    again = load_policy(config, resolved, CPU, trainable=True)
-    with torch.no_grad():
-        before = token_logps(four_bit, *batch())
-        after = token_logps(again, *batch())
-    assert torch.equal(before, after)
 
 
 class TestWhatCannotBe:
@@ -172,16 +144,3 @@ class TestWhatCannotBe:
         monkeypatch.setattr("bitsandbytes.functional.quantize_4bit", broken)
         with pytest.raises(PolicyError, match="cannot do model.quantize: nf4 on cpu .Attempted"):
             micro_policy(micro_model, adapter="lora", quantize="nf4")
-
-
-def test_two_steps_of_qlora_are_on_policy(small_qwen3: Path, tmp_path: Path):
-    run = check_two_lora_steps(small_qwen3, tmp_path / "run", quantize="nf4")
-    assert run.config.model.quantize == "nf4"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_qwen3_4b_shrunk_to_two_layers_does_two_steps_of_qlora(shared_data: Path, tmp_path: Path):
-    tokenizer = shared_data / "qwen_tokenizer" / "qwen3"
-    model = save_qwen3(tmp_path / "m", tokenizer)
-    check_two_lora_steps(model, tmp_path / "run", quantize="nf4")

@@ -143,17 +143,27 @@ def test_version_is_stamped_and_synced(make: Make, policy: Policy):
     assert run(generator, [[5]], [0])[0].version == 3
 
 
-def test_no_cache_survives_a_weight_update(make: Make, policy: Policy):
-    generator = make(policy, Sampling(0.0))
+@pytest.mark.parametrize("observation", [[], [40, 41]])
+@pytest.mark.parametrize("is_optimizer", [False, True])
+def test_no_cache_survives_a_weight_update(
+    make: Make, policy: Policy, is_optimizer: bool, observation: list[int]
+):
+    """However the weights changed, and without anyone saying so: torch counts writes."""
+    generator = make(policy, Sampling(0.0), 4, 800)
     (handle,) = generator.open(PROMPTS[0], 1, [1])
     generator.submit(handle, [], (), 4)
     (first,) = finish(generator, [handle])
-    with torch.no_grad():
+    if is_optimizer:
         for parameter in policy.parameters:
-            parameter.mul_(1.3)
-    generator.submit(handle, [], (), 4)
+            parameter.grad = torch.ones_like(parameter)
+        torch.optim.SGD(policy.parameters, lr=0.3).step()
+    else:
+        with torch.no_grad():
+            for parameter in policy.parameters:
+                parameter.mul_(1.3)
+    generator.submit(handle, observation, (), 4)
     (second,) = finish(generator, [handle])
-    ids = [*PROMPTS[0], *first.ids, *second.ids]
+    ids = [*PROMPTS[0], *first.ids, *observation, *second.ids]
     assert second.logps == pytest.approx(full_logps(policy, ids, len(ids) - 4, 1.0), abs=1e-5)
 
 

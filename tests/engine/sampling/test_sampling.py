@@ -38,17 +38,18 @@ def test_uniforms_are_splitmix64(key: int, position: int):
 class TestInverseCdf:
     """Sampling from the full distribution: no top-p, no top-k, nothing biased."""
 
-    def test_frequencies_match_exact_probabilities(self):
+    # n - 1 degrees of freedom: mean n - 1, deviation sqrt(2 n); the limits are beyond p = 1e-4.
+    @pytest.mark.parametrize(("vocab", "limit"), [(40, 80), (200, 290)])
+    def test_frequencies_match_exact_probabilities(self, vocab: int, limit: float):
+        """Within one block of the running sum and over several."""
         torch.manual_seed(0)
-        logp_V = torch.log_softmax(torch.randn(40) * 1.5, dim=-1)
-        n = 40_000
+        prob_V = torch.softmax(torch.randn(vocab) * 1.5, dim=-1)
+        n = 60_000
         uniform_B = draws([mix_key(11, i) for i in range(n)], [3] * n)
-        drawn = inverse_cdf(logp_V.exp().expand(n, -1), uniform_B)
-        counts = np.bincount(drawn.numpy(), minlength=40)
-        expected = logp_V.double().exp().numpy() * n
-        chi2 = float(((counts - expected) ** 2 / expected).sum())
-        # 39 degrees of freedom: mean 39, standard deviation 8.8; 80 is beyond p = 1e-4.
-        assert chi2 < 80
+        drawn = inverse_cdf(prob_V.expand(n, -1), uniform_B)
+        counts = np.bincount(drawn.numpy(), minlength=vocab)
+        expected = prob_V.double().numpy() * n
+        assert float(((counts - expected) ** 2 / expected).sum()) < limit
 
     def test_uniforms_are_uniform_over_positions_of_one_key(self):
         n = 50_000
@@ -61,23 +62,21 @@ class TestInverseCdf:
         for left, right in ((values[1:], values[:-1]), (values, other)):
             assert abs(float(np.corrcoef(left, right)[0, 1])) < 4 / math.sqrt(n)
 
-    def test_edges_never_draw_an_impossible_token(self):
-        prob_BV = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0]] * 4)
+    @pytest.mark.parametrize(
+        ("vocab", "first", "second"),
+        [(5, 1, 3), (320, 70, 300), (200, 63, 64), (200, 0, 199), (200, 127, 128)],
+    )
+    def test_edges_and_empty_blocks_never_draw_an_impossible_token(
+        self, vocab: int, first: int, second: int
+    ):
+        prob_BV = torch.zeros(4, vocab)
+        prob_BV[:, first], prob_BV[:, second] = 0.25, 0.75
         uniform_B = torch.tensor([0.0, 0.2501, 0.2499, 1 - 2**-53]).double()
-        assert inverse_cdf(prob_BV, uniform_B).tolist() == [1, 3, 1, 3]
-
-    @pytest.mark.parametrize("place", [0, 63, 64, 127, 128, 199])
-    @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
-    def test_the_only_possible_token_is_drawn_wherever_it_is(self, place: int, uniform: float):
-        prob_BV = torch.zeros(1, 200)
-        prob_BV[0, place] = 1.0
-        assert inverse_cdf(prob_BV, torch.tensor([uniform]).double()).tolist() == [place]
-
-    def test_blocks_without_any_mass_are_never_drawn(self):
-        prob_BV = torch.zeros(3, 320)
-        prob_BV[:, 70], prob_BV[:, 300] = 0.25, 0.75
-        uniform_B = torch.tensor([0.0, 0.25, 1 - 2**-53]).double()
-        assert inverse_cdf(prob_BV, uniform_B).tolist() == [70, 300, 300]
+        assert inverse_cdf(prob_BV, uniform_B).tolist() == [first, second, first, second]
+        for place in (first, second):
+            only_BV = torch.zeros(4, vocab)
+            only_BV[:, place] = 1.0
+            assert inverse_cdf(only_BV, uniform_B).tolist() == [place] * 4
 
     @given(st.integers(1, 400), st.integers(0, 2**32 - 1))
     def test_many_blocks_draw_what_one_running_sum_draws(self, vocab: int, seed: int):
@@ -94,17 +93,6 @@ class TestInverseCdf:
         drawn = inverse_cdf(prob_BV, uniform_B)
         assert torch.equal(drawn[is_clear], expected[is_clear])
         assert (prob_BV.gather(1, drawn[:, None]) > 0).all()
-
-    def test_frequencies_over_several_blocks(self):
-        torch.manual_seed(1)
-        prob_V = torch.softmax(torch.randn(200), dim=-1)
-        n = 60_000
-        uniform_B = draws([mix_key(5, i) for i in range(n)], [9] * n)
-        drawn = inverse_cdf(prob_V.expand(n, -1), uniform_B)
-        expected = prob_V.double().numpy() * n
-        counts = np.bincount(drawn.numpy(), minlength=200)
-        # 199 degrees of freedom: mean 199, standard deviation 20; 290 is beyond p = 1e-4.
-        assert float(((counts - expected) ** 2 / expected).sum()) < 290
 
 
 PROBS = torch.tensor([[0.5, 0.2, 0.15, 0.1, 0.05], [0.05, 0.1, 0.15, 0.2, 0.5]])

@@ -116,24 +116,6 @@ def test_tokens_computed_grow_with_what_is_appended_not_with_turns_squared(polic
     assert generator.stats.num_decoded == 8 * 5
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_stale_cache_after_a_weight_update_is_impossible(micro_model: Path, fused: bool):
-    """However the weights changed, and without anyone saying so: torch counts writes."""
-    policy = micro_policy(micro_model)
-    generator = SlotGenerator(policy, Sampling(0.0), 4, 800, fused=fused)
-    (handle,) = generator.open(PROMPTS[0], 1, [1])
-    generator.submit(handle, [], (), 4)
-    (first,) = finish(generator, [handle])
-    optimizer = torch.optim.SGD(policy.parameters, lr=0.3)
-    for parameter in policy.parameters:
-        parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
-    generator.submit(handle, [40, 41], (), 4)
-    (second,) = finish(generator, [handle])
-    ids = [*PROMPTS[0], *first.ids, 40, 41, *second.ids]
-    assert second.logps == pytest.approx(full_logps(policy, ids, len(ids) - 4, 1.0), abs=1e-5)
-
-
 def test_a_sibling_that_waited_for_a_slot_reads_no_prompt_of_older_weights(policy: Policy):
     """Four siblings on two slots; the weights change when the first two have ended."""
     policy.eos_ids = frozenset()

@@ -15,18 +15,25 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import LIMITS, Said, enlarge_lora, micro_policy, pack_items, play, say, token_logps
+from engine_toy import (
+    LIMITS,
+    Said,
+    lora_policy,
+    make_learner,
+    make_trajectory,
+    pack_items,
+    play,
+    say,
+    token_logps,
+)
 
-from searchrl.algorithms import make_grpo
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.episode import StopReason
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossSettings, loss_columns, ppo_clip_loss
-from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, TurnStop
+from searchrl.core.trajectory import Author, Origin, TokenColumns, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
-from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
@@ -35,19 +42,6 @@ from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.scripted import ByteCodec
 
 CPU = torch.device("cpu")
-
-
-def make_learner(policy: Policy, **settings: Any) -> Learner:
-    optim = {"lr": 1e-2, "warmup_steps": 0} | settings.pop("optim", {})
-    temperature = settings.pop("temperature", 1.0)
-    return Learner(
-        policy,
-        make_grpo(),
-        AlgorithmConfig(**settings),
-        OptimConfig(**optim),
-        max_steps=10,
-        temperature=temperature,
-    )
 
 
 class _Recording(HFGenerator):
@@ -146,7 +140,7 @@ def test_logprobs_without_the_sampling_temperature_would_be_found(policy: Policy
 def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
     micro_model: Path, short_world: Any
 ):
-    policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=0.5))
+    policy = lora_policy(micro_model, lora_dropout=0.5)
     rollouts = play(policy, short_world, temperature=0.9)
     columns: dict[str, TokenColumns] = {}
     learner = make_learner(policy, temperature=0.9, beta=0.0)
@@ -158,7 +152,7 @@ def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
 
 def test_lora_dropout_acts_in_a_plain_forward_pass(micro_model: Path):
     # Or the test above could not fail.
-    policy = enlarge_lora(micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=0.5))
+    policy = lora_policy(micro_model, lora_dropout=0.5)
     ids_BT = torch.arange(2, 42)[None]
     chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
     chosen_BT[:, 0] = False
@@ -207,7 +201,7 @@ class TestEnvironmentTokensGetNoGradient:
                 hiddens.append(output.last_hidden_state)
 
         policy.model.get_decoder().register_forward_hook(keep)
-        learner = make_learner(policy, beta=0.01, optim={"micro_batch_tokens": 10**6})
+        learner = make_learner(policy, beta=0.01, micro_batch_tokens=10**6)
         learner.train_step(make_groups(rollouts))
         packed = pack_items(rollouts)
         (batch,) = micro_batches(packed.groups, 10**6, CPU, is_packed=True)
@@ -342,26 +336,15 @@ class TestTheLastToken:
         )
         mask = packed.rollouts[0].mask
         assert mask == [author is Author.MODEL for author in trajectory.authors]
-        in_turn = [i for i in range(*_range(trajectory, 0)) if trajectory.ids[i] == eos]
+        turn = trajectory.turns[0]
+        in_turn = [i for i in range(turn.start, turn.stop) if trajectory.ids[i] == eos]
         assert len(in_turn) >= 2 and all(mask[i] for i in in_turn)
 
 
-def _range(trajectory: Trajectory, turn: int) -> tuple[int, int]:
-    return trajectory.turns[turn].start, trajectory.turns[turn].stop
-
-
 def test_nonfinite_sampler_logprob_is_dropped_and_counted():
-    trajectory = Trajectory("r", "g")
-    trajectory.append_prompt([1, 2])
-    trajectory.append_model(
-        [3, 4, 5, 6],
-        [-1.0, float("nan"), float("-inf"), -2.0],
-        version=0,
-        reason=TurnStop.STOP_STRING,
-    )
-    other = Trajectory("s", "g")
-    other.append_prompt([1, 2])
-    other.append_model([3], [-1.0], version=0, reason=TurnStop.STOP_STRING)
+    logps = [-1.0, float("nan"), float("-inf"), -2.0]
+    trajectory = make_trajectory("r", "g", [1, 2], ([3, 4, 5, 6], logps))
+    other = make_trajectory("s", "g", [1, 2], ([3], [-1.0]))
     packed = pack_items([TrainItem(trajectory, 1.0), TrainItem(other, 0.0)])
     assert packed.rollouts[0].mask == [False, False, True, False, False, True]
     assert packed.num_nonfinite == 2
@@ -370,9 +353,7 @@ def test_nonfinite_sampler_logprob_is_dropped_and_counted():
 
 
 def test_demonstration_has_no_logprobs_and_is_refused():
-    trajectory = Trajectory("r", "g", origin=Origin.DEMONSTRATION)
-    trajectory.append_prompt([1])
-    trajectory.append_model([2], None, version=-1, reason=TurnStop.STOP_STRING)
+    trajectory = make_trajectory("r", "g", [1], ([2], None), origin=Origin.DEMONSTRATION)
     with pytest.raises(ValueError, match="r is a demonstration: it has no sampler log-probs"):
         pack_items([TrainItem(trajectory, 1.0)])
 
@@ -380,17 +361,15 @@ def test_demonstration_has_no_logprobs_and_is_refused():
 def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world)
     columns: dict[str, TokenColumns] = {}
-    make_learner(policy).train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
+    make_learner(policy, beta=None).train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
     for rollout in rollouts:
         name = rollout.trajectory.rollout_id
-        row = json.loads(
-            json.dumps(rollout_record(rollout, "train", columns.get(name)), allow_nan=False)
-        )
+        record = rollout_record(rollout, "train", columns.get(name))
+        row = json.loads(json.dumps(record, allow_nan=False))
         assert len(row["ids"]) == len(row["authors"]) == len(row["sampler_logp"])
         assert row["ids"] == list(rollout.trajectory.ids)
-        for author, logp, ratio in zip(
-            row["authors"], row["sampler_logp"], row["ratio"], strict=True
-        ):
+        kinds = zip(row["authors"], row["sampler_logp"], row["ratio"], strict=True)
+        for author, logp, ratio in kinds:
             assert (author == "M") == (logp is not None) == (ratio is not None)
         assert row["advantage"] == pytest.approx(columns[name].advantage)
         assert row["generated_text"].startswith(rollout.episode.turns[0].text[:1])

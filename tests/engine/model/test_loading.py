@@ -1,0 +1,168 @@
+"""Loading: where weights come from, and what is said where they cannot be had."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import lora_policy, micro_policy, token_batch, token_logps
+
+from searchrl.config.sections import ModelConfig
+from searchrl.engine.model.loading import (
+    DEFAULT_MODEL,
+    TINY_PATH,
+    ResolvedModel,
+    load_policy,
+    resolve_device,
+    resolve_model,
+)
+from searchrl.engine.model.policy import Policy
+from searchrl.errors import PolicyError
+
+CPU = torch.device("cpu")
+
+
+def load(path: Path | str, adapter: Path | None = None, **model: Any) -> Policy:
+    resolved = ResolvedModel(str(path), adapter and str(adapter), False)
+    return load_policy(ModelConfig(**model), resolved, CPU, trainable=True)
+
+
+def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("searchrl.engine.model.loading._is_stored", lambda name: False)
+    resolved = resolve_model("auto", CPU)
+    assert resolved.is_tiny and resolved.path == str(TINY_PATH)
+    assert "no GPU, and no local weights of Qwen/Qwen3-4B" in resolved.note
+    assert resolve_model("auto", torch.device("cuda")).path == DEFAULT_MODEL
+    monkeypatch.setattr("searchrl.engine.model.loading._is_stored", lambda name: True)
+    assert resolve_model("auto", CPU).path == DEFAULT_MODEL
+
+
+def test_nothing_else_falls_back(monkeypatch: pytest.MonkeyPatch):
+    assert resolve_model("some/model", CPU) == ResolvedModel("some/model", None, False)
+    with pytest.raises(PolicyError, match="model folder './nowhere' does not exist"):
+        resolve_model("./nowhere", CPU)
+
+
+def test_folder_without_a_model_says_what_was_expected(tmp_path: Path):
+    with pytest.raises(PolicyError, match="holds no policy: expected config.json or adapter"):
+        resolve_model(str(tmp_path), CPU)
+
+
+def test_newest_checkpoint_of_an_unfinished_run(tmp_path: Path):
+    for step in (2, 10):
+        policy = tmp_path / "checkpoints" / f"step_{step:06d}" / "policy"
+        policy.mkdir(parents=True)
+        (policy / "config.json").write_text('{"searchrl_tiny": true}')
+    (tmp_path / "checkpoints" / ".step_000012.partial" / "policy").mkdir(parents=True)
+    resolved = resolve_model("auto", CPU, init_from=str(tmp_path))
+    assert resolved.path.endswith("step_000010/policy") and resolved.is_tiny
+
+
+def test_adapter_names_its_base(tmp_path: Path):
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps({"base_model_name_or_path": "some/base"})
+    )
+    resolved = resolve_model("auto", CPU, init_from=str(tmp_path))
+    assert (resolved.path, resolved.adapter_path) == ("some/base", str(tmp_path))
+    moved = resolve_model("other/base", CPU, init_from=str(tmp_path))
+    assert moved.path == "other/base"
+
+
+def test_damaged_weights_say_so(tmp_path: Path, micro_model: Path):
+    (tmp_path / "config.json").write_text((micro_model / "config.json").read_text())
+    with pytest.raises(PolicyError, match="cannot load the model in .*weights"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("config.json", b"{broken", "cannot read .*config.json.*copy or download it again"),
+        ("config.json", b"[]", "config.json' holds list; expected a JSON object"),
+        ("config.json", b"\xff\xfe", "cannot read .*config.json"),
+        ("adapter_config.json", b"{broken", "cannot read .*adapter_config.json"),
+        ("adapter_config.json", b"{}", "names no base model.*--init-from .* --model MODEL"),
+        (
+            "adapter_config.json",
+            b'{"base_model_name_or_path": null}',
+            "names no base model .base_model_name_or_path.",
+        ),
+    ],
+)
+def test_damaged_settings_beside_weights_are_named(
+    tmp_path: Path, name: str, content: bytes, match: str
+):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PolicyError, match=match):
+        resolve_model(str(tmp_path), CPU)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_damaged_files_of_a_model_are_no_traceback(micro_model: Path, tmp_path: Path, name: str):
+    folder = tmp_path / "model"
+    shutil.copytree(micro_model, folder)
+    (folder / name).write_bytes(b'{"broken": 1}' if name == "tokenizer.json" else b"\xff" * 9)
+    with pytest.raises(PolicyError, match="cannot load the model in .*model'"):
+        load(folder)
+
+
+def test_damaged_or_foreign_adapter_is_no_traceback(
+    micro_model: Path, small_qwen3: Path, tmp_path: Path
+):
+    lora_policy(micro_model).save(tmp_path / "adapter")
+    with pytest.raises(PolicyError, match="cannot load the adapter in .* onto .*qwen3"):
+        load(small_qwen3, tmp_path / "adapter")
+    (tmp_path / "adapter" / "adapter_model.safetensors").write_bytes(b"\xff" * 9)
+    with pytest.raises(PolicyError, match="(?s)cannot load the adapter .*--model"):
+        load(micro_model, tmp_path / "adapter")
+
+
+def test_a_new_model_cannot_be_loaded_and_nobody_is_sent_to_download_it():
+    assert resolve_model("scratch", CPU).path == "scratch"
+    with pytest.raises(PolicyError, match="only `searchrl sft` makes") as caught:
+        load("scratch")
+    assert "hf download" not in str(caught.value)
+
+
+def test_missing_weights_offline_say_what_to_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(PolicyError, match="--local-dir DIR.*--model DIR.*--model tiny"):
+        load("no-such/model-4b")
+
+
+def test_device_that_is_not_there():
+    if torch.backends.mps.is_available():
+        pytest.skip("this machine has it")
+    with pytest.raises(PolicyError, match="device 'mps' is not available"):
+        resolve_device("mps")
+
+
+def test_all_end_tokens_of_the_generation_config_end_a_turn(micro_model: Path, tmp_path: Path):
+    policy = micro_policy(micro_model)
+    policy.model.generation_config.eos_token_id = [5, 6]
+    policy.save(tmp_path / "model")
+    assert micro_policy(tmp_path / "model").eos_ids == {0, 5, 6}
+
+
+@pytest.mark.parametrize("quantize", ["none", "nf4"])
+def test_saving_and_loading_keeps_weights_and_tokens(
+    small_qwen3: Path, tmp_path: Path, quantize: str
+):
+    policy = lora_policy(small_qwen3, quantize=quantize)
+    policy.save(tmp_path / "adapter")
+    assert not list((tmp_path / "adapter").glob("model*.safetensors"))  # the adapter only
+    resolved = resolve_model("auto", CPU, init_from=str(tmp_path / "adapter"))
+    assert resolved.adapter_path is not None
+    again = load(resolved.path, Path(resolved.adapter_path), dtype="float32", quantize=quantize)
+    with torch.no_grad():
+        before, after = (token_logps(one, *token_batch()) for one in (policy, again))
+    assert torch.equal(before, after)
+    assert len(again.parameters) == len(policy.parameters)
+    text = "<think>né 你好</think>\n<search>3</search>"
+    assert again.renderer.encode_model_text(text) == policy.renderer.encode_model_text(text)
+    assert again.tokenizer.chat_template == policy.tokenizer.chat_template

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from searchrl.cli.loading import load_registry
-from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.evaluation import count_tasks
 from searchrl.engine.episodes.world import make_worlds, name_protocols
@@ -22,13 +21,8 @@ from searchrl.engine.memory.watch import plan_memory
 from searchrl.engine.model.loading import NO_SCRATCH, SCRATCH
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.planning import Plan, ensure_whole_distribution, plan_run
+from searchrl.programs.planning import Plan, ensure_whole_distribution
 from searchrl.run_folder import choose_folder
-
-
-def make_plan(layers: Layers) -> Plan:
-    """Resolve the settings of a command line."""
-    return plan_run(*layers)
 
 
 def ensure_alone(others: list[str]) -> None:

@@ -68,7 +68,7 @@ def register_rewards(register: Register) -> None:
     for name, description in (
         ("format", "the protocol's format verdict"),
         ("em", "exact match with a gold answer (N1)"),
-        ("cover_em", "a gold answer stands in the answer, whole tokens (N1)"),
+        ("cover_em", "a gold answer is part of the answer, in whole tokens (N1)"),
         ("f1", "token F1 with the best gold answer (N1)"),
         ("fuzzy", "1 exact, 0.5 near, 0 otherwise (N1)"),
         ("searches", "number of searches, for costs"),

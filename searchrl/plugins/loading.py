@@ -47,7 +47,7 @@ from searchrl.plugins.registry import (
     Registry,
     describe_error,
 )
-from searchrl.plugins.trace import timing, watch_hooks
+from searchrl.plugins.trace import timing
 
 BUILTINS = "searchrl.plugins.builtins"
 
@@ -292,43 +292,45 @@ def _read_api(plugin: object, file: str) -> int | None:
     if not hasattr(plugin, "PLUGIN_API"):
         return None
     declared = plugin.PLUGIN_API
-    line = _find_line(file, "PLUGIN_API")
+    problem = ""
     if type(declared) is not int:
-        raise PluginFault(
+        problem = (
             f"declares PLUGIN_API = {declared!r}; expected a whole number, as in "
-            f"'PLUGIN_API = {PLUGIN_API}'",
-            line,
+            f"'PLUGIN_API = {PLUGIN_API}'"
         )
-    if declared < 1:
-        raise PluginFault(
-            f"declares PLUGIN_API = {declared}, which never was one: the numbers are 1 to "
-            f"{PLUGIN_API}. Write 'PLUGIN_API = {PLUGIN_API}'",
-            line,
+    elif declared < 1:
+        problem = (
+            f"declares PLUGIN_API = {declared}, which is no API number: they are 1 to "
+            f"{PLUGIN_API}. Write 'PLUGIN_API = {PLUGIN_API}'"
         )
     # A lower number loads: only losses changed since API 1, and `Algorithm` refuses an old one.
-    if declared > PLUGIN_API:
-        raise PluginFault(
+    elif declared > PLUGIN_API:
+        problem = (
             f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
             f"{PLUGIN_API}. Upgrade searchrl (pip install --upgrade …), or install a release of "
-            f"the plugin for API {PLUGIN_API}",
-            line,
+            f"the plugin for API {PLUGIN_API}"
         )
-    return declared
+    if problem:
+        raise PluginFault(problem, _find_line(file, "PLUGIN_API"))
+    return int(declared)
 
 
 def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     """Call every hook of one plugin and return all it registers, or raise and return nothing."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
-    watch_hooks(manager, owner)
     _check_hooks(manager, plugin)
     manager.register(plugin, owner.name)
     manager.check_pending()  # pluggy's own check; `_check_hooks` says more, with line numbers
     entries: list[Entry] = []
     for kind, hook in HOOKS.items():
+        call = getattr(manager.hook, hook)
+        if not call.get_hookimpls():
+            continue
         collector = EnvCollector(kind, owner) if kind == "env" else Collector(kind, owner)
         try:
-            getattr(manager.hook, hook)(register=collector)
+            with timing(owner, hook, collector.entries):
+                call(register=collector)
         except PluginFault:
             raise
         except (Exception, SystemExit) as error:

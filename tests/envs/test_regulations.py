@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from random import Random
@@ -55,25 +53,6 @@ def test_tasks_depend_on_nothing_but_split_index_and_world_seed(env: Regulations
     other_world = make_env(world_seed=1)
     assert env.make_task("train", 0) != other_world.make_task("train", 0)
     assert env.make_task("train", 0) != env.make_task("test", 0)
-
-
-def test_tasks_do_not_depend_on_the_hash_seed_of_the_process(env: RegulationsEnv) -> None:
-    code = (
-        "from playing import make_env\n"
-        "env = make_env(); print([env.make_task('test', i) for i in (0, 7, 300)])\n"
-        "print(env.school('train', 5).passages)"
-    )
-    here = repr([env.make_task("test", i) for i in (0, 7, 300)])
-    root = Path(__file__).resolve().parents[2]
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        env={"PYTHONHASHSEED": "77", "PYTHONPATH": f"{root}:{Path(__file__).parent}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.splitlines() == [here, repr(env.school("train", 5).passages)]
 
 
 def test_handbooks_have_at_least_forty_short_articles() -> None:
@@ -153,7 +132,10 @@ GOLDEN = {
     ("test", "normal"): "c1506820070af657",
     ("test", "hard"): "cfd58fdee9e208b6",
 }
-"""Fingerprints of tasks, handbooks and expert turns: figures of old runs rest on this world."""
+"""Fingerprints of tasks, handbooks and expert turns: the figures of older runs depend on them.
+
+Each run of the tests has another hash seed, so an order that depends on it fails here too.
+"""
 
 
 @pytest.mark.parametrize(("split", "difficulty"), GOLDEN)

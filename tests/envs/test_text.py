@@ -76,7 +76,7 @@ def test_space_takes_any_unicode_prose_that_gymnasium_text_rejects() -> None:
 
 
 def test_space_samples_are_seeded_and_shaped_like_turns() -> None:
-    first, second = TextSpace(turns=example_turns(PROTOCOL)), TextSpace(turns=lambda rng: "drawn")
+    first, second = TextSpace(turns=example_turns(PROTOCOL)), TextSpace(turns=("drawn",))
     first.seed(5)
     drawn = [first.sample() for _ in range(60)]
     first.seed(5)

@@ -78,7 +78,7 @@ def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path:
     ("line", "text"),
     [
         ("PLUGIN_API = 99", f"plugin API 99; .* has plugin API {PLUGIN_API}. Upgrade searchrl"),
-        ("PLUGIN_API: int = 0", f"API = 0, which never was one: the numbers are 1 to {PLUGIN_API}"),
+        ("PLUGIN_API: int = 0", f"API = 0, which is no API number: they are 1 to {PLUGIN_API}"),
         *(
             (f"PLUGIN_API = {value}", f"PLUGIN_API = {value}; expected a whole number")
             for value in ("'1'", "True", "1.0", "None")
@@ -100,14 +100,6 @@ def test_a_plugin_of_an_older_api_loads(tmp_path: Path) -> None:
 def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
     registry = load_text(tmp_path / "mine.py", reward_plugin("calm"))
     assert registry.get("reward", "calm").owner.api is None
-
-
-def test_all_broken_plugins_together_leave_the_tool_usable(tmp_path: Path) -> None:
-    files = [str(write_broken(name, tmp_path)) for name in BROKEN]
-    registry = load_plugins([*files, fixture("good")], entry_points=False)
-    assert len(registry.failures) == len(BROKEN)
-    assert registry.get("reward", "brevity").owner.name == "good"
-    assert registry.get("env", "regulations").owner.origin is Origin.BUILTIN
 
 
 def test_hook_failure_keeps_the_traceback_and_is_named_below_unknown_names() -> None:

@@ -32,13 +32,14 @@ def bench(**values: Any) -> None:
       searchrl bench --env regulations --model tiny
       searchrl bench --config run.yaml --group-size 16 --steps 5 --json
     """
-    from searchrl.cli.commands.planned import ensure_model_policy, make_plan
+    from searchrl.cli.commands.planned import ensure_model_policy
     from searchrl.cli.loading import load_registry
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.programs.benchmark import measure
+    from searchrl.programs.planning import plan_run
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        plan = make_plan(read_layers(values, SHARED, BENCH))
+        plan = plan_run(*read_layers(values, SHARED, BENCH))
         ensure_model_policy(plan.config, "bench")
         for note in plan.notes:
             observer.note(note)

@@ -1,6 +1,6 @@
 """The plan of a training command: what `--dry-run` shows, and the checks on flags around it.
 
-Owns what is found out before any weight is loaded: names, expressions, data files, the run folder.
+Owns the checks before any weight is loaded: names, expressions, data files, the run folder.
 Imports torch (a plan names a device), so commands import it when they run.
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from searchrl.cli.loading import load_registry
-from searchrl.cli.options import Layers
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.evaluation import count_tasks
 from searchrl.engine.episodes.world import make_worlds, name_protocols
@@ -22,17 +21,12 @@ from searchrl.engine.memory.watch import plan_memory
 from searchrl.engine.model.loading import NO_SCRATCH, SCRATCH
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.planning import Plan, ensure_whole_distribution, plan_run
+from searchrl.programs.planning import Plan, ensure_whole_distribution
 from searchrl.run_folder import choose_folder
 
 
-def make_plan(layers: Layers) -> Plan:
-    """Resolve the settings of a command line."""
-    return plan_run(*layers)
-
-
 def ensure_alone(others: list[str]) -> None:
-    """Refuse flags beside `--resume`: a resumed run is the same run, or it is none.
+    """Refuse flags beside `--resume`: a resumed run keeps its own configuration.
 
     Raises:
         ConfigError: naming them.

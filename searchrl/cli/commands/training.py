@@ -1,6 +1,6 @@
 """What `searchrl train` and `searchrl sft` have in common: everything but their flags and help.
 
-Owns the order of business: `--resume` alone, `--dry-run` before any weight is loaded, `--json`
+Owns the order: `--resume` alone, `--dry-run` before any weight is loaded, `--json`
 alone on stdout. The programs are `programs/train.py` and `programs/sft.py`, the display is
 `screen/console.py`. Imports torch, so commands import it when they run.
 """
@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 import click
 
-from searchrl.cli.commands.planned import ensure_alone, ensure_model_policy, make_plan, show_plan
+from searchrl.cli.commands.planned import ensure_alone, ensure_model_policy, show_plan
 from searchrl.cli.loading import load_registry
 from searchrl.cli.options import SHARED, Flag, given_flags, read_layers
 from searchrl.cli.screen.console import ConsoleObserver, make_console
 from searchrl.engine.learning.torchrun import read_place
+from searchrl.programs.planning import plan_run
 from searchrl.run_folder import Run
 
 
@@ -41,7 +42,7 @@ def run_training(
             ensure_alone(given_flags(values, "resume", "json", "strict"))
             plan = None
         else:
-            plan = make_plan(read_layers(values, SHARED, flags))
+            plan = plan_run(*read_layers(values, SHARED, flags))
             ensure_model_policy(plan.config, command)
             if values["dry_run"]:
                 if is_first:

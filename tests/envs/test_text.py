@@ -260,7 +260,7 @@ def test_index_cache_drops_the_least_recently_used() -> None:
     cache = IndexCache(factory, capacity=2)
     for key in ("a", "b", "a", "c", "a", "b"):
         cache.get(key, [Passage(key, "text")])
-    assert [corpus[0].id for corpus in factory.built] == ["a", "b", "c", "b"] and len(cache) == 2
+    assert [corpus[0].id for corpus in factory.built] == ["a", "b", "c", "b"]
 
 
 @pytest.mark.parametrize("key", [None, "corpus"])

@@ -36,9 +36,12 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
             "reward": metric(0.1 * step),
             "reward/0.2*format+em": metric(0.5),
             "task/handbücher/图书馆": metric(1.0),
-            "num_tokens": Metric(value=float(10**12), n=0),
-            "learning_rate": Metric(value=1e-300, n=1),
         }
+        if step > 1:
+            train |= {
+                "num_tokens": Metric(value=float(10**12), n=0),
+                "learning_rate": Metric(value=1e-300, n=1),
+            }
         if step % 2:
             train["only at times"] = metric(-3.0, n=1)
         logged.append((step, train, "train"))

@@ -18,7 +18,7 @@ from typing import Any
 from searchrl.algorithms import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
 from searchrl.testing.probes.subject import Subject
@@ -270,7 +270,3 @@ _takes_dead_groups = criterion("A4")(
 def _is_repeatable(subject: Subject) -> Iterator[Problem]:
     yield from unmutated(ADVANTAGES)(subject)
     yield from unchanged(ADVANTAGES, Way.ANEW)(subject)
-
-
-ALGORITHM_CRITERIA = criteria_in(vars())
-"""A1 to A10."""

@@ -44,22 +44,6 @@ Count = Annotated[int, Field(ge=1)]
 Groups = Sequence[Group[Trainable]]
 
 
-def _keep_groups(groups: Groups, step: int) -> Groups:
-    return groups
-
-
-def _no_parameters() -> Iterable[Parameter]:
-    return ()
-
-
-def _no_state() -> Mapping[str, Any]:
-    return {}
-
-
-def _ignore_state(state: Mapping[str, Any]) -> None:
-    """Nothing to restore."""
-
-
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """What turns scored rollouts into a gradient.
@@ -76,10 +60,10 @@ class Algorithm:
     advantages: AdvantageFn
     loss: LossFn
     reduction: str = "sequence-mean"
-    extend: Callable[[Groups, int], Groups] = _keep_groups
-    parameters: Callable[[], Iterable[Parameter]] = _no_parameters
-    state_dict: Callable[[], Mapping[str, Any]] = _no_state
-    load_state_dict: Callable[[Mapping[str, Any]], None] = _ignore_state
+    extend: Callable[[Groups, int], Groups] = lambda groups, step: groups
+    parameters: Callable[[], Iterable[Parameter]] = lambda: ()
+    state_dict: Callable[[], Mapping[str, Any]] = lambda: {}
+    load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
     clip_low: float = 0.2
     """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
     clip_high: float = 0.2
@@ -107,7 +91,7 @@ class Algorithm:
             )
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
-        """Return the numbers of a run; nobody else decides what an unset one means."""
+        """Return the numbers of a run: its own, and the algorithm's where it sets none."""
         given = settings.clip_low, settings.clip_high, settings.beta
         own = self.clip_low, self.clip_high, self.beta
         clip_low, clip_high, beta = (

@@ -1,4 +1,4 @@
-"""What a machine will do with a configuration: a few training steps on the clock.
+"""How fast a machine trains with a configuration: a few training steps are timed.
 
 Owns the measurement and its figures. The steps are those of `train` (same environment, rollouts,
 rewards and update), but nothing is evaluated, recorded or kept: the weights are thrown away.

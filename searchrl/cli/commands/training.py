@@ -1,6 +1,6 @@
 """What `searchrl train` and `searchrl sft` have in common: everything but their flags and help.
 
-Owns the order of business: `--resume` alone, `--dry-run` before any weight is loaded, `--json`
+Owns the order: `--resume` alone, `--dry-run` before any weight is loaded, `--json`
 alone on stdout. The programs are `programs/train.py` and `programs/sft.py`, the display is
 `screen/console.py`. Imports torch, so commands import it when they run.
 """

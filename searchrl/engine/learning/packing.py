@@ -61,7 +61,6 @@ class PackedStep:
     """Everything one optimiser step trains on, and what left it."""
 
     groups: tuple[Group[PackedRollout], ...]
-    advantages: dict[str, Advantage]
     num_unscored: int
     num_groups: int
     num_dead_groups: int
@@ -128,8 +127,14 @@ def pack_step(
     Raises:
         ValueError: if a demonstration is offered (it has no sampler log-probs), or two groups or
             two rollouts have one id.
-        PluginError: if the advantages are not one per rollout, per turn or per token.
+        PluginError: if a group is none, or the advantages are not one per rollout, per turn or per
+            token.
     """
+    if strange := [group for group in groups if not isinstance(group, Group)]:
+        raise PluginError(
+            f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
+            "expected searchrl.core.group.Group(id, rollouts)"
+        )
     items = _members(groups)
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:
@@ -187,7 +192,6 @@ def pack_step(
     )
     return PackedStep(
         groups=_weighed([group for group in kept if group.rollouts], reduction, constant),
-        advantages=dict(zip(names, values, strict=True)),
         num_unscored=is_scored.count(False),
         num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
@@ -239,7 +243,7 @@ def without(
 
 
 def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> float:
-    """The reward that is compared; 0 stands for that of an unscored rollout, which nobody reads."""
+    """The reward that is compared. Of an unscored rollout it is 0, and is not read."""
     if item.reward is None or length_penalty is None:
         return item.reward or 0.0
     return item.reward + length_penalty(item.trajectory.num_model_tokens)
@@ -248,7 +252,7 @@ def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> f
 def _checked(values: Any, items: Sequence[Trainable], owner: str) -> list[Advantage]:
     """The advantages as plain numbers and tuples, each fit for its rollout.
 
-    What stands for an unscored rollout is never read and becomes 0.
+    Whatever an unscored rollout was given is not read; its advantage becomes 0.
     """
     values = _plain(values)
     if not isinstance(values, list) or len(values) != len(items):
@@ -289,11 +293,11 @@ def _broadcast(
         return value
     # As many turns as tokens: every turn is one token, and both readings agree.
     if len(value) == len(trajectory.turns):
-        lengths = [turn.stop - turn.start for turn in trajectory.turns]
-        value = [one for one, n in zip(value, lengths, strict=True) for _ in range(n)]
+        turns = zip(trajectory.turns_of, mask, strict=True)
+        return tuple(value[turn] for turn, is_trained in turns if is_trained)
     authors = zip(trajectory.authors, mask, strict=True)
-    is_trained = [trained for author, trained in authors if author is Author.MODEL]
-    return tuple(one for one, trained in zip(value, is_trained, strict=True) if trained)
+    of_model = (is_trained for author, is_trained in authors if author is Author.MODEL)
+    return tuple(one for one, is_trained in zip(value, of_model, strict=True) if is_trained)
 
 
 def _trained(trajectory: Trajectory) -> list[bool]:

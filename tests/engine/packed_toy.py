@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from engine_toy import enlarge_lora, micro_policy, token_logps
+from engine_toy import caught_step, enlarge_lora, make_trajectory, micro_policy, token_logps
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossColumns, LossSettings
-from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
 
@@ -35,18 +34,17 @@ def make_items(num_turns: int = 2, seed: int = 0) -> list[TrainItem]:
     for number, (group, lengths) in enumerate(LENGTHS.items()):
         prompt = draw(6 + 7 * number)
         for i, length in enumerate(lengths):
-            trajectory = Trajectory(f"{group}/{i}", group)
-            trajectory.append_prompt(prompt)
+            parts: list[Any] = []
             for turn in range(num_turns if length > 1 else 1):
                 ids = draw(length)
                 noise = 0.3 * torch.randn(length, generator=generator)
-                logps = (noise - 5.7).tolist()  # near log(1/320): the micro model is near uniform
-                trajectory.append_model(ids, logps, version=0, reason=TurnStop.STOP_STRING)
+                parts.append((ids, (noise - 5.7).tolist()))  # near log(1/320): almost uniform
                 if turn or length % 2:
-                    trajectory.append_env(draw(8))
+                    parts.append(draw(8))
+            trajectory = make_trajectory(f"{group}/{i}", group, prompt, *parts)
             items.append(TrainItem(trajectory, 0.25 * i + 0.1 * number))
-    mute = Trajectory("a/mute", "a")
-    mute.append_prompt(items[0].trajectory.ids[: items[0].trajectory.num_prompt_tokens])
+    first = items[0].trajectory
+    mute = make_trajectory("a/mute", "a", first.ids[: first.num_prompt_tokens])
     return [*items, TrainItem(mute, 0.7)]
 
 
@@ -92,17 +90,7 @@ def make_learner(
 
 def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch.Tensor]:
     """The gradient of every optimiser step of a training step; the weights stay."""
-    caught = []
-
-    def catch(*args: Any, **kwargs: Any) -> None:
-        caught.append(
-            torch.cat([p.grad.flatten().double() for p in learner.parameters if p.grad is not None])
-        )
-
-    step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
-    learner.train_step(make_groups(items))
-    learner.optimizer.step = step  # type: ignore[method-assign]
-    return caught
+    return [grad.double() for grad in caught_step(learner, items)[0]]
 
 
 def is_close(one: torch.Tensor, other: torch.Tensor, limit: float) -> bool:

@@ -127,8 +127,14 @@ def pack_step(
     Raises:
         ValueError: if a demonstration is offered (it has no sampler log-probs), or two groups or
             two rollouts have one id.
-        PluginError: if the advantages are not one per rollout, per turn or per token.
+        PluginError: if a group is none, or the advantages are not one per rollout, per turn or per
+            token.
     """
+    if strange := [group for group in groups if not isinstance(group, Group)]:
+        raise PluginError(
+            f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
+            "expected searchrl.core.group.Group(id, rollouts)"
+        )
     items = _members(groups)
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:

@@ -249,3 +249,15 @@ def test_one_id_for_two_groups_or_rollouts_is_refused(second: Group[TrainItem], 
             keep_dead_groups=True,
             constant=1,
         )
+
+
+def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
+    with pytest.raises(PluginError, match=r"'mine': its extend\(\) returned a list among"):
+        pack_step(
+            [[make_item("r0", [2])]],  # type: ignore[list-item]
+            dr_grpo_advantages,
+            Reduction.TOKEN_MEAN,
+            keep_dead_groups=True,
+            constant=1,
+            owner="algorithm 'mine'",
+        )

@@ -82,7 +82,7 @@ def take_turns(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
 
 def peak_bytes() -> int:
     """Most memory this process has held; 0 where the system does not tell."""
-    from searchrl.programs.benchmark import process_peak
+    from searchrl.engine.memory.machine import process_peak
 
     return process_peak() or 0
 

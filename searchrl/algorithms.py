@@ -68,6 +68,8 @@ class Algorithm:
     beta: float = 1e-3
     needs_trainer_logp: bool = False
     """Old log-probs are recomputed by the trainer before the update, not the sampler's record."""
+    holds_solved_groups: bool = False
+    """All-correct groups, though dead, get a `LossColumns.hold_weight_T`: for LLDS."""
     max_refills: int | None = None
     """Dynamic sampling: how often groups of one constant reward are replaced by other prompts.
 
@@ -87,7 +89,7 @@ class Algorithm:
             )
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
-        """Return the numbers of a run; nobody else decides what an unset one means."""
+        """Return the numbers of a run: its own, and the algorithm's where it sets none."""
         given = settings.clip_low, settings.clip_high, settings.beta
         own = self.clip_low, self.clip_high, self.beta
         clip_low, clip_high, beta = (
@@ -251,5 +253,5 @@ def make_llds(*, coefficient: AtLeastZero = 0.1) -> Algorithm:
     # Against the sampler's record, rounding would count as a fall in half of all rollouts.
     return Algorithm(
         "llds", grpo_advantages, partial(llds_loss, coefficient=coefficient),
-        needs_trainer_logp=True,
+        needs_trainer_logp=True, holds_solved_groups=True,
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """The run folder: what a run leaves behind, and how to read it.
 
 Owns the layout, atomic writing and the `Run` reader. Everything is plain YAML, JSON or JSONL
-(gzip), so a folder can be read without this package; `README.md` in it says what is what. It
-knows nothing of models. Writers: `train` and `sft`; readers: `ask`, `eval`, reports, you.
+(gzip), so a folder can be read without this package; its `README.md` lists the files. It
+does not know models. Writers: `train` and `sft`; readers: `ask`, `eval`, reports, you.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ class RunWriter:
     def reopen(
         cls, path: str | Path, step: int, repeated: Collection[str] = ("after",)
     ) -> RunWriter:
-        """Continue a run after `step`: what was recorded beyond it is dropped, it will recur.
+        """Continue a run after `step`: later records are dropped, because they will be made again.
 
-        So is every row of the phases in `repeated`, whichever step it is of.
+        So is every row of the phases in `repeated`, of any step.
         """
         writer = cls(Run.open(path).path)
         with guarding(writer.path):
@@ -243,7 +243,7 @@ class SilentWriter(RunWriter):
     def reopen(
         cls, path: str | Path, step: int, repeated: Collection[str] = ("after",)
     ) -> SilentWriter:
-        """Know the folder."""
+        """Remember the folder."""
         return cls(Run.open(path).path)
 
     def log(self, step: int, metrics: Mapping[str, Any], phase: str) -> None:

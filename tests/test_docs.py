@@ -278,11 +278,6 @@ def test_every_builtin_script_is_documented() -> None:
         assert all(f"`{script}`" in own for script in scripts), name
 
 
-def test_every_builtin_reward_has_its_heading() -> None:
-    for name in registry.names("reward"):
-        assert section(page("rewards.md"), f"### `{name}`")
-
-
 @pytest.mark.parametrize("name", searchrl.__all__)
 def test_every_public_name_has_a_docstring_and_a_place_in_the_docs(name: str) -> None:
     value = getattr(searchrl, name)

@@ -6,13 +6,8 @@ import ast
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from searchrl.plugins import load_plugins
-from searchrl.programs.evaluate import evaluate
-from searchrl.programs.train import train
 
 PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
 PACKAGES = sorted(path for path in PLUGINS.iterdir() if path.is_dir())
@@ -71,38 +66,3 @@ def test_a_package_needs_no_engine_and_no_program(package: Path) -> None:
                 names = [node.module]
             ours = [name for name in names if name.startswith("searchrl.")]
             assert all(name.split(".")[1] in MAY_IMPORT for name in ours), f"{file}: {ours}"
-
-
-class TestGsmTools:
-    """A run of the package from its source, as one who has not installed it."""
-
-    @pytest.fixture
-    def settings(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-        monkeypatch.syspath_prepend(str(PLUGINS / "searchrl-gsm-tools"))
-        return {"env": "gsm_tools", "plugins": ["searchrl_gsm_tools"], "reward": "0.2*format+em"}
-
-    def test_its_expert_solves_every_problem_with_the_calculator(self, settings: Any) -> None:
-        registry = load_plugins(settings["plugins"], entry_points=False)
-        more = {"policy": "scripted", "eval": {"num_tasks": 40}}
-        result = evaluate({**settings, **more}, registry=registry)
-        assert result.metrics["em"]["value"] == 1.0
-        assert result.metrics["tool_calls"]["value"] > 1.0
-        turn = result.rollouts[0].episode.turns[0]
-        assert "<tool_call>" in turn.text and "<tool_response>" in turn.observation
-        assert set(turn.action.payload.arguments) == {"expression"}
-
-    def test_a_model_is_trained_in_it(
-        self, settings: Any, tmp_path: Path, micro_model: Path, threads_restored: None
-    ) -> None:
-        more = {
-            "model": {"name": str(micro_model), "adapter": "full"},
-            "max_steps": 2,
-            "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 16},
-            "eval": {"num_tasks": 2, "num_tasks_during": 1},
-            "run_dir": str(tmp_path / "run"),
-            "device": "cpu",
-        }
-        run = train({**settings, **more})
-        steps = [row for row in run.metrics if row["phase"] == "train"]
-        assert [row["step"] for row in steps] == [1, 2]
-        assert "passive" in run.summary["after"] and "em_forced" not in run.summary["after"]

@@ -56,12 +56,7 @@ SHARED = (
     Flag("--reward", "reward", "Reward expression, such as 0.2*format+em.", metavar="EXPR"),
     Flag("--protocol", "protocol", "Tag protocol.", metavar="NAME"),
     Flag("--retriever", "retriever", "Retriever: bm25, random, empty, ….", metavar="NAME"),
-    Flag(
-        "--model",
-        "model.name",
-        "A model folder, a run folder, a hub id, tiny or auto.",
-        metavar="MODEL",
-    ),
+    Flag("--model", "model.name", "A model or run folder, a hub id, tiny or auto.", str, "MODEL"),
     Flag("--algorithm", "algorithm.name", "Algorithm: grpo, dapo, gspo, ….", metavar="NAME"),
     Flag("--policy", "policy", "model, scripted or scripted:NAME.", metavar="POLICY"),
     Flag("--plugin", "plugins", "A plugin file or module; may be repeated.", str, "FILE", True),
@@ -162,14 +157,8 @@ def _option(flag: Flag) -> Callable[[F], F]:
     if flag.is_switch:
         # None if the flag was not given: then the config's own default is used.
         return click.option(flag.name, flag.parameter, is_flag=True, default=None, help=text)
-    return click.option(
-        flag.name,
-        flag.parameter,
-        type=flag.type,
-        multiple=flag.multiple,
-        metavar=flag.metavar,
-        help=text,
-    )
+    facts = {"type": flag.type, "multiple": flag.multiple, "metavar": flag.metavar}
+    return click.option(flag.name, flag.parameter, help=text, **facts)
 
 
 def read_layers(values: Mapping[str, Any], *tables: Sequence[Flag]) -> Layers:

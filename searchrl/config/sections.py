@@ -78,14 +78,14 @@ class TaskConfig(Section):
     count alike by default; with a model that writes the format well, `0.2*format+em` puts the
     weight on the answer."""
     metrics: list[str] = Field(default=["format", "em", "searched", "searches", "retrieved"])
-    """Reward components that are logged without being rewarded. The default tells a passive agent
-    from one that searches and misses; those of searches are left out where the protocol has no
-    search."""
+    """Reward components that are logged without being rewarded. The default shows the difference
+    between an agent that never searches and one that searches and finds nothing. Metrics of
+    searches are left out if the protocol has no search."""
     protocol: Named = Named(name=AUTO)
     """The [tag protocol](builtins.md#protocols): a name, or a mapping of the name and its settings.
     `auto`: the one that the environment is registered with, else `think-search-answer`."""
     retriever: Named = Named(name="bm25")
-    """What a search searches with: a name, or a mapping of the name and its
+    """What answers a search: a name, or a mapping of the name and its
     [settings](builtins.md#retrievers)."""
 
     @field_validator("protocol", mode="before")
@@ -147,16 +147,17 @@ class ModelConfig(Section):
     scaling (metric `loss_scale`). Log-probs and ratios are float32 whatever it is."""
     quantize: Literal["none", "nf4"] = "none"
     """`nf4`: QLoRA. The frozen base in four bits (bitsandbytes, double quantisation), computed in
-    `model.dtype`; adapters only. Sampler and trainer share it. An adapter trained on it belongs to
-    it: `eval RUN`, `ask RUN` and `--resume` keep it, elsewhere set it again."""
+    `model.dtype`; adapters only. Sampler and trainer share it. An adapter that was trained on it
+    needs it: `eval RUN`, `ask RUN` and `--resume` keep the setting; elsewhere, set it again."""
     gradient_checkpointing: bool = False
-    """Less memory for more time in the update; the gradients are the same."""
+    """The update needs less memory and more time; the gradients are the same."""
     thinking: bool = True
     """Passed to the chat template as `enable_thinking`; no effect where the template does not know
     it."""
     instructions: bool = True
-    """Put the protocol's instruction into prompts. A small model has no room for it: sft shows it
-    what the protocol asks for. An instruction of your own (`protocol.instruction`) always is."""
+    """Put the protocol's instruction into prompts. A small model has no room for it and learns the
+    protocol in `sft`. An instruction that you write yourself (`protocol.instruction`) is always put
+    into prompts."""
     max_context: Count = 4096
     """Tokens the model may see. The smaller of this and `rollout.max_total_tokens` ends an
     episode."""
@@ -172,7 +173,7 @@ class ModelConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """The loss. None: the algorithm's own number (`Algorithm.resolve`); its own knobs: `settings`.
+    """The loss. None stands for the algorithm's own number (`Algorithm.resolve`).
 
     The numbers of its paper differ by orders of magnitude from algorithm to algorithm.
     """
@@ -180,22 +181,24 @@ class AlgorithmConfig(Section):
     name: str = "grpo"
     """One of the [algorithms](builtins.md#algorithms), or a plugin's."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """The probability of a token may fall to 1 − `clip_low` times before its push ends. null: [the
-    algorithm's own](builtins.md#algorithms), as for the next two; 0.2 for `grpo`. The numbers used
-    are in the plan, and in the run's `provenance.json`."""
+    """The update stops pushing a token down when its probability has fallen to 1 − `clip_low` times
+    the old one. null (also for the next two keys): [the algorithm's own
+    value](builtins.md#algorithms), 0.2 for `grpo`. The numbers used are in the plan, and in the
+    run's `provenance.json`."""
     clip_high: Annotated[float, Field(gt=0)] | None = None
-    """The same upwards; 0.2 for `grpo`. Above `clip_low` (0.28 in DAPO) unlikely tokens may grow
-    faster, which keeps exploration alive."""
+    """The same upwards: it stops at 1 + `clip_high` times the old probability; 0.2 for `grpo`. With
+    a value above `clip_low` (0.28 in DAPO), unlikely tokens may grow faster, which keeps
+    exploration alive."""
     beta: Annotated[float, Field(ge=0)] | None = None
     """Weight of the k3 KL to the reference: the base model with its adapter off, or the starting
-    weights where all are trained; 0.001 for `grpo`. 0 saves the reference pass and its memory; then
-    dead groups leave the step as well."""
+    weights where all are trained; 0.001 for `grpo`. 0 saves the reference pass and its memory, and
+    dead groups then leave the step."""
     reduction: Literal["auto", "token-mean", "sequence-mean", "constant"] = "auto"
     """How token terms become one loss; `auto` takes what the algorithm's paper does. See
     [reduction](math_derivations.md#reduction)."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Passed to the algorithm's factory: what only this algorithm has, such as `max_refills` of
-    `dapo`."""
+    """Passed to the algorithm's factory: settings that only this algorithm has, such as
+    `max_refills` of `dapo`."""
 
 
 class RolloutConfig(Section):
@@ -210,38 +213,37 @@ class RolloutConfig(Section):
     """1 samples from the policy itself, so that log-probs are its own. Lower values narrow
     exploration and change what a ratio means."""
     max_turn_tokens: Count = 500
-    """Tokens of one model turn. A turn that ends here never reaches the environment: half a query
-    is no action."""
+    """Tokens of one model turn. A turn that is cut here never reaches the environment, because half
+    a query is not an action."""
     max_observation_tokens: Count = 500
     """Tokens of one observation, tags included; passages are cut before they are wrapped."""
     max_total_tokens: Count = 4096
     """Tokens of the whole episode, prompt included. Also the constant of the `constant`
     reduction."""
     batch_size: Count = 64
-    """Dialogues decoded together. The first thing to lower when a GPU's memory runs out in
-    sampling."""
+    """Dialogues decoded together. Lower this first if a GPU runs out of memory in sampling."""
     env_timeout_s: Seconds | None = 60.0
     """Seconds an environment's reset or step may take; null: no limit. A hang becomes a failure
-    that names the environment; episodes that hang wait at the same time, so a whole batch of them
-    costs little more than this once."""
+    that names the environment. Episodes that hang wait at the same time, so a whole batch of them
+    costs little more than one such wait."""
     reward_timeout_s: Seconds | None = 60.0
     """Seconds a reward component may take for one episode; null: no limit."""
     max_failure_frac: Fraction = 0.2
-    """Training stops when a larger share of a step's episodes failed, and so does an evaluation.
-    Failed means unscorable, never scored low."""
+    """Training stops when a larger share of a step's episodes failed, and so does an evaluation. A
+    failed episode could not be scored; one with a low score has not failed."""
 
 
 class OptimConfig(Section):
     """AdamW(0.9, 0.999), no weight decay."""
 
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
-    """`adamw8bit` keeps its state in eight bits (bitsandbytes), parameters below 4,096 entries
-    excepted: a quarter of the memory, which matters in full fine-tuning."""
+    """`adamw8bit` keeps its state in eight bits (bitsandbytes), except parameters with fewer than
+    4,096 entries. This needs a quarter of the memory, which matters in full fine-tuning."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
     """Peak learning rate. 2e-5 suits LoRA on a model of billions; the tiny model's preset has a
     larger one."""
     warmup_steps: Annotated[int, Field(ge=0)] = 5
-    """Steps of linear warm-up: the first gradients meet an optimiser without statistics."""
+    """Steps of linear warm-up: at first the optimiser has no statistics of the gradients."""
     schedule: Literal["constant", "cosine"] = "constant"
     """After warm-up: constant, or cosine to zero at `max_steps`."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
@@ -252,12 +254,12 @@ class OptimConfig(Section):
     the rest of the run and the micro-batch is done again (metric `oom_splits`)."""
     epochs: Count = 1
     """Passes over the rollouts of a step. With one update per step the sampler's log-probs are
-    exactly those of the policy and nothing is clipped; more updates get more out of each sample,
-    off-policy and held by the clip range."""
+    exactly those of the policy, and nothing is clipped. More updates learn more from each sample;
+    they are off-policy, and the clip range limits them."""
     mini_batches: Count = 1
-    """Optimiser steps of one pass. Whole groups, each mini-batch with a denominator of its own;
-    which groups meet depends on `seed` and step alone. The learning rate follows training steps,
-    not updates."""
+    """Optimiser steps of one pass. A mini-batch holds whole groups and has its own denominator.
+    Which groups are together depends only on `seed` and step. The learning rate follows training
+    steps, not updates."""
 
 
 class EngineConfig(Section):
@@ -268,9 +270,9 @@ class EngineConfig(Section):
     `slots`, `hf` or a plugin's: a name, or a mapping of the name and the generator's own
     [settings](builtins.md#generators)."""
     deterministic: Literal["auto"] | bool = "auto"
-    """Observations are taken in after a fixed number of polls instead of when they arrive. What is
-    computed together, and so the last bits of every float, then repeats. `auto`: on the CPU, where
-    an environment is seldom what one waits for."""
+    """Observations are read after a fixed number of polls, not when they arrive. So every run
+    computes the same things together, and every float is the same to the last bit. `auto`: true on
+    the CPU, where waiting for an environment costs little."""
 
 
 class SamplingConfig(Section):
@@ -284,8 +286,8 @@ class SamplingConfig(Section):
     """Only tokens at least this probable, relative to the most probable one."""
     allow_truncated: bool = False
     """Training refuses a cut distribution: each token was drawn with a probability larger than the
-    log-prob says, so every ratio is too large. True trains on it all the same; the metric
-    `log_kept_mass` says by how many nats per token."""
+    log-prob says, so every ratio is too large. True trains on it anyway; the metric `log_kept_mass`
+    says by how many nats per token."""
 
     @property
     def is_truncated(self) -> bool:
@@ -311,10 +313,10 @@ class EvalConfig(Section):
     """Split of the evaluations before and after. Nothing that is decided during training looks at
     it."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
-    """0 is greedy: no luck in the figures."""
+    """0 is greedy: the figures do not depend on chance."""
     forced: bool = True
-    """Also evaluate with the first turn committed to a search. `em_forced` far above `em` means: it
-    can, but does not."""
+    """Evaluate a second time with the first turn forced to search. If `em_forced` is far above
+    `em`, the model can answer after a search but does not search."""
     batch_size: Count = 128
     """Dialogues decoded together in evaluation."""
 
@@ -326,7 +328,7 @@ class SftStage(Section):
     """Optimiser steps of this stage."""
     mix: dict[str, Weight] = Field(default={"expert": 1.0})
     """Which scripted policies are imitated and how often: `expert` and the environment's other
-    scripts. Weights from 0, not all 0; what you write replaces the whole mapping."""
+    scripts. Weights from 0, not all 0; what you write replaces the whole default."""
     loss_on: Literal["model", "all"] = "model"
     """`model`: only what the model writes. `all`: prompts and observations too, which teaches a
     model from scratch to read."""
@@ -362,11 +364,12 @@ class SftConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """What is kept. Every checkpoint is written to the side and renamed: never half a one."""
+    """Which checkpoints are kept. Each is written under another name and then renamed, so it is
+    never incomplete."""
 
     every: Count = 10
-    """Steps between checkpoints. What a kill loses is at most this many steps. Ctrl-C and errors
-    lose none: they write one on the way out."""
+    """Steps between checkpoints. A killed run loses at most this many steps. After Ctrl-C or an
+    error nothing is lost: a checkpoint is written before the program ends."""
     keep_last: Count = 2
     """Newest checkpoints that are kept."""
     keep_best: bool = True
@@ -383,7 +386,7 @@ class LogConfig(Section):
     rollouts: bool = True
     """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
     compress: bool = True
-    """gzip them."""
+    """Compress these files with gzip."""
     max_rollout_files: Annotated[int, Field(ge=0)] = 0
     """Keep the trajectories of the newest N steps only, and of the newest N short evaluations; 0
     keeps all."""

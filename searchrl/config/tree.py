@@ -67,15 +67,15 @@ class RunConfig(Section):
     log: LogConfig = LogConfig()
     policy: str = "model"
     """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts.
-    Scripts cannot be trained; they measure the environment."""
+    Scripts cannot be trained; they test the environment."""
     preset: str | None = None
-    """Settings for a kind of model, lying under everything you write. By default the embedded tiny
-    model gets `tiny`, any other model `qwen3_4b_lora`. See [presets](#presets)."""
+    """Settings for a kind of model; everything you write wins over them. By default the embedded
+    tiny model gets `tiny`, any other model `qwen3_4b_lora`. See [presets](#presets)."""
     plugins: list[str] = Field(default_factory=list)
     """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False
-    """A plugin that cannot be loaded, or a name offered twice, ends the program instead of being
-    left out and named."""
+    """If a plugin cannot be loaded, or two plugins offer the same name, the program ends. By
+    default the plugin or the name is left out, and a message says so."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Everything random is derived from it: tasks, sampling, a new adapter's weights. Equal seeds
     give equal metrics on one machine."""

@@ -159,6 +159,24 @@ def dead_groups(
     return set(group_ids) - alive
 
 
+def solved_groups(step: StepScores) -> set[str]:
+    """Return the ids of the groups that are all correct: every scored reward is the step's best.
+
+    A group counts only if another scored rollout of the step has less: with nothing worse to
+    compare, nobody can say that the best reward means correct. An all-wrong group is never among
+    them. Constant rewards make such a group dead; LLDS (`core.losses`) still keeps it likely.
+
+    >>> step = StepScores([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], [True] * 6)
+    >>> solved_groups(step)
+    {'a'}
+    """
+    rows = zip(step.rewards, step.group_ids, step.is_scored, strict=True)
+    scored = [(reward, group_id) for reward, group_id, is_scored in rows if is_scored]
+    best = max((reward for reward, _ in scored), default=0.0)
+    below = {group_id for reward, group_id in scored if reward < best}
+    return {group_id for _, group_id in scored} - below if below else set()
+
+
 def _is_zero(advantage: Advantage) -> bool:
     if isinstance(advantage, Sequence):
         return not any(advantage)

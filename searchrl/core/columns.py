@@ -23,20 +23,6 @@ LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to +-20 before exp: beyond it the ratio is flat and its gradient 0."""
 
 
-def finite_mask(mask_T: Tensor, *columns_T: Tensor) -> Tensor:
-    """Return `mask_T` without the tokens at which any column is NaN or infinite.
-
-    Which denominators it leaves depends on when it is known. Sampler log-probs are known when the
-    step is packed, so a packer drops their tokens *before* `token_weights` counts. Current
-    log-probs are not: by the forward pass of one micro-batch, earlier ones have been divided by
-    the step's denominator already. A token that is dropped then leaves the numerator only: nothing
-    takes over its weight, and `num_nonfinite` counts it.
-    """
-    for column_T in columns_T:
-        mask_T = mask_T & torch.isfinite(column_T)
-    return mask_T
-
-
 @dataclass(frozen=True, slots=True)
 class LossStats:
     """Sums over the tokens that entered a loss; add them over micro-batches, then read the means.
@@ -150,10 +136,6 @@ class LossColumns:
     has_sampler: bool
     """Whether `sampler_logp_T` was given."""
 
-    def kept(self, column_T: Tensor) -> Tensor:
-        """Return `column_T` with 0 at the tokens that do not enter."""
-        return torch.where(self.is_kept_T, column_T, torch.zeros_like(column_T))
-
     def sum_per_rollout(self, column_T: Tensor) -> Tensor:
         """Return, at every token, the sum of `column_T` over the kept tokens of its rollout.
 
@@ -165,8 +147,8 @@ class LossColumns:
         ids_R, index_T = torch.unique(self.rollout_T, return_inverse=True)
         rows_R = torch.arange(len(ids_R), device=index_T.device)
         is_of_RT = index_T.flatten() == rows_R[:, None]
-        kept_T = self.kept(column_T).flatten()
-        return torch.where(is_of_RT, kept_T, torch.zeros_like(kept_T)).sum(1)[index_T]
+        is_in_RT = is_of_RT & self.is_kept_T.flatten()
+        return torch.where(is_in_RT, column_T.flatten(), 0.0).sum(1)[index_T]
 
     def reduce(
         self,
@@ -256,7 +238,9 @@ def loss_columns(
         hold_weight_T: weight of each token in the LLDS term; None: `weight_T` where A >= 0.
 
     What stands at a token without a weight is never read. A token at which a log-prob is not finite
-    is dropped and counted; see `finite_mask`.
+    is dropped and counted. It leaves the numerator only, and nothing takes over its weight: by the
+    forward pass of one micro-batch, earlier ones have been divided by the step's denominator
+    already. (Sampler log-probs are known before: the packer drops their tokens before it counts.)
 
     Raises ValueError for columns of different shape and a `rollout_T` that is not integer.
     """
@@ -273,8 +257,10 @@ def loss_columns(
     if hold_weight_T is None:
         hold_weight_T = torch.where(adv_T >= 0, weight_T, torch.zeros_like(weight_T))
     has_weight_T = (weight_T > 0) | (hold_weight_T > 0)
-    given = [c for c in (logp_T, old_logp_T, sampler_logp_T, ref_logp_T) if c is not None]
-    is_kept_T = finite_mask(has_weight_T, *given)
+    is_kept_T = has_weight_T
+    for column_T in (logp_T, old_logp_T, sampler_logp_T, ref_logp_T):
+        if column_T is not None:
+            is_kept_T = is_kept_T & torch.isfinite(column_T)
     # fp32 for everything below (bf16 log-probs would make ratios of 1.00 +- 0.01 out of noise);
     # float64 stays float64, which is how the gradients are tested.
     dtype = torch.float64 if logp_T.dtype == torch.float64 else torch.float32

@@ -25,7 +25,6 @@ from searchrl.core.columns import (
     LossColumns,
     LossStats,
     clamped,
-    finite_mask,
     loss_columns,
 )
 from searchrl.core.kl import k3
@@ -37,7 +36,6 @@ __all__ = [
     "LossSettings",
     "LossStats",
     "Reduction",
-    "finite_mask",
     "kl_penalty",
     "loss_columns",
     "ppo_clip_loss",

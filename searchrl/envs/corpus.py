@@ -129,7 +129,7 @@ class CorpusEnv(TextEnv):
         )
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
-        """The whole corpus, whatever the task."""
+        """The whole corpus, for every task."""
         return self._data.key, self._data.passages
 
     def ensure_split(self, split: object) -> str:

@@ -39,7 +39,7 @@ _ANSWER_KEYS = ("golden_answers", "answers", "answer")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question row, whatever shape it had. `path` and `line` say where it came from.
+    """A question of any row shape. `path` and `line` say where the row is.
 
     `queries` and `bridge` are for the scripted policies of a handbook; a corpus has none.
     """
@@ -84,7 +84,7 @@ def _stem(path: Path) -> str:
 
 
 def parse_question(row: Row, path: Path, name: str) -> Question:
-    """The question of a row, whatever its shape; without an id it is `name` and the line.
+    """The question of a row of any shape. Without an id, its id is `name` and the line.
 
     Raises:
         BadRow: something is missing or of the wrong kind; says what was expected.
@@ -182,7 +182,7 @@ def _read_gold_ids(ids: Any) -> tuple[str, ...]:
 
 
 def parse_passage(row: Row) -> Passage:
-    """The passage of a row, whatever its layout.
+    """The passage of a row of any layout.
 
     Raises:
         BadRow: something is missing or of the wrong kind; says what was expected.
@@ -212,7 +212,7 @@ def _ensure_text(value: Mapping[str, Any], key: str) -> str:
 
 
 def _split_contents(contents: str) -> tuple[str, str]:
-    """`"Title"\\ntext` apart; a first line without the literal quotes is no title."""
+    """Title and text of `"Title"\\ntext`; a first line without the quotes is not a title."""
     match = _QUOTED_TITLE.match(contents)
     if match is None:
         return "", contents.strip()

@@ -9,7 +9,6 @@ is in `describe`. Plugins register adapters for other environments under their o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from random import Random
 from typing import Any, Literal
 
@@ -100,8 +99,14 @@ class TextAdapter(gymnasium.Env[str, str]):
         self._mask: Any = None
         self._prompt = PROMPT if prompt is None else prompt
         self._fill_prompt("")
-        _ensure_acts(protocol, name)
-        self.action_space = TextSpace(turns=self._example_turns())
+        try:
+            turns = self._example_turns()
+        except ValueError as error:
+            raise ConfigError(
+                f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
+                "the protocol out, or name one that has acts, such as act"
+            ) from error
+        self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
         self._task: Task | None = None
         self._num_turns = 0
@@ -157,8 +162,8 @@ class TextAdapter(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one raw model turn.
 
-        Never raises on its text; raises `ResetNeeded` outside an episode and whatever the inner
-        environment does. `info` holds `task`, `action` (invalid, with a reason, where nothing was
+        Never raises on its text; raises `ResetNeeded` outside an episode, and the exceptions of the
+        inner environment. `info` holds `task`, `action` (invalid, with a reason, where nothing was
         done), `passages` and `signals`, which are empty.
         """
         if self._task is None or self._is_over:
@@ -301,7 +306,7 @@ def make_gym_env(
 def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(name, **arguments)
-    except Exception as error:  # whatever the environment's own code raises
+    except Exception as error:  # the environment's own code can raise anything
         given = f" with {dict(arguments)}" if arguments else ""
         raise ConfigError(
             f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}"
@@ -330,13 +335,3 @@ def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env
     if parts_of(space) is None:
         raise unsupported(env, "observations", space)
     return "number"
-
-
-def _ensure_acts(protocol: TagProtocol, env: str) -> None:
-    with suppress(ValueError):
-        protocol.opening(ACT)
-        return
-    raise ConfigError(
-        f"env {env} needs acts, and protocol '{protocol.name}' has none; leave the protocol out, "
-        "or name one that has acts, such as act"
-    )

@@ -56,25 +56,24 @@ def same_answer(prediction: str, gold: str) -> bool:
 class TextSpace(gymnasium.Space[str]):
     """All Unicode strings of at most `max_length` characters.
 
-    Gymnasium's own `Text` draws letters from a character set; random letters never exercise a
-    protocol. Here `sample()` draws from `turns`: example texts, or a function of the space's
-    generator. The examples are no part of the space's identity: equality compares `max_length`.
+    Gymnasium's own `Text` draws random letters, which are never a turn of a protocol. Here
+    `sample()` draws one of the example texts `turns`. Equality compares `max_length` only.
     """
 
     def __init__(
         self,
         max_length: int = MAX_TEXT_LENGTH,
         *,
-        turns: Sequence[str] | Callable[[np.random.Generator], str] = ("",),
+        turns: Sequence[str] = ("",),
         seed: int | np.random.Generator | None = None,
     ) -> None:
         if max_length < 0:
             raise ValueError(f"max_length must not be negative, got {max_length}")
-        if not callable(turns) and not turns:
+        if not turns:
             raise ValueError("turns must hold at least one example text, got none")
         super().__init__(shape=None, dtype=None, seed=seed)
         self.max_length = max_length
-        self.turns = turns if callable(turns) else tuple(turns)
+        self.turns = tuple(turns)
 
     @property
     def is_np_flattenable(self) -> bool:
@@ -85,11 +84,7 @@ class TextSpace(gymnasium.Space[str]):
         """Draw one example text; `mask` and `probability` have no meaning here."""
         if mask is not None or probability is not None:
             raise ValueError("TextSpace.sample takes no mask and no probability")
-        if callable(self.turns):
-            text = self.turns(self.np_random)
-        else:
-            text = self.turns[int(self.np_random.integers(len(self.turns)))]
-        return text[: self.max_length]
+        return self.turns[int(self.np_random.integers(len(self.turns)))][: self.max_length]
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a string that is short enough."""
@@ -186,7 +181,6 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"env {self.name}: render_mode must be null or one of "
                 f"{self.metadata['render_modes']}, got {render_mode!r}."
             )
-        _ensure_searches(protocol, self.name)
         self.protocol = protocol
         self.topk = topk
         self.shuffle = shuffle
@@ -199,8 +193,8 @@ class TextEnv(gymnasium.Env[str, str]):
             turns = example_turns(protocol)
         except ValueError as error:
             raise ConfigError(
-                f"env {self.name} needs searches, and the protocol '{protocol.name}' has none: "
-                f"{error}. Choose another protocol, or give it a tool named search."
+                f"env {self.name} needs searches, and the protocol has none: {error}. Leave the "
+                "protocol out, or name one that has searches, such as think-search-answer"
             ) from error
         self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
@@ -364,16 +358,6 @@ def _explain_unknown(action: Action) -> str:
     if isinstance(action.payload, ToolCall):
         return f"There is no tool {action.payload.name!r} here; the only one is search."
     return f"This environment has no action '{action.kind}'."
-
-
-def _ensure_searches(protocol: TagProtocol, env: str) -> None:
-    try:
-        protocol.opening(SEARCH)
-    except ValueError as error:
-        raise ConfigError(
-            f"env {env} needs searches, and the protocol has none: {error}. Leave the protocol "
-            "out, or name one that has searches, such as think-search-answer"
-        ) from error
 
 
 def _find_result_problem(results: object, num_queries: int) -> str:

@@ -49,7 +49,7 @@ def read_text_folder(folder: Path, problems: Problems) -> list[Passage]:
     """Read every text file below `folder`.
 
     A passage's id is the file's path inside the folder, with `#n` if the file gives several; its
-    title is the headings it stands under, joined by ` > `, or the file's name without them.
+    title is its headings, joined by ` > `, or the file's name if it has none.
     Files without any text give nothing.
     """
     passages: list[Passage] = []

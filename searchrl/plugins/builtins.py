@@ -68,7 +68,7 @@ def register_rewards(register: Register) -> None:
     for name, description in (
         ("format", "the protocol's format verdict"),
         ("em", "exact match with a gold answer (N1)"),
-        ("cover_em", "a gold answer stands in the answer, whole tokens (N1)"),
+        ("cover_em", "a gold answer is part of the answer, in whole tokens (N1)"),
         ("f1", "token F1 with the best gold answer (N1)"),
         ("fuzzy", "1 exact, 0.5 near, 0 otherwise (N1)"),
         ("searches", "number of searches, for costs"),
@@ -155,7 +155,7 @@ def register_commands(register: Register) -> None:
             "Take a few training steps and say what this machine will do with this configuration.",
         ),
         ("new", "Write a plugin that works, with its tests, to change into your own."),
-        ("check", "Hold a plugin, or anything that is registered, to the criteria of its kind."),
+        ("check", "Check a plugin, or any registered name, against the criteria of its kind."),
         ("config", "Explain the configuration: every key's type, default and reason."),
         ("plugins", "List what is registered, by whom, and what could not be loaded."),
     ):

@@ -283,22 +283,22 @@ def _read_api(plugin: object, file: str) -> int | None:
     if not hasattr(plugin, "PLUGIN_API"):
         return None
     declared = plugin.PLUGIN_API
-    line = _find_line(file, "PLUGIN_API")
+    problem = ""
     if type(declared) is not int or declared < 1:
-        raise PluginFault(
+        problem = (
             f"declares PLUGIN_API = {declared!r}; expected a whole number from 1 to {PLUGIN_API}, "
-            f"as in 'PLUGIN_API = {PLUGIN_API}'",
-            line,
+            f"as in 'PLUGIN_API = {PLUGIN_API}'"
         )
     # A lower number loads: only losses changed since API 1, and `Algorithm` refuses an old one.
-    if declared > PLUGIN_API:
-        raise PluginFault(
+    elif declared > PLUGIN_API:
+        problem = (
             f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
             f"{PLUGIN_API}. Upgrade searchrl (pip install --upgrade …), or install a release of "
-            f"the plugin for API {PLUGIN_API}",
-            line,
+            f"the plugin for API {PLUGIN_API}"
         )
-    return declared
+    if problem:
+        raise PluginFault(problem, _find_line(file, "PLUGIN_API"))
+    return int(declared)
 
 
 def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:

@@ -25,7 +25,15 @@ _PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "tracker": ((None,), {}),
     "generator": ((None, None), {"num_slots": None, "max_length": None}),
 }
-"""The arguments SearchRL passes to a kind's factory; settings come on top."""
+"""The arguments SearchRL passes to a kind's factory, besides its settings."""
+
+_EXPECTED = {
+    "env": "factory(*, protocol, retriever, **settings) -> gymnasium.Env",
+    "reward": "factory() -> reward; pass a class or function that makes the component",
+    "retriever": "factory(passages, **settings)",
+    "tracker": "factory(run_dir, **settings)",
+    "generator": "factory(policy, sampling, *, num_slots, max_length, **settings)",
+}
 
 
 def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
@@ -36,8 +44,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
     args, keywords = _PROBES.get(kind, ((), {}))
     try:
         signature = inspect.signature(factory)
-    except (TypeError, ValueError):
-        # Some C callables have no signature: then only the call can show a fault.
+    except (TypeError, ValueError):  # some C callables have none: only the call can show a fault
         return ""
     try:
         if kind == "reward":
@@ -45,14 +52,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
         else:
             signature.bind_partial(*args, **keywords)
     except TypeError as error:
-        expected = {
-            "env": "factory(*, protocol, retriever, **settings) -> gymnasium.Env",
-            "reward": "factory() -> reward; pass a class or function that makes the component",
-            "retriever": "factory(passages, **settings)",
-            "tracker": "factory(run_dir, **settings)",
-            "generator": "factory(policy, sampling, *, num_slots, max_length, **settings)",
-        }
-        return f"the factory has signature {signature}: {error}. Expected {expected[kind]}"
+        return f"the factory has signature {signature}: {error}. Expected {_EXPECTED[kind]}"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""A trained policy as an agent: ask it a question, get its answer and how it came to it.
+"""A trained policy as an agent: ask it a question, get its answer and the turns behind it.
 
 Owns `load_agent`, `Agent` and `Answer`. An agent plays one greedy episode per question through the
-very rollout driver of training, on its run's own configuration. Torch is imported when an agent is
+rollout driver of training, with the configuration of its run. Torch is imported when an agent is
 loaded, not by this module. Callers: `searchrl ask` and the Python API.
 """
 
@@ -25,7 +25,7 @@ from searchrl.plugins.records import read_records
 from searchrl.run_folder import Run
 
 DEMO_SPLIT = "demo"
-"""The split questions are asked of, where an environment has it; else the evaluation split."""
+"""The split that questions go to, if the environment has it; otherwise the evaluation split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,5 +180,5 @@ def load_agent(
 
 
 def run_settings(run: Run) -> dict[str, Any]:
-    """The settings with which a run's policy is used again: its own, its weights, a new folder."""
+    """The settings to use the policy of a run again: those of the run, its weights, no folder."""
     return run.config.to_dict() | {"init_from": str(run.path), "run_dir": None}

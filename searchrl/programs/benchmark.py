@@ -1,4 +1,4 @@
-"""What a machine will do with a configuration: a few training steps on the clock.
+"""How fast a machine trains with a configuration: a few training steps are timed.
 
 Owns the measurement and its figures. The steps are those of `train` (same environment, rollouts,
 rewards and update), but nothing is evaluated, recorded or kept: the weights are thrown away.
@@ -8,18 +8,16 @@ Caller: `searchrl bench`.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from searchrl.engine.episodes.failures import FailureLimit
 from searchrl.engine.learning.workers import ALONE
+from searchrl.engine.memory.machine import peak_memory
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import Registry
 from searchrl.programs.planning import Plan
@@ -105,8 +103,6 @@ def measure(
                 update_s=_now(device) - before,
             )
 
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
         take(0)
         on_step(1, num_steps + 1)
         generator = session.sampler.generator
@@ -138,27 +134,6 @@ def measure(
         device=str(device),
         model=session.policy.source,
     )
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """Most bytes held so far: of the GPU's memory there, of the process elsewhere."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    return process_peak()
-
-
-def process_peak() -> int | None:
-    """Most bytes this process has held; None where the system does not tell."""
-    with suppress(OSError):  # first choice: `ru_maxrss` begins with what the parent held
-        for line in Path("/proc/self/status").read_text("ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _now(device: torch.device) -> float:

@@ -118,7 +118,7 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
 
 
 def _reading(world: TaskWorld, config: RunConfig) -> str:
-    """Whose episodes the tokenizer reads: the expert's, else those of the first stage's script."""
+    """Which script the tokenizer reads: the expert, or else the main one of the first stage."""
     mix = config.sft.stages[0].mix
     return "expert" if "expert" in world.entry.script_names else max(mix, key=lambda n: mix[n])
 
@@ -133,7 +133,7 @@ def limits_text(config: RunConfig) -> str:
 
 
 def _whole_turns(trajectory: Trajectory) -> Trajectory:
-    """The trajectory without a last turn that was cut: half a turn would be learnt as a whole."""
+    """The trajectory without a last turn that was cut: or the model would learn to stop there."""
     turns = trajectory.turns
     if not turns or turns[-1].reason is not TurnStop.MAX_TOKENS:
         return trajectory

@@ -24,7 +24,7 @@ from searchrl.run_folder import Run
 
 TINY = "tiny"
 SMALL_PARAMETERS = 1_700_000_000
-"""Below it, models seldom write tags that they have only been told about."""
+"""Below it, models rarely write tags that they know only from an instruction."""
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
 
@@ -82,7 +82,7 @@ def plan_run(*layers: Mapping[str, Any]) -> Plan:
     preset = asked.preset or (TINY_PRESET if model.is_tiny else LARGE_PRESET)
     decided: dict[str, Any] = {"preset": preset}
     if asked.model.name == "auto" and asked.init_from is None:
-        # With init_from the folder decides, and it will not change its mind.
+        # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     return replace(plan, config=build_config(load_preset(preset), *layers, decided))
 
@@ -166,7 +166,7 @@ def first_advice(plan: Plan, policy: Policy) -> str | None:
         return None
     env = config.tasks[0].env.name
     return (
-        f"a model of {num_parameters / 1e9:.2g} billion weights seldom earns a reward by chance: "
+        f"a model of {num_parameters / 1e9:.2g} billion weights rarely earns a reward by chance: "
         f"first `searchrl sft --env {env} --model {config.model.name}`, then train with "
         "--init-from RUN"
     )

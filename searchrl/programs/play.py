@@ -1,8 +1,8 @@
 """A person as the policy: plays one episode of an environment through the rollout driver.
 
-Owns the person as a scripted policy whose script is typed in, and the shortcuts that save typing
-tags. What the person meets is what a model meets: the same prompt, observations and scores. No
-torch. `searchrl play` supplies the reading and the writing.
+Owns the person as a scripted policy whose script is typed in, and the shortcuts for tags. A person
+gets what a model gets: the same prompt, observations and scores. No torch. Caller: `searchrl play`,
+which reads and writes the lines.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _read_shortcut(kind: str, text: str) -> Action:
 
 
 class _Left(BaseException):
-    """The person is gone: the input has ended. No failure of a script, so no `Exception`."""
+    """The input has ended. This is not a failure of a script, so it is not an `Exception`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whatever ends a step loop: what is finished is kept, and how to go on is said.
+"""The end of a step loop, whatever ends it: finished steps are kept, the user learns how to go on.
 
 Owns the one way out of the long programs: Ctrl-C, an error of ours or of a plugin, failed
 episodes. It does not know what a checkpoint holds. Callers: `train` and `sft`.
@@ -27,12 +27,12 @@ def keeping_finished(
     Args:
         program: what continues the run.
         run_dir: its folder.
-        save: writes the checkpoint and returns its step; tells nobody, for it may be whoever is
-            told that failed.
-        note: tells the user.
+        save: writes the checkpoint and returns its step. It must not call the observer: the
+            observer may be what failed.
+        note: shows the user a line.
 
     Raises:
-        KeyboardInterrupt: for `Interrupted`, the Ctrl-C that loops look for.
+        KeyboardInterrupt: for `Interrupted`, which loops raise after a Ctrl-C.
         Exception: whatever ended the block, with how to go on as a note.
     """
     way_on = f"continue with: searchrl {program} --resume {run_dir}"

@@ -1,4 +1,4 @@
-"""What takes training steps: worlds, algorithm, policy, learner and sampler of one run.
+"""The objects that take training steps: worlds, algorithm, policy, learner and sampler of one run.
 
 Owns how they are made from a plan, and the two halves of a step: sample, update. Nothing is
 evaluated or recorded here. Callers: `train`, and `benchmark`, which puts the same steps on the
@@ -81,7 +81,7 @@ class Session:
     def make_driver(
         self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
     ) -> RolloutDriver:
-        """A rollout driver on the policy; `on_note` is told why it is a slower one."""
+        """A rollout driver on the policy; `on_note` gets the reason if it is a slower one."""
         made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
         return share_driver(made, self.workers)
 

@@ -121,7 +121,7 @@ class _Progress:
 
 
 def _reopen(session: Session, observer: Observer, stop: StopFlag, run_dir: Path) -> _Training:
-    """Go back to the newest checkpoint of a run; what was recorded after it will recur."""
+    """Go back to the newest checkpoint of a run; later records are dropped and made again."""
     state = load_checkpoint(latest_checkpoint(run_dir), session.policy, session.learner)
     if "best_split" not in state:
         observer.note(
@@ -251,7 +251,7 @@ class _Training:
         columns: dict[str, TokenColumns] = {}
         observer.phase("update", 0, 1)
         stats = session.update(drawn, step, on_tokens=columns.__setitem__)
-        # From here on the weights are those of the finished step, whatever becomes of its record.
+        # From here on the weights are those of the finished step, even if its record fails.
         self.progress.step = step + 1
         updated = time.perf_counter()
         if config.log.rollouts:

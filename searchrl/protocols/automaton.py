@@ -122,7 +122,7 @@ class TagGrammar:
 
 
 class State(StrEnum):
-    """Where a dialogue stands in the format automaton."""
+    """The states of the format automaton."""
 
     START = "start"
     """Nothing written: a thought must come."""
@@ -138,7 +138,7 @@ class State(StrEnum):
     ANSWERED = "answered"
     """The answer is complete: nothing may come."""
     BROKEN = "broken"
-    """The order is invalid; there is no way back."""
+    """The order is invalid, and stays invalid."""
 
 
 class Event(StrEnum):

@@ -32,7 +32,7 @@ def tokenize(text: str) -> list[str]:
     """Return the index terms of `text`, in order, repeats included. Total on any string.
 
     Text is normalised (NFKC, so full-width digits equal plain ones) and case-folded. A run of n
-    characters of an unspaced script gives its n - 1 pairs; a lone one stands for itself.
+    characters of an unspaced script gives its n - 1 pairs; a single one is a term itself.
 
     >>> tokenize("The U.S. of 1999: 学位法 § 3")
     ['the', 'u', 's', 'of', '1999', '学位', '位法', '3']

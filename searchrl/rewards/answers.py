@@ -28,7 +28,7 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]+\|>|</?s>")
 
 # Scripts without spaces: one token per character, but a run of Chinese numerals is one token, or
-# three days would be found inside thirteen days. Everything else splits at white space.
+# "three days" would be found inside "thirteen days". Everything else splits at white space.
 _NUMERALS = "〇零一二三四五六七八九十百千万亿两"
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(rf"[{_NUMERALS}]+|[{_CJK}]|[^\s{_CJK}{_NUMERALS}]+")

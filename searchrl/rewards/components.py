@@ -73,7 +73,7 @@ def make_em() -> Reward:
 
 
 def make_cover_em() -> Reward:
-    """A gold answer stands in the answer, whole tokens (N1)."""
+    """A gold answer is part of the answer, in whole tokens (N1)."""
     return FunctionReward("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0))
 
 

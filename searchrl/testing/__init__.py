@@ -34,11 +34,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from searchrl.testing.criteria import Finding, Report, Result, Status, run_criteria
-    from searchrl.testing.kinds.retrievers import HARD_QUERIES, PASSAGES, QUERIES
     from searchrl.testing.kinds.trackers import TRACKER_CRITERIA, sample_log
     from searchrl.testing.kit.cases import RewardCase, make_episode, reward_cases
     from searchrl.testing.kit.policies import AnswersGold, Says, SaysAnything, play_episode
     from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, make_step
+    from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
     from searchrl.testing.probes.subject import Subject
     from searchrl.testing.suites import (
         ConformanceCase,
@@ -48,38 +48,17 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "DEAD_STEPS",
-    "HARD_QUERIES",
-    "PASSAGES",
-    "QUERIES",
-    "STEPS",
-    "TRACKER_CRITERIA",
-    "AnswersGold",
-    "ConformanceCase",
-    "Finding",
-    "Report",
-    "Result",
-    "RewardCase",
-    "Says",
-    "SaysAnything",
-    "Status",
-    "Subject",
-    "assert_conforms",
-    "check_plugin",
-    "conformance_cases",
-    "make_episode",
-    "make_step",
-    "play_episode",
-    "reward_cases",
-    "run_criteria",
-    "sample_log",
-]
+    "DEAD_STEPS", "HARD_QUERIES", "PASSAGES", "QUERIES", "STEPS", "TRACKER_CRITERIA",
+    "AnswersGold", "ConformanceCase", "Finding", "Report", "Result", "RewardCase", "Says",
+    "SaysAnything", "Status", "Subject", "assert_conforms", "check_plugin", "conformance_cases",
+    "make_episode", "make_step", "play_episode", "reward_cases", "run_criteria", "sample_log",
+]  # fmt: skip
 
 _MODULES = {
     "kit.cases": ("RewardCase", "make_episode", "reward_cases"),
     "criteria": ("Finding", "Report", "Result", "Status", "run_criteria"),
     "kit.policies": ("AnswersGold", "Says", "SaysAnything", "play_episode"),
-    "kinds.retrievers": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
+    "kit.texts": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
     "kit.steps": ("DEAD_STEPS", "STEPS", "make_step"),
     "suites": ("ConformanceCase", "assert_conforms", "check_plugin", "conformance_cases"),
     "kinds.trackers": ("TRACKER_CRITERIA", "sample_log"),

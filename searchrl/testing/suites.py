@@ -7,7 +7,7 @@ shows. The criteria are those of `searchrl check`, run by `testing.conformance`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from searchrl.testing.conformance import (
     find_failures,
     is_file,
 )
-from searchrl.testing.criteria import Criterion, Report, Result, Status
+from searchrl.testing.criteria import Criterion, Report, Result
 
 _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
@@ -34,7 +34,7 @@ def check_plugin(
     settings: Mapping[str, Any] = _NO_SETTINGS,
     plugins: Sequence[str] = (),
 ) -> list[Report]:
-    """Hold every name that `what` means to the criteria of its kind; one report per name.
+    """Check every name that `what` means against the criteria of its kind; one report per name.
 
     Args:
         what: a plugin file, the name of a plugin, or a registered name, as for `searchrl check`.
@@ -69,38 +69,26 @@ def assert_conforms(
         raise AssertionError("\n".join(lines))
 
 
-class _Checked:
-    """One registered name, checked once: when the first of its cases is."""
-
-    def __init__(self, registry: Registry, entry: Entry, settings: Mapping[str, Any]) -> None:
-        self.entry = entry
-        self._make = functools.partial(check_entry, registry, entry, settings)
-
-    @functools.cached_property
-    def report(self) -> Report:
-        return self._make()
-
-
 @dataclass(frozen=True, slots=True)
 class ConformanceCase:
     """One criterion for one registered name: a test. As text it is the test's id."""
 
     criterion: Criterion
-    checked: _Checked = field(repr=False)
+    entry: Entry
+    check_all: Callable[[], Report] = field(repr=False)
 
     def __str__(self) -> str:
-        entry, number = self.checked.entry, self.criterion.number
-        return f"{entry.kind}:{entry.name}:{number} {self.criterion.title}"
+        number = self.criterion.number
+        return f"{self.entry.kind}:{self.entry.name}:{number} {self.criterion.title}"
 
     def check(self) -> None:
         """Raise AssertionError with the findings unless the criterion holds.
 
         All criteria of the name run when the first of its cases is checked.
         """
-        results = self.checked.report.results
-        result = next(r for r in results if r.number == self.criterion.number)
-        if result.status is Status.FAILED:
-            raise AssertionError(describe_result(result))
+        for result in self.check_all().failed:
+            if result.number == self.criterion.number:
+                raise AssertionError(describe_result(result))
 
 
 def conformance_cases(
@@ -119,12 +107,11 @@ def conformance_cases(
             case.check()
     """
     registry, entries = _find(what, kind, plugins)
-    return [
-        ConformanceCase(criterion, checked)
-        for entry in entries
-        for checked in [_Checked(registry, entry, settings)]
-        for criterion in criteria_of(entry.kind)
-    ]
+    cases = []
+    for entry in entries:
+        check = functools.cache(functools.partial(check_entry, registry, entry, settings))
+        cases += [ConformanceCase(one, entry, check) for one in criteria_of(entry.kind)]
+    return cases
 
 
 def describe_result(result: Result) -> str:

@@ -12,11 +12,9 @@ import yaml
 from searchrl.config import (
     RunConfig,
     build_config,
-    load_preset,
     load_yaml,
     merge,
     parse_set,
-    preset_names,
 )
 from searchrl.errors import ConfigError
 
@@ -124,7 +122,16 @@ def test_set_reads_its_value_as_a_person_means_it(text: str, value: Any) -> None
 
 @pytest.mark.parametrize(
     "value",
-    ["9" * 5000, "[" * 5000, "!!int x", "!!int ''", "!!bool x", "!!timestamp x", "{a: 1, a: 2}"],
+    [
+        "9" * 5000,
+        "[" * 5000,
+        "!!int x",
+        "!!int ''",
+        "!!bool x",
+        "!!timestamp x",
+        "{a: 1, a: 2}",
+        "{a: ",
+    ],
 )
 def test_set_of_what_yaml_chokes_on_is_no_traceback(value: str) -> None:
     with pytest.raises(ConfigError, match="^cannot read the value of --set 'env.mix="):
@@ -139,11 +146,6 @@ def test_a_section_that_is_there_twice_is_refused_with_its_line(tmp_path: Path) 
         load_yaml(path)
     path.write_text("a: &A {x: 1}\nb: {<<: *A, x: 2}\nc: {x: 3}\n")
     assert load_yaml(path) == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 3}}
-
-
-def test_set_with_a_value_that_is_no_yaml_names_the_assignment() -> None:
-    with pytest.raises(ConfigError, match=r"cannot read the value of --set 'env.mix=\{a: '"):
-        parse_set("env.mix={a: ")
 
 
 @pytest.mark.parametrize("wrong", ["optim.lr", "=3", "a..b=1", "", ".a=1"])
@@ -222,17 +224,6 @@ def test_presets_lie_under_the_file_and_the_file_under_the_flags() -> None:
     merged = build_config(preset, file, parse_set("seed=6"))
     assert (merged.optim.warmup_steps, merged.optim.lr, merged.seed) == (7, 2.0, 6)
     assert merged.optim.max_grad_norm == RunConfig().optim.max_grad_norm
-
-
-def test_every_preset_is_valid_by_itself() -> None:
-    assert {"tiny", "qwen3_4b_lora"} <= set(preset_names())
-    for name in preset_names():
-        build_config(load_preset(name))
-
-
-def test_an_unknown_preset_gets_near_matches() -> None:
-    with pytest.raises(ConfigError, match="unknown preset 'tinny'. Did you mean 'tiny'"):
-        load_preset("tinny")
 
 
 def test_a_reward_schedule_survives_merging() -> None:

@@ -22,6 +22,7 @@ from searchrl.core.advantage import (
     grpo_advantages,
     reinforce_pp_baseline_advantages,
     rloo_advantages,
+    solved_groups,
 )
 
 OF_A_GROUP: list[AdvantageFn] = [grpo_advantages, dr_grpo_advantages, rloo_advantages]
@@ -145,6 +146,26 @@ def test_dead_groups_are_named_and_counted() -> None:
 
 def test_unscored_rollout_cannot_keep_a_group_alive() -> None:
     assert dead_groups([0.0, 0.0, math.nan], ["g"] * 3, [True, True, False]) == {"g"}
+
+
+@pytest.mark.parametrize(
+    ("rewards", "solved"),
+    [
+        ("a1 a1 b0 b1 c0 c0", "a"),  # all wrong is not all correct
+        ("a1 a? b1 c0 c1", "ab"),  # an unscored rollout says nothing; one rollout is a group
+        ("a1 a1 b1 b1", ""),  # nothing in the step is worse: correct means nothing
+        ("a0.2 a0.2 b1 b0.2 c0.9 c0.9", ""),  # alike and good, but not the best
+        ("a-1 a-1 b-2 b-1", "a"),  # only the order of rewards counts
+        ("a? b?", ""),
+        ("", ""),
+    ],
+)
+def test_solved_groups_have_the_best_reward_throughout(rewards: str, solved: str) -> None:
+    words = rewards.split()
+    is_scored = [not word.endswith("?") for word in words]
+    values = [float(word[1:].replace("?", "nan")) for word in words]
+    step = StepScores(values, [word[0] for word in words], is_scored)
+    assert solved_groups(step) == set(solved)
 
 
 def test_one_rollout_with_an_advantage_keeps_its_group_alive() -> None:

@@ -223,10 +223,11 @@ def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> No
     0        1.1  0.9   +1   1/2     1/6           -(1.1 + 0.9) / 2; total 0.99: 0.3 * f(0.9) / 6
     1        0.8  0.7    0   0       1/3           0.3 * (f(0.8) + f(0.7)) / 3
     2        0.5        -1   0       0             nothing: not a token of this step
+    3        0.6         0   1/2     0             nothing: all wrong, here for a KL term
     with f(x) = -log x
     """
-    step = hand([1.1, 0.9, 0.8, 0.7, 0.5], [1, 1, 0, 0, -1], rollouts=[0, 0, 1, 1, 2])
-    weights = [torch.tensor(w, dtype=F64) / 6 for w in ([3, 3, 0, 0, 0], [1, 1, 2, 2, 0])]
+    step = hand([1.1, 0.9, 0.8, 0.7, 0.5, 0.6], [1, 1, 0, 0, -1, 0], rollouts=[0, 0, 1, 1, 2, 3])
+    weights = [torch.tensor(w, dtype=F64) / 6 for w in ([3, 3, 0, 0, 0, 3], [1, 1, 2, 2, 0, 0])]
     logp_T = step.logp_T.clone().requires_grad_()
     columns = loss_columns(
         logp_T, step.old_logp_T, step.adv_T, weights[0],
@@ -236,12 +237,12 @@ def test_llds_holds_tokens_outside_the_surrogate_with_weights_of_its_own() -> No
     fell, solved = -math.log(0.9), -math.log(0.8) - math.log(0.7)
     assert loss.item() == pytest.approx(-1 + 0.3 * (fell / 6 + solved / 3), abs=1e-12)
     (gradient_T,) = torch.autograd.grad(loss, logp_T)
-    expected = [-0.55, -0.45 - 0.3 / 6, -0.3 / 3, -0.3 / 3, 0]
+    expected = [-0.55, -0.45 - 0.3 / 6, -0.3 / 3, -0.3 / 3, 0, 0]
     assert gradient_T.tolist() == pytest.approx(expected, abs=1e-12)
     means = stats.means()
-    assert (stats.num_tokens, stats.num_held) == (2, 4)
-    assert means["ratio_mean"] == pytest.approx(1.0, abs=1e-12), "of the surrogate's tokens"
-    assert means["max_abs_log_ratio"] == pytest.approx(-math.log(0.9), abs=1e-12)
+    assert (stats.num_tokens, stats.num_held) == (3, 4)
+    assert means["ratio_mean"] == pytest.approx((1.1 + 0.9 + 0.6) / 3), "the surrogate's tokens"
+    assert means["max_abs_log_ratio"] == pytest.approx(-math.log(0.6), abs=1e-12)
     assert means["likelihood_drop"] == pytest.approx((fell + solved) / 4, abs=1e-12)
 
 

@@ -5,30 +5,29 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages
-from searchrl.core.loss import Reduction, finite_mask, token_weights
+from searchrl.core.reduction import Reduction, token_weights
 
-NAN, INF = math.nan, math.inf
 # A third of the profile's examples: these run once per estimator or loss, on small inputs.
 fewer = settings(max_examples=settings().max_examples // 3)
 reductions = pytest.mark.parametrize("reduction", list(Reduction))
 
 
-def test_token_mean_by_hand() -> None:
-    assert token_weights([1, 3, 0], Reduction.TOKEN_MEAN) == [0.25, 0.25, 0.0]
-    assert token_weights([1, 0, 0], Reduction.TOKEN_MEAN) == [1.0, 0.0, 0.0]
-
-
-def test_sequence_mean_by_hand_ignores_rollouts_without_a_model_token() -> None:
-    assert token_weights([1, 4, 0], Reduction.SEQUENCE_MEAN) == [0.5, 0.125, 0.0]
-
-
-def test_constant_by_hand_does_not_depend_on_length() -> None:
-    assert token_weights([1, 4, 0], Reduction.CONSTANT, constant=10) == [0.05, 0.05, 0.0]
+@pytest.mark.parametrize(
+    ("counts", "reduction", "expected"),
+    [
+        ([1, 3, 0], Reduction.TOKEN_MEAN, [0.25, 0.25, 0.0]),
+        ([1, 0, 0], Reduction.TOKEN_MEAN, [1.0, 0.0, 0.0]),
+        ([1, 4, 0], Reduction.SEQUENCE_MEAN, [0.5, 0.125, 0.0]),
+        ([1, 4, 0], Reduction.CONSTANT, [0.05, 0.05, 0.0]),
+    ],
+)
+def test_weights_by_hand(counts: list[int], reduction: Reduction, expected: list[float]) -> None:
+    """A rollout without a model token is in no denominator; the constant knows no length."""
+    assert token_weights(counts, reduction, constant=10) == expected
 
 
 @reductions
@@ -79,12 +78,3 @@ def test_bad_weight_settings_are_refused() -> None:
         token_weights([1, -1], Reduction.TOKEN_MEAN)
     with pytest.raises(ValueError, match="token-median"):
         token_weights([1], "token-median")  # type: ignore[arg-type]
-
-
-def test_non_finite_sampler_log_prob_leaves_the_denominator_when_packed() -> None:
-    mask_T = torch.tensor([True, True, True, False])
-    sampler_logp_T = torch.tensor([-1.0, -INF, -2.0, NAN])
-    trainable_T = finite_mask(mask_T, sampler_logp_T)
-    assert trainable_T.tolist() == [True, False, True, False]
-    assert token_weights([int(trainable_T.sum())], Reduction.TOKEN_MEAN) == [0.5]
-    assert mask_T.tolist() == [True, True, True, False], "the packer's own mask is not changed"

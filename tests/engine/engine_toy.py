@@ -14,7 +14,7 @@ from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config import RunConfig, build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import AdvantageFn, grpo_advantages
-from searchrl.core.group import Trainable, make_groups
+from searchrl.core.group import Trainable, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
@@ -86,6 +86,50 @@ def make_trajectory(
         else:
             trajectory.append_env(part)
     return trajectory
+
+
+def near_items(
+    policy: Policy, lengths: Sequence[Sequence[int]], rewards: Sequence[Sequence[float | None]]
+) -> list[TrainItem]:
+    """Groups of rollouts of two turns whose sampler was almost the policy: ratios around 1.
+
+    `lengths` are the tokens per turn, by group and rollout.
+    """
+    items = []
+    for g, (sizes, scores) in enumerate(zip(lengths, rewards, strict=True)):
+        generator = torch.Generator().manual_seed(g)
+        prompt = torch.randint(1, 290, (7 + 5 * g,), generator=generator).tolist()
+        for i, (n, reward) in enumerate(zip(sizes, scores, strict=True)):
+            first, between, last = (
+                torch.randint(1, 290, (size,), generator=generator).tolist() for size in (n, 9, n)
+            )
+            ids_BT = torch.tensor([[*prompt, *first, *between, *last]])
+            chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
+            chosen_BT[0, : len(prompt)] = False
+            chosen_BT[0, len(prompt) + n : len(prompt) + n + 9] = False
+            with torch.no_grad():
+                logp_N = token_logps(policy, ids_BT, chosen_BT)
+            logps = (logp_N + 0.2 * torch.randn(len(logp_N), generator=generator)).tolist()
+            turns = ((first, logps[:n]), between, (last, logps[n:]))
+            trajectory = make_trajectory(f"g{g}/{i}", f"g{g}", prompt, *turns)
+            items.append(TrainItem(trajectory, reward))
+    return items
+
+
+def caught_step(
+    learner: Learner, items: Sequence[Trainable]
+) -> tuple[list[torch.Tensor], dict[str, float]]:
+    """The gradient of every optimiser step of a training step, and its metrics; weights stay."""
+    caught = []
+
+    def catch(*args: Any, **kwargs: Any) -> None:
+        grads = [p.grad.flatten() for p in learner.parameters if p.grad is not None]
+        caught.append(torch.cat(grads).clone())
+
+    step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
+    stats = learner.train_step(make_groups(items))
+    learner.optimizer.step = step  # type: ignore[method-assign]
+    return caught, stats
 
 
 def token_batch(share: float = 0.6) -> tuple[torch.Tensor, torch.Tensor]:

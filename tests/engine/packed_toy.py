@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from engine_toy import enlarge_lora, micro_policy
+from engine_toy import caught_step, enlarge_lora, make_trajectory, micro_policy, token_logps
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.loss import LossColumns, LossSettings
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
 
@@ -33,18 +34,17 @@ def make_items(num_turns: int = 2, seed: int = 0) -> list[TrainItem]:
     for number, (group, lengths) in enumerate(LENGTHS.items()):
         prompt = draw(6 + 7 * number)
         for i, length in enumerate(lengths):
-            trajectory = Trajectory(f"{group}/{i}", group)
-            trajectory.append_prompt(prompt)
+            parts: list[Any] = []
             for turn in range(num_turns if length > 1 else 1):
                 ids = draw(length)
                 noise = 0.3 * torch.randn(length, generator=generator)
-                logps = (noise - 5.7).tolist()  # near log(1/320): the micro model is near uniform
-                trajectory.append_model(ids, logps, version=0, reason=TurnStop.STOP_STRING)
+                parts.append((ids, (noise - 5.7).tolist()))  # near log(1/320): almost uniform
                 if turn or length % 2:
-                    trajectory.append_env(draw(8))
+                    parts.append(draw(8))
+            trajectory = make_trajectory(f"{group}/{i}", group, prompt, *parts)
             items.append(TrainItem(trajectory, 0.25 * i + 0.1 * number))
-    mute = Trajectory("a/mute", "a")
-    mute.append_prompt(items[0].trajectory.ids[: items[0].trajectory.num_prompt_tokens])
+    first = items[0].trajectory
+    mute = make_trajectory("a/mute", "a", first.ids[: first.num_prompt_tokens])
     return [*items, TrainItem(mute, 0.7)]
 
 
@@ -69,14 +69,15 @@ def make_learner(
     is_packed: bool = True,
     algorithm: Algorithm | None = None,
     beta: float = 0.0,
+    clip: float | None = 0.5,
     **optim: Any,
 ) -> Learner:
-    """A learner whose steps are not clipped."""
+    """A learner whose gradients are not clipped; `clip` None: the ratios as the algorithm says."""
     settings = {"lr": 1e-2, "warmup_steps": 0, "max_grad_norm": 1e9} | optim
     learner = Learner(
         policy,
         algorithm or make_grpo(),
-        AlgorithmConfig(beta=beta, clip_low=0.5, clip_high=0.5),
+        AlgorithmConfig(beta=beta, clip_low=clip, clip_high=clip),
         OptimConfig(**settings),
         max_steps=10,
         constant=100,
@@ -89,19 +90,39 @@ def make_learner(
 
 def caught_gradients(learner: Learner, items: Sequence[TrainItem]) -> list[torch.Tensor]:
     """The gradient of every optimiser step of a training step; the weights stay."""
-    caught = []
-
-    def catch(*args: Any, **kwargs: Any) -> None:
-        caught.append(
-            torch.cat([p.grad.flatten().double() for p in learner.parameters if p.grad is not None])
-        )
-
-    step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
-    learner.train_step(make_groups(items))
-    learner.optimizer.step = step  # type: ignore[method-assign]
-    return caught
+    return [grad.double() for grad in caught_step(learner, items)[0]]
 
 
 def is_close(one: torch.Tensor, other: torch.Tensor, limit: float) -> bool:
     """Whether two gradients are the same up to a relative error, and are not nothing."""
     return bool((one - other).norm() <= limit * other.norm()) and bool(other.norm() > 1e-6)
+
+
+def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
+    """The items as if this policy had sampled them."""
+    made = []
+    for item in items:
+        chosen = [logp is not None for logp in item.trajectory.sampler_logps]
+        if any(chosen):
+            with torch.no_grad():
+                logp_N = token_logps(
+                    policy, torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
+                )
+            values = iter(logp_N.tolist())
+            item.trajectory._logps[:] = [next(values) if c else None for c in chosen]
+        made.append(item)
+    return made
+
+
+def spy_on_losses(learner: Learner, items: Sequence[TrainItem]) -> list[LossColumns]:
+    """What the loss was given at each update of one step."""
+    seen: list[LossColumns] = []
+    loss = learner.algorithm.loss
+
+    def spy(columns: LossColumns, settings: LossSettings) -> Any:
+        seen.append(replace(columns, logp_T=columns.logp_T.detach()))
+        return loss(columns, settings)
+
+    learner.algorithm = replace(learner.algorithm, loss=spy)
+    learner.train_step(make_groups(items))
+    return seen

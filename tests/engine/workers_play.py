@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from engine_toy import LIMITS, TOY_PLUGIN, micro_policy, token_logps
+from engine_toy import LIMITS, TOY_PLUGIN, micro_policy, near_items
 
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
+from searchrl.core.group import make_groups
+from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
 from searchrl.engine.episodes.world import make_world
@@ -28,7 +28,6 @@ from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
-from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import SearchRLError
@@ -41,34 +40,6 @@ REWARDS: list[list[float | None]] = [
     [0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.2, None, 0.0], [1.0, 1.0, 1.0], [None, None, None]
 ]  # fmt: skip
 """Groups of a step: the fourth is dead, of the last nothing was scored."""
-
-
-def make_items(policy: Policy, groups: Sequence[int]) -> list[TrainItem]:
-    """Rollouts of two turns whose sampler was almost the policy: ratios around 1."""
-    items = []
-    for g in groups:
-        generator = torch.Generator().manual_seed(g)
-        prompt = torch.randint(1, 290, (7 + 5 * g,), generator=generator).tolist()
-        for i, (n, reward) in enumerate(zip(LENGTHS[g], REWARDS[g], strict=True)):
-            first, between, last = (
-                torch.randint(1, 290, (size,), generator=generator).tolist() for size in (n, 9, n)
-            )
-            ids_BT = torch.tensor([[*prompt, *first, *between, *last]])
-            chosen_BT = torch.ones_like(ids_BT, dtype=torch.bool)
-            chosen_BT[0, : len(prompt)] = False
-            chosen_BT[0, len(prompt) + n : len(prompt) + n + 9] = False
-            with torch.no_grad():
-                logp_N = token_logps(policy, ids_BT, chosen_BT)
-            noise_N = 0.2 * torch.randn(len(logp_N), generator=generator)
-            logps = (logp_N + noise_N).tolist()
-            trajectory = Trajectory(f"g{g}/{i}", f"g{g}")
-            trajectory.append_prompt(prompt)
-            stop = TurnStop.STOP_STRING
-            trajectory.append_model(first, logps[:n], version=0, reason=stop)
-            trajectory.append_env(between)
-            trajectory.append_model(last, logps[n:], version=0, reason=stop)
-            items.append(TrainItem(trajectory, reward))
-    return items
 
 
 def learn(
@@ -84,7 +55,7 @@ def learn(
     """One training step: the last gradient, the weights after, metrics and columns."""
     policy = micro_policy(model)
     policy.model.to(getattr(torch, dtype))
-    items = make_items(policy, groups)
+    items = near_items(policy, [LENGTHS[g] for g in groups], [REWARDS[g] for g in groups])
     learner = Learner(
         policy,
         {"grpo": make_grpo, "tis": make_tis}[algorithm](),

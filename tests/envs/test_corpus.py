@@ -11,15 +11,13 @@ from typing import Any
 
 import gymnasium
 import pytest
-from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 from playing import PROTOCOL, Played, play
 
 import searchrl.envs.corpus as corpus_module
-from searchrl.core.episode import SEARCH, Passage
+from searchrl.core.episode import SEARCH
 from searchrl.envs.corpus import (
-    DEMO_FOLDER,
     MAX_QUERY_BYTES,
     CorpusEnv,
     fit_query,
@@ -28,7 +26,7 @@ from searchrl.envs.corpus import (
     split_questions,
 )
 from searchrl.envs.data_files import Question
-from searchrl.errors import ConfigError, DataError, RetrieverFailure
+from searchrl.errors import ConfigError, DataError
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
 
@@ -64,12 +62,6 @@ def play_all(env: CorpusEnv, split: str) -> list[Played]:
     return [play(env, make_expert, split=split, index=i) for i in range(env.num_tasks(split))]
 
 
-def test_check_env_with_real_tags() -> None:
-    check_env(make_corpus(render_mode="ansi"), skip_render_check=True)
-    made = gymnasium.make("searchrl/Corpus-v0")
-    check_env(made.unwrapped, skip_render_check=True)
-
-
 def test_plain_gymnasium_loop_on_the_demo() -> None:
     env = gymnasium.make("searchrl/Corpus-v0")
     prompt, info = env.reset(seed=3)
@@ -99,16 +91,6 @@ def test_tasks_are_pure_functions_of_split_and_index(files: dict[str, str]) -> N
     runs = [[env.reset(seed=s)[1]["task"].id for s in range(8)] for env in (first, second)]
     assert runs[0] == runs[1]
     assert len(set(runs[0])) > 1
-
-
-def test_same_episode_twice_gives_the_same_observations(files: dict[str, str]) -> None:
-    turn = "<think>t</think><search>zz1 zz2 number</search>"
-    seen = []
-    for _ in range(2):
-        env = make_corpus(**files, retriever=RandomRetriever)
-        env.reset(seed=5, options={"split": "train", "index": 1})
-        seen.append([env.step(turn), env.step(turn)])
-    assert seen[0] == seen[1]
 
 
 def numbered(ids: Sequence[str]) -> list[Question]:
@@ -255,17 +237,6 @@ def test_files_are_read_once_for_many_instances_and_again_when_they_change(
     assert changed.passages(task)[0] != first.passages(task)[0]
 
 
-def test_retriever_that_fails_is_an_error_not_an_empty_result() -> None:
-    class Broken(BM25Retriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            raise OSError("index gone")
-
-    env = make_corpus(retriever=Broken)
-    env.reset(seed=0)
-    with pytest.raises(RetrieverFailure, match="index gone"):
-        env.step("<search>x</search>")
-
-
 def test_demo_is_sound() -> None:
     env = make_corpus()
     tasks = [env.make_task(s, i) for s in env.splits for i in range(env.num_tasks(s))]
@@ -345,11 +316,6 @@ def test_names_and_queries() -> None:
     assert fit_query(["a  b\nc", "d"]) == "a b c d"
     for long in ("word " * 500, "字" * 500):
         assert 0 < len(fit_query([long]).encode()) <= MAX_QUERY_BYTES
-
-
-def test_demo_files_travel_with_the_package() -> None:
-    assert {path.name for path in DEMO_FOLDER.iterdir()} == {"corpus.jsonl", "questions.jsonl"}
-    assert DEMO_FOLDER.is_relative_to(Path(corpus_module.__file__).parent.parent)
 
 
 @pytest.mark.slow

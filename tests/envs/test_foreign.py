@@ -1,4 +1,4 @@
-"""Foreign environments as text: acts, notices, masks, tasks, and what cannot be put into words."""
+"""Foreign environments as text: acts, notices, masks, tasks, and spaces that are refused."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class TestTasks:
         assert task.meta == {"seed": seeds["test"][7]} and env.inner.unwrapped.seed == 15
         assert env.num_tasks("train") == env.num_tasks("test") == 50
 
-    def test_the_same_task_is_the_same_episode_whatever_the_seed_of_reset(self):
+    def test_the_same_task_is_the_same_episode_for_every_seed_of_reset(self):
         def episode(seed: int, index: int) -> list[str]:
             env = gym(make={"is_slippery": True})
             prompt, _ = env.reset(seed=seed, options={"split": "test", "index": index})

@@ -1,4 +1,4 @@
-"""Fixed handbooks: the demo, questions of anyone's, a user's own files and their faults."""
+"""Fixed handbooks: the demo, questions of a user, a user's own files and their faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     assert games[0].task.meta["school"] not in school_names(0)
 
 
-def test_anyone_may_ask_about_the_demo_or_a_generated_school(env: RegulationsEnv) -> None:
+def test_a_user_may_ask_about_the_demo_or_a_generated_school(env: RegulationsEnv) -> None:
     prompt, info = env.reset(options={"question": "Who runs the student radio?", "split": "demo"})
     assert "Thistlemere" in prompt and info["task"].answers == ()
     expert = make_expert(env, info["task"], PROTOCOL)
@@ -106,6 +106,8 @@ def test_bad_handbook_rows_are_all_named_with_their_line(
     ("text", "messages"),
     [
         ('{"question": ""}\n\n{"question": "a", "answer": []}', [":1: 'question'", ":3: 'answer'"]),
+        ('{"id": "x", "question": "a", "answer": "b"}\n' * 2, [":2: duplicate id 'x', first used"]),
+        ('{"question": "\\ud83d", "answer": "b"}', [":1: 'question' holds half of a surrogate"]),
         ('[{"question": "a", "answer": "b",\n"articles": "No"}]', [r":1: 'articles' names"]),
         ("[\n3]", [":2: expected an object"]),
         ('{"question": "a"\n', [":1: not JSON"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from command_line import succeed
@@ -68,11 +67,11 @@ def test_trace_shows_where_a_plugin_stops(
     assert text in lines(capsys.readouterr().err)
     Path(plugin).write_text("1 / 0")
     load_plugins([plugin], entry_points=False)
-    assert "plugin mine: import raised ZeroDivisionError" in lines(capsys.readouterr().err)
+    assert "plugin mine: import, then raised ZeroDivisionError" in lines(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("value", [None, "", "0"])
-def test_nothing_is_watched_or_printed_when_it_is_off(
+def test_nothing_is_printed_when_it_is_off(
     plugin: str,
     value: str | None,
     monkeypatch: pytest.MonkeyPatch,
@@ -81,10 +80,8 @@ def test_nothing_is_watched_or_printed_when_it_is_off(
     monkeypatch.delenv("SEARCHRL_TRACE", raising=False)
     if value is not None:
         monkeypatch.setenv("SEARCHRL_TRACE", value)
-    clock = Mock()
-    monkeypatch.setattr("searchrl.plugins.trace.time", clock)
     load_plugins([plugin], entry_points=False).get("tracker", "lazy").load()
-    assert (clock.method_calls, capsys.readouterr().err) == ([], "")
+    assert capsys.readouterr().err == ""
 
 
 def test_trace_leaves_stdout_to_the_command(plugin: str) -> None:

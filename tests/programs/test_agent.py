@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from train_toy import TOY_PLUGIN
 
 import searchrl
 from searchrl.cli import main
@@ -84,57 +85,18 @@ def test_answer_holds_queries_passages_and_trace() -> None:
     assert told["passages"][0]["text"] in told["trace"][0]["observation"]
 
 
-def test_empty_question_is_refused(micro_run: Path) -> None:
+def test_what_cannot_be_asked_is_refused(micro_run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the question is empty"):
         load_agent(micro_run).ask("  ")
-
-
-def test_scripted_policy_cannot_answer(micro_run: Path) -> None:
     with pytest.raises(ConfigError, match="cannot answer free questions"):
         load_agent(micro_run, policy="scripted")
-
-
-def test_folder_that_is_neither_run_nor_model(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="does not exist"):
         load_agent(tmp_path / "nothing")
 
 
-DEAF = """
-import gymnasium
-from searchrl import hookimpl
-from searchrl.core.episode import Task
-from searchrl.envs.text import TextSpace
-
-class Deaf(gymnasium.Env):
-    action_space = observation_space = TextSpace()
-    def __init__(self, *, protocol, retriever):
-        pass
-    def num_tasks(self, split):
-        return 4
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return "my own question", {"task": Task("d", "test", 0, "my own question")}
-    def step(self, action):
-        return "", 0.0, True, False, {}
-
-@hookimpl
-def register_envs(register):
-    register("deaf", Deaf)
-"""
-
-
-@pytest.fixture
-def deaf(tmp_path: Path) -> str:
-    path = tmp_path / "deaf_env.py"
-    path.write_text(DEAF)
-    return str(path)
-
-
-def test_env_that_ignores_questions_is_not_answered_about_something_else(
-    micro_run: Path, deaf: str
-) -> None:
-    agent = load_agent(micro_run, env="deaf", plugins=[deaf])
-    with pytest.raises(ConfigError, match="env 'deaf' .* takes no questions"):
+def test_env_that_ignores_questions_is_not_answered_about_something_else(micro_run: Path) -> None:
+    agent = load_agent(micro_run, env="plain", reward="env", plugins=[str(TOY_PLUGIN)])
+    with pytest.raises(ConfigError, match="env 'plain' .* takes no questions"):
         agent.ask(QUESTION)
 
 

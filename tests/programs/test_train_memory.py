@@ -61,7 +61,7 @@ class TestTrain:
         del config["searchrl_tiny"]
         (untaught / "config.json").write_text(json.dumps(config), "utf-8")
         (advice,) = [n for n in run(untaught, tmp_path / "b").notes if "searchrl sft" in n]
-        assert "billion weights seldom earns a reward by chance" in advice
+        assert "billion weights rarely earns a reward by chance" in advice
         assert f"searchrl sft --env toy --model {untaught}" in advice
 
 

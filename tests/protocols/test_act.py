@@ -21,6 +21,7 @@ def test_all_tags_are_configurable():
     assert protocol.parse(BARE).kind == INVALID
     assert protocol.render_notice("5") == "\n\n<world>5</world>\n\n"
     assert "<do>" in protocol.instruction and "<world>" in protocol.instruction
+    assert protocol.neutralise("<act> <do>") == "‹act› ‹do›", "also the usual tag"
 
 
 class TestParse:

@@ -195,7 +195,7 @@ def test_foreign_text_never_breaks_out_and_a_budget_cuts_no_tag(
             assert len(inner) == len(shown) - len(case.before) - len(case.after)
             assert not live.search(inner)
             assert budget is None or len(shown) <= limit
-            # The verdict reads the model's turns. Even a whole observation is no action in it.
+            # The verdict reads the model's turns only. Even there, an observation is not an action.
             assert protocol.parse(shown).kind == INVALID
 
 

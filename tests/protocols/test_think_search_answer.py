@@ -215,7 +215,7 @@ class TestVerdict:
         assert P.format_score(["<think>t</answer><answer>x</think>"]) == 0.0
 
     def test_answer_example_in_the_prompt_does_not_count(self):
-        # The verdict reads model turns; the instruction names <answer> and is no turn.
+        # The verdict reads model turns; the instruction names <answer> but is not a turn.
         assert "<answer>" in P.instruction
         assert P.final_answer([ANSWER_TURN]) == "Room 4"
 

@@ -63,7 +63,7 @@ def test_format_is_the_protocols_verdict_and_nothing_else(verdict: float) -> Non
 
 @pytest.mark.parametrize("name", ["em", "cover_em", "f1", "fuzzy"])
 def test_many_answer_blocks_do_not_raise_the_hit_rate(name: str) -> None:
-    """Two complete blocks are no final answer; the text of the turns is never searched for one."""
+    """With two complete blocks there is no final answer, and components read no turn to find it."""
     turns = (answer("London"), answer("Paris"))
     assert score(name, Episode(TASK, turns, final_answer=None)) == 0.0
     assert score(name, Episode(TASK, turns[1:], final_answer="Paris")) == 1.0

@@ -11,6 +11,7 @@ from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
+from searchrl.programs.train import train
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 
 PROTOCOL = ToolCallProtocol(tools=[CALCULATOR])
@@ -119,7 +120,7 @@ class TestEpisode:
         with pytest.raises(Exception, match="call reset"):
             self.play("a", "b", "c", max_turns=2)
 
-    def test_slips_are_named(self):
+    def test_mistakes_are_named(self):
         env = GsmTools(protocol=PROTOCOL)
         with pytest.raises(ConfigError, match="no split 'dev'"):
             env.reset(options={"split": "dev"})
@@ -144,3 +145,22 @@ def test_the_script_solves_every_problem(registry):
     assert values["passive"] == 0.0 and 1 < values["tool_calls"] < 3
     # Nothing is searched, so nothing is said about searches.
     assert not {"searched", "searches", "retrieved", "em_forced"} & set(values)
+    turn = result.rollouts[0].episode.turns[0]
+    assert "<tool_call>" in turn.text and "<tool_response>" in turn.observation
+    assert set(turn.action.payload.arguments) == {"expression"}
+
+
+def test_a_model_is_trained_in_it(tmp_path):
+    more = {
+        "plugins": ["searchrl_gsm_tools"],
+        "reward": "0.2*format+em",
+        "model": "tiny",
+        "max_steps": 2,
+        "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 16},
+        "eval": {"num_tasks": 2, "num_tasks_during": 1},
+        "run_dir": str(tmp_path / "run"),
+        "device": "cpu",
+    }
+    run = train({**SETTINGS, **more})
+    assert [row["step"] for row in run.metrics if row["phase"] == "train"] == [1, 2]
+    assert "passive" in run.summary["after"] and "em_forced" not in run.summary["after"]

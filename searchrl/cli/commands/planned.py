@@ -1,6 +1,6 @@
 """The plan of a training command: what `--dry-run` shows, and the checks on flags around it.
 
-Owns what is found out before any weight is loaded: names, expressions, data files, the run folder.
+Owns the checks before any weight is loaded: names, expressions, data files, the run folder.
 Imports torch (a plan names a device), so commands import it when they run.
 """
 

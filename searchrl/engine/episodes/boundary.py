@@ -44,7 +44,7 @@ class Begun(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What an environment made of a turn. No action: the protocol is to be asked."""
+    """What an environment made of a turn. `action` None: ask the protocol."""
 
     observation: str
     reward: float
@@ -85,7 +85,7 @@ def begin_episode(
 
 
 def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
-    """Step an environment. What it returns is as foreign as what it does."""
+    """Step an environment and check everything that it returns."""
     observation, reward, terminated, truncated, info = env.step(text)
     _ensure_text(observation, "step", "observation")
     action, passages = info.get("action"), info.get("passages", ())
@@ -120,7 +120,7 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
     detail = "".join(traceback.format_exception(error))
     match error:
         case DeadlineExceeded():
-            # Our own stack says nothing; where the env hangs does.
+            # Our own stack is of no use; the place where the environment hangs is.
             kind, owner, detail = FailureKind.TIMEOUT, env, error.where
         case RetrieverFailure():
             name = world.config.retriever.name

@@ -87,7 +87,7 @@ class Dialogue:
 
 
 _MOST = 4
-"""Environments are waited for at once where they hold one live dialogue in so many."""
+"""The driver waits for environments at once if they hold one live dialogue in this many."""
 
 Played = tuple[Dialogue, FinishedTurn, str]
 """A dialogue, the turn it finished, and the text of that turn."""

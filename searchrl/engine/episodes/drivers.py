@@ -42,7 +42,7 @@ def make_driver(
     cut = config.sampling
     sampling = Sampling(decoding.temperature, cut.top_k, cut.top_p, cut.min_p)
     limits = _limits_of(config)
-    # Positions beyond those a model was made for give nonsense, not an error.
+    # Beyond its last position a model writes nonsense and raises no error.
     limits = replace(limits, max_total_tokens=min(limits.max_total_tokens, policy.max_positions))
     sizes = {"num_slots": decoding.batch_size, "max_length": limits.max_total_tokens}
     wanted = config.engine.generator

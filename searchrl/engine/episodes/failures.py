@@ -1,4 +1,4 @@
-"""How many episodes may fail: a few are left out and told, too many end the program.
+"""How many episodes may fail: a few are left out and reported, too many end the program.
 
 Owns `FailureLimit`. What a failure is and whose it is, `boundary` decides. Callers: every program
 that plays episodes for its figures (`train`, `sft`, `evaluate`, `benchmark`).
@@ -16,10 +16,10 @@ from searchrl.errors import FailureLimitError
 
 @dataclass(frozen=True, slots=True)
 class FailureLimit:
-    """What failed episodes lead to: saved tracebacks, a note and, above a share, the end.
+    """What happens after failed episodes: tracebacks are saved, a note is shown; too many end it.
 
-    `program` is what stops; `save` writes a text under a name and returns where; `note` tells the
-    user; `remedy` says how to go on once the fault is fixed.
+    `program` is what stops; `save` writes a text under a name and returns its path; `note` shows
+    the user a line; `remedy` says how to go on once the fault is fixed.
     """
 
     program: str
@@ -29,7 +29,7 @@ class FailureLimit:
     remedy: str = "Fix it, or raise the limit with --set rollout.max_failure_frac=…"
 
     def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
-        """Let a few failures pass; they are saved under `name` and told.
+        """Let a few failures pass; they are saved under `name` and reported.
 
         Raises:
             FailureLimitError: if more than `max_frac` of the episodes failed.

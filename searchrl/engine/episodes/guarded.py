@@ -1,8 +1,8 @@
-"""A tag protocol whose faults say whose they are.
+"""A wrapper that turns every fault of a protocol plugin into a `ProtocolFailure`.
 
 Owns the boundary around a protocol plugin. The driver, environments and scripts all call the
-protocol; whoever does, what it raises or returns wrongly becomes a `ProtocolFailure`, so that no
-environment is blamed for its protocol. Parses and renders nothing itself. The task world wraps
+protocol. If it raises, or returns a wrong value, the failure names the protocol, and not the
+environment that called it. Parses and renders nothing itself. The task world wraps
 every protocol in one; the rollout driver classifies the failures.
 """
 

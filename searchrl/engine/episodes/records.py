@@ -79,7 +79,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
 def plain_payload(action: Action) -> Any:
     """What an action of a kind that the core does not know carries, as JSON; else None.
 
-    What JSON cannot say is described (`repr`): the payload is a protocol's own affair.
+    A payload that JSON cannot hold is written as its `repr`.
     """
     if action.kind in (SEARCH, ANSWER, INVALID):
         return None

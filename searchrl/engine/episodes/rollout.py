@@ -336,7 +336,7 @@ class RolloutDriver:
         return observation if self._submit(dialogue, handle, ids) else ""
 
     def _fail(self, dialogue: Dialogue, error: BaseException) -> None:
-        """End an episode that somebody failed; the instance at fault is not reused."""
+        """End an episode because something in it failed; its environment is not used again."""
         world = dialogue.request.world
         player = f"script of env '{world.name}' ({world.owner})"
         player = player if dialogue.request.script else "generator"
@@ -378,7 +378,7 @@ class RolloutDriver:
             final_answer = request.world.protocol.final_answer(texts)
             format_score = request.world.protocol.format_score(texts)
         except ProtocolFailure as error:
-            if dialogue.failure is None:  # else who failed first is to blame
+            if dialogue.failure is None:  # the first failure is the one that is told
                 self._fail(dialogue, error)
         assert dialogue.stop is not None
         return Episode(
@@ -396,7 +396,7 @@ class RolloutDriver:
 
 
 def _release(dialogues: Sequence[Dialogue]) -> None:
-    """Give back the environments that did not fail; who gave them out closes them."""
+    """Give back the environments that did not fail; their world closes them."""
     for dialogue in dialogues:
         if dialogue.env is not None:
             dialogue.request.world.release(dialogue.env)

@@ -2,8 +2,8 @@
 
 Owns the environments, protocol, scorer and scripted policies of a task, and the pool of
 environment instances. Speaks strings only. Built by `train`, `evaluate`, `sft` and `play` from a
-config and a plugin registry; everything that can be wrong with names, expressions or data files
-is found here, before anything starts.
+config and a plugin registry; wrong names, expressions and data files are found
+here, before anything starts.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class TaskWorld:
     """One task of the run: where its episodes come from and how they are scored.
 
     `entry` is the environment's registration (its scripted policies among it), `owner` the plugin
-    that made it; `retriever_owner` and `protocol_owner` those of the other two. `protocol` says
-    itself when it fails, wherever it is called from.
+    that made it; `retriever_owner` and `protocol_owner` are those of the other two. `protocol`
+    raises `ProtocolFailure` when it fails.
     """
 
     name: str
@@ -132,7 +132,7 @@ class TaskWorld:
             count = operator.index(env.get_wrapper_attr("num_tasks")(split))
         except SearchRLError:
             raise
-        except (Exception, SystemExit) as error:  # a plugin's sys.exit() is no way to end a run
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             raise EnvironmentFailure(
                 f"{who}: num_tasks({split!r}) must return how many tasks the split has; "
                 f"{describe_error(error)}"
@@ -170,7 +170,7 @@ class TaskWorld:
         return _can_open(self.protocol, kind)
 
     def close(self) -> None:
-        """Close every idle environment; one that fails to close takes nothing from the run."""
+        """Close every idle environment; one that fails to close is a warning."""
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -227,12 +227,12 @@ def make_world(
         has_instruction=has_instruction or "instruction" in config.protocol.settings,
     )
     retriever_entry = registry.get("retriever", config.retriever.name)
-    # It is made when somebody searches; a wrong setting should not wait until then.
+    # It is made at the first search; a wrong setting is reported now.
     retriever_settings = retriever_entry.ensure_settings(config.retriever.settings)
     # Every environment instance shares it: the rollouts of a group search one index.
     retriever = IndexCache(functools.partial(retriever_entry.load(), **retriever_settings))
     schedule = _parse_reward(config, registry)
-    # What counts searches says nothing where there are none.
+    # Without a search, metrics of searches mean nothing.
     metrics = [m for m in config.metrics if m not in SEARCH_METRICS or _can_open(protocol, SEARCH)]
     names = dict.fromkeys([*schedule.names, *metrics])
     entries = {name: registry.get("reward", name) for name in names}
@@ -279,7 +279,7 @@ def _can_open(protocol: TagProtocol, kind: str) -> bool:
         protocol.opening(kind)
     except ValueError:
         return False
-    except ProtocolFailure:  # told where an episode needs it
+    except ProtocolFailure:  # reported by the episode that needs it
         return True
     return True
 

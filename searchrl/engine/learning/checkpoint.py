@@ -1,9 +1,9 @@
 """Checkpoints: atomic to write, exact to resume.
 
 Owns the layout `checkpoints/step_NNNNNN/{policy/, optimizer.pt, state.json}` and its rotation. A
-checkpoint is written to the side and renamed, so a kill leaves the old ones whole. Sampling needs
-no state (every draw is a function of seed, step, example and sample), so weights, optimiser and
-step counter are all there is. `policy/` is a Hugging Face folder of its own.
+checkpoint is written under another name and renamed, so a kill leaves the old ones whole. Sampling
+needs no state (every draw is a function of seed, step, example and sample): weights, optimiser and
+step counter are enough. `policy/` is a Hugging Face folder. `train` and `sft` are the callers.
 """
 
 from __future__ import annotations
@@ -43,37 +43,30 @@ def save_checkpoint(
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
 
-    Weights and optimiser are a function of the step: where its checkpoint is there already, only
-    the JSON state is replaced. A whole checkpoint is never taken apart to write it again.
+    Weights and optimiser are a function of the step: if its checkpoint is there already, only the
+    JSON state is replaced. A whole checkpoint is never deleted to write it again.
 
     Raises:
         RunFolderError: if it could not be written; the older ones are as they were.
     """
     folder = run_dir / "checkpoints" / f"step_{state['step']:06d}"
-    beside = folder.with_name(f".{folder.name}.partial")
     text = json.dumps(dict(state), indent=2)
     optimizer = learner.state_dict()
-    with guarding(run_dir), _leaving_no_part(beside):
-        if (folder / "state.json").is_file():
-            newer = folder / "state.json.partial"
+    if (folder / "state.json").is_file():
+        newer = folder / "state.json.partial"
+        with guarding(run_dir):
             newer.write_text(text, "utf-8")
             _sync(newer)
             newer.replace(folder / "state.json")
             _sync(folder)
-            return folder
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        return folder
+    # A folder without its state is not whole and may be replaced.
+    with _whole(run_dir, folder) as beside:
         with _naming_write_errors("policy"):
             policy.save(beside / "policy")
         with _naming_write_errors("optimizer.pt"):
             torch.save(optimizer, beside / "optimizer.pt")
         (beside / "state.json").write_text(text, "utf-8")
-        for path in beside.rglob("*"):
-            if path.is_file():
-                _sync(path)
-        shutil.rmtree(folder, ignore_errors=True)  # not whole, or it would have its state
-        beside.rename(folder)
-        _sync(folder.parent)
     return folder
 
 
@@ -83,13 +76,9 @@ def save_policy(run_dir: Path, policy: Policy) -> Path:
     Raises:
         RunFolderError: if it could not be written.
     """
-    folder, beside = run_dir / "policy", run_dir / ".policy.partial"
-    with guarding(run_dir), _leaving_no_part(beside):
-        shutil.rmtree(beside, ignore_errors=True)
-        with _naming_write_errors("policy"):
-            policy.save(beside)
-        shutil.rmtree(folder, ignore_errors=True)
-        beside.rename(folder)
+    folder = run_dir / "policy"
+    with _whole(run_dir, folder) as beside, _naming_write_errors("policy"):
+        policy.save(beside)
     return folder
 
 
@@ -110,13 +99,26 @@ def _naming_write_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _leaving_no_part(beside: Path) -> Iterator[None]:
-    """Remove what a failed write left: on a full disk it is the space that is missing."""
-    try:
-        yield
-    except Exception:
+def _whole(run_dir: Path, folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes the place of `folder` once all of it is on disk.
+
+    After an error nothing of it is left: on a full disk, space is what is missing.
+    """
+    beside = folder.with_name(f".{folder.name}.partial")
+    with guarding(run_dir):
         shutil.rmtree(beside, ignore_errors=True)
-        raise
+        beside.mkdir(parents=True)
+        try:
+            yield beside
+            for path in beside.rglob("*"):
+                if path.is_file():
+                    _sync(path)
+            shutil.rmtree(folder, ignore_errors=True)
+            beside.rename(folder)
+        except Exception:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        _sync(folder.parent)
 
 
 def _sync(path: Path) -> None:

@@ -103,6 +103,8 @@ class Learner:
         self.workers = workers
         self.loss_settings = algorithm.resolve(settings)
         self.reduction = Reduction(self.loss_settings.reduction)
+        self.holds_solved_groups = algorithm.holds_solved_groups and self.max_updates > 1
+        """With one update per step nothing has fallen, so there is nothing to hold."""
         self.length_penalty = algorithm.length_penalty_of(constant)
         self.step = 0
         self.is_halfway = False
@@ -117,9 +119,14 @@ class Learner:
         if self.loss_settings.beta > 0:
             policy.keep_reference()
 
+    @property
+    def max_updates(self) -> int:
+        """Most updates that one step can have."""
+        return self.optim.epochs * self.optim.mini_batches
+
     def describe(self) -> str:
         """One line for a person: how many updates a step has and how rollouts are computed."""
-        count = self.optim.epochs * self.optim.mini_batches
+        count = self.max_updates
         updates = f"{count} per step" if count == 1 else f"up to {count} per step"
         if self.packing_fault is None:
             return f"{updates}, a prompt is computed once per group"
@@ -155,6 +162,7 @@ class Learner:
             self.reduction,
             keep_dead_groups=self.loss_settings.beta > 0,
             constant=self.constant,
+            holds_solved_groups=self.holds_solved_groups,
             length_penalty=self.length_penalty,
             owner=f"algorithm '{self.algorithm.name}'",
         )
@@ -183,7 +191,7 @@ class Learner:
         if num_taken:
             means["grad_norm"] = sums.grad_norm / num_taken
         extra = {}
-        if self.optim.epochs * self.optim.mini_batches > 1:
+        if self.max_updates > 1:
             extra["num_updates"] = float(num_taken)
         if sums.num_splits:
             extra["oom_splits"] = float(sums.num_splits)
@@ -192,7 +200,7 @@ class Learner:
         return {
             **means,
             "num_tokens": stats.num_tokens,
-            "num_rollouts": len(packed.rollouts),
+            "num_rollouts": sum(rollout.weight > 0 for rollout in packed.rollouts),
             "num_unscored": packed.num_unscored,
             "num_groups": packed.num_groups,
             "num_dead_groups": packed.num_dead_groups,
@@ -286,7 +294,7 @@ class Learner:
                 if parameter.grad is not None:
                     totals[number] = parameter.grad if total is None else total.add_(parameter.grad)
             share.stats = share.stats + stats
-            share.entropy += float(entropy_N.nansum())
+            share.entropy += float(entropy_N[batch.weight_N > 0].nansum())
             if on_tokens is not None:
                 report_tokens(batch, logp_N.detach(), entropy_N, seen.__setitem__)
 
@@ -369,6 +377,7 @@ class Learner:
             ref_logp_T=ref_logp_N,
             sampler_logp_T=batch.sampler_logp_N if is_own else None,
             rollout_T=batch.rollout_N,
+            hold_weight_T=batch.hold_weight_N if self.holds_solved_groups else None,
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups
+from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
 from searchrl.core.group import Group, Trainable
-from searchrl.core.loss import Reduction, token_weights
+from searchrl.core.reduction import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
 from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
@@ -43,6 +43,17 @@ class PackedRollout(TokenRow):
     sampler_logp: list[float]
     advantage: float | tuple[float, ...]
     weight: float
+    """Of a token in the loss; 0: the rollout is here for LLDS alone."""
+    hold_weight: float = 0.0
+    """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
+
+    @property
+    def hold_weights(self) -> list[float]:
+        """The LLDS weight of each trained token."""
+        column = self.advantage
+        if not isinstance(column, tuple):
+            column = (column,) * len(self.sampler_logp)
+        return [self.hold_weight if value >= 0 else 0.0 for value in column]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,6 @@ class PackedStep:
     """Everything one optimiser step trains on, and what left it."""
 
     groups: tuple[Group[PackedRollout], ...]
-    advantages: dict[str, Advantage]
     num_unscored: int
     num_groups: int
     num_dead_groups: int
@@ -74,6 +84,7 @@ class MicroBatch:
     sampler_logp_N: Tensor
     adv_N: Tensor
     weight_N: Tensor
+    hold_weight_N: Tensor
     rollout_N: Tensor
     """Position in `rollouts` of the rollout that a token belongs to."""
 
@@ -85,7 +96,7 @@ class MicroBatch:
     @property
     def num_tokens(self) -> list[int]:
         """Trained tokens of each rollout: how to split a column."""
-        return [sum(rollout.mask) for rollout in self.rollouts]
+        return [len(rollout.sampler_logp) for rollout in self.rollouts]
 
 
 def pack_step(
@@ -95,6 +106,7 @@ def pack_step(
     *,
     keep_dead_groups: bool,
     constant: int,
+    holds_solved_groups: bool = False,
     length_penalty: Callable[[int], float] | None = None,
     owner: str = "the algorithm",
 ) -> PackedStep:
@@ -106,6 +118,8 @@ def pack_step(
         reduction: how tokens become one number.
         keep_dead_groups: True when beta > 0: the KL term still has a gradient there.
         constant: token budget for the constant reduction.
+        holds_solved_groups: True where LLDS may act: good rollouts get a `hold_weight`, those of
+            all-correct groups too, which are dead and may be in no other term.
         length_penalty: of the tokens the model wrote; added to the reward before anything is
             compared with it.
         owner: who is named for advantages that fit no rollout.
@@ -113,8 +127,14 @@ def pack_step(
     Raises:
         ValueError: if a demonstration is offered (it has no sampler log-probs), or two groups or
             two rollouts have one id.
-        PluginError: if the advantages are not one per rollout, per turn or per token.
+        PluginError: if a group is none, or the advantages are not one per rollout, per turn or per
+            token.
     """
+    if strange := [group for group in groups if not isinstance(group, Group)]:
+        raise PluginError(
+            f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
+            "expected searchrl.core.group.Group(id, rollouts)"
+        )
     items = _members(groups)
     for item in items:
         if item.trajectory.origin is Origin.DEMONSTRATION:
@@ -138,15 +158,15 @@ def pack_step(
     )
     values = _checked(advantages(scores), items, owner)
     dead = dead_groups(values, ids, is_scored)
+    in_loss = set(ids) if keep_dead_groups else set(ids) - dead
+    held = set(ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
     enters = [
-        scored and (keep_dead_groups or group not in dead)
-        for scored, group in zip(is_scored, ids, strict=True)
+        scored and group in in_loss | held for scored, group in zip(is_scored, ids, strict=True)
     ]
     masks = [
         _trained(item.trajectory) if enter else []
         for item, enter in zip(items, enters, strict=True)
     ]
-    weights = token_weights([sum(mask) for mask in masks], reduction, constant=constant)
     packed = iter(
         None
         if not any(mask)
@@ -161,19 +181,17 @@ def pack_step(
                 if is_trained
             ],
             _broadcast(value, item.trajectory, mask),
-            weight,
+            weight=float(group in in_loss),
+            hold_weight=float(group in held),
         )
-        for item, name, mask, value, weight in zip(
-            items, names, masks, values, weights, strict=True
-        )
+        for item, name, group, mask, value in zip(items, names, ids, masks, values, strict=True)
     )
     kept = (
         Group(group.id, tuple(one for _ in group.rollouts if (one := next(packed)) is not None))
         for group in groups
     )
     return PackedStep(
-        groups=tuple(group for group in kept if group.rollouts),
-        advantages=dict(zip(names, values, strict=True)),
+        groups=_weighed([group for group in kept if group.rollouts], reduction, constant),
         num_unscored=is_scored.count(False),
         num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
@@ -183,6 +201,24 @@ def pack_step(
             if enter
         ),
     )
+
+
+def _weighed(
+    groups: Sequence[Group[PackedRollout]], reduction: Reduction, constant: int
+) -> tuple[Group[PackedRollout], ...]:
+    """The groups of one optimiser step with their weights: one denominator for each term.
+
+    A weight of 0 stays 0: the rollout is not in that term.
+    """
+    rollouts = _members(groups)
+    in_loss = [len(r.sampler_logp) if r.weight else 0 for r in rollouts]
+    held = [sum(weight > 0 for weight in r.hold_weights) for r in rollouts]
+    columns = (token_weights(counts, reduction, constant=constant) for counts in (in_loss, held))
+    weighed = (
+        replace(rollout, weight=weight, hold_weight=hold_weight)
+        for rollout, weight, hold_weight in zip(rollouts, *columns, strict=True)
+    )
+    return tuple(Group(group.id, tuple(next(weighed) for _ in group.rollouts)) for group in groups)
 
 
 def _members(groups: Iterable[Group[R]]) -> list[R]:
@@ -207,7 +243,7 @@ def without(
 
 
 def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> float:
-    """The reward that is compared; 0 stands for that of an unscored rollout, which nobody reads."""
+    """The reward that is compared. Of an unscored rollout it is 0, and is not read."""
     if item.reward is None or length_penalty is None:
         return item.reward or 0.0
     return item.reward + length_penalty(item.trajectory.num_model_tokens)
@@ -216,7 +252,7 @@ def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> f
 def _checked(values: Any, items: Sequence[Trainable], owner: str) -> list[Advantage]:
     """The advantages as plain numbers and tuples, each fit for its rollout.
 
-    What stands for an unscored rollout is never read and becomes 0.
+    Whatever an unscored rollout was given is not read; its advantage becomes 0.
     """
     values = _plain(values)
     if not isinstance(values, list) or len(values) != len(items):
@@ -257,11 +293,11 @@ def _broadcast(
         return value
     # As many turns as tokens: every turn is one token, and both readings agree.
     if len(value) == len(trajectory.turns):
-        lengths = [turn.stop - turn.start for turn in trajectory.turns]
-        value = [one for one, n in zip(value, lengths, strict=True) for _ in range(n)]
+        turns = zip(trajectory.turns_of, mask, strict=True)
+        return tuple(value[turn] for turn, is_trained in turns if is_trained)
     authors = zip(trajectory.authors, mask, strict=True)
-    is_trained = [trained for author, trained in authors if author is Author.MODEL]
-    return tuple(one for one, trained in zip(value, is_trained, strict=True) if trained)
+    of_model = (is_trained for author, is_trained in authors if author is Author.MODEL)
+    return tuple(one for one, is_trained in zip(value, of_model, strict=True) if is_trained)
 
 
 def _trained(trajectory: Trajectory) -> list[bool]:
@@ -283,25 +319,22 @@ def mini_batches(
     """Split a training step into optimiser steps of whole groups, each with its own denominator.
 
     At most `num_batches`, and as even as groups are; which groups meet is a function of `key`.
+    Groups that only LLDS watches go with the others and make no step of their own.
     """
-    if num_batches == 1 or not groups:
-        return [tuple(groups)] if groups else []
-    order = list(range(len(groups)))
-    random.Random(key).shuffle(order)
-    count = min(num_batches, len(groups))
-    batch_of = {place: number * count // len(groups) for number, place in enumerate(order)}
-    batches = []
-    for number in range(count):
-        chosen = [group for place, group in enumerate(groups) if batch_of[place] == number]
-        num_trained = [sum(rollout.mask) for rollout in _members(chosen)]
-        weights = iter(token_weights(num_trained, reduction, constant=constant))
-        batches.append(
-            tuple(
-                Group(group.id, tuple(replace(r, weight=next(weights)) for r in group.rollouts))
-                for group in chosen
-            )
-        )
-    return batches
+    in_loss = [group.id for group in groups if any(r.weight for r in group.rollouts)]
+    held = [group.id for group in groups if group.id not in set(in_loss)]
+    if num_batches == 1 or not in_loss:
+        return [tuple(groups)] if in_loss else []
+    rng = random.Random(key)
+    count = min(num_batches, len(in_loss))
+    batch_of: dict[str, int] = {}
+    for part in (in_loss, held):
+        rng.shuffle(part)
+        batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
+    return [
+        _weighed([group for group in groups if batch_of[group.id] == number], reduction, constant)
+        for number in range(count)
+    ]
 
 
 def micro_batches(
@@ -365,18 +398,21 @@ def _sharing(group: Group[PackedRollout]) -> list[list[PackedRollout]]:
 def _micro_batch(
     rollouts: Sequence[PackedRollout], device: torch.device, is_packed: bool
 ) -> MicroBatch:
-    columns: list[list[float]] = [[], [], []]
+    columns: list[list[float]] = [[], [], [], []]
     owners: list[int] = []
     for number, rollout in enumerate(rollouts):
-        num_tokens, advantage = sum(rollout.mask), rollout.advantage
+        num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
         columns[0] += rollout.sampler_logp
         columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
         columns[2] += [rollout.weight] * num_tokens
+        columns[3] += rollout.hold_weights
         owners += [number] * num_tokens
     layout = pack(rollouts, device) if is_packed else _padded(rollouts, device)
-    logp_N, adv_N, weight_N = (torch.tensor(c, dtype=torch.float32, device=device) for c in columns)
+    logp_N, adv_N, weight_N, hold_weight_N = (
+        torch.tensor(column, dtype=torch.float32, device=device) for column in columns
+    )
     rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
-    return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, rollout_N)
+    return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
 
 
 def _padded(rollouts: Sequence[PackedRollout], device: torch.device) -> Layout:

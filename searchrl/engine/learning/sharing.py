@@ -1,8 +1,9 @@
 """Who does what in a step that several processes share: prompts to sample, groups to learn from.
 
-Owns the split and what of a rollout travels. A draw depends on its rollout's key and position
-alone, and every process packs the whole step, so the split decides where something is computed and
-never what. A `TaskWorld` does not travel: every process has its own. Callers: `train`, the learner.
+Owns the split, and which parts of a rollout are sent. A draw depends on the key of its rollout and
+on its position alone, and every process packs the whole step. So the split decides where something
+is computed, never what. A `TaskWorld` is not sent: every process has its own. Callers: `train`, the
+learner.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class SharedDriver(RolloutDriver):
 
         Raises:
             Interrupted: in every process, when `should_stop` said so in any.
-            PluginError: if an env says of an episode what cannot be sent.
+            PluginError: if an env puts something into an episode that cannot be sent.
             WorkerError: if another process failed.
         """
         own = requests[self.workers.rank :: self.workers.size]
@@ -80,9 +81,9 @@ def _pack(group: Group[Rollout]) -> bytes:
     except Exception as error:  # whatever the __reduce__ of a plugin's object raises
         world = group.rollouts[0].world
         raise PluginError(
-            f"env '{world.name}' ({world.owner}) says of an episode what cannot be sent to another "
-            f"process ({describe_error(error)}): put plain values into its tasks, actions and "
-            "signals, or train in one process, without torchrun"
+            f"env '{world.name}' ({world.owner}) put something into an episode that cannot be sent "
+            f"to another process ({describe_error(error)}): put plain values into its tasks, "
+            "actions and signals, or train in one process, without torchrun"
         ) from error
 
 

@@ -10,6 +10,7 @@ dead. A single process meets nobody and never touches `torch.distributed`.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,8 +30,6 @@ TIMEOUT_S = 1800.0
 
 _BUCKET_BYTES = 1 << 26
 """Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
-
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 T = TypeVar("T")
 
@@ -275,17 +274,13 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def _marks(tensors: Sequence[Tensor]) -> list[int]:
-    """A number per tensor that changes with its bits.
-
-    The sum of squares of the bits as integers, which wrap around: exact, and so the same in any
-    order, while two entries that differ by rounding do not cancel as they would in a plain sum.
-    """
-    sums = []
-    for tensor in tensors:
-        bits = tensor.detach().contiguous().view(_BITS[tensor.element_size()])
-        sums.append((bits * bits).sum(dtype=torch.int64).to(tensors[0].device))
-    return [int(value) for value in torch.stack(sums).tolist()] if sums else []
+def _marks(tensors: Sequence[Tensor]) -> list[str]:
+    """A digest of the bytes of each tensor: whatever differs, a sign or a last bit, changes it."""
+    return [
+        hashlib.blake2b(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        .hexdigest()
+        for tensor in tensors
+    ]  # fmt: skip
 
 
 def _first_line(error: Exception) -> str:

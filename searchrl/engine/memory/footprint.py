@@ -2,7 +2,7 @@
 
 Owns the count. The model is built from its config on torch's meta device, whose tensors have
 shapes and no content; a short forward pass there tells what the backward pass keeps, whatever the
-architecture, adapters included. `memory` makes a plan of it. Shapes: T tokens.
+architecture, adapters included. `forecast` makes a plan of it. Shapes: T tokens.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from searchrl.engine.model.attention import attending
 from searchrl.engine.model.loading import (
     ResolvedModel,
     dtype_of,
-    first_line,
     lora_settings,
     wants_lora,
 )
-from searchrl.engine.model.quantization import NF4_BLOCK, NF4_SCALE_BLOCK
+from searchrl.engine.model.quantization import NF4_BLOCK, NF4_SCALE_BLOCK, first_line
 from searchrl.engine.sampling.slots import CacheShape
 from searchrl.errors import PolicyError
 

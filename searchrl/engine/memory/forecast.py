@@ -7,6 +7,7 @@ loaded.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import torch
@@ -35,14 +36,8 @@ def make_plan(
         device: what is available there is asked now.
         has_reference: whether the algorithm keeps a copy of fully trained weights (KL).
     """
-    return predict(
-        config,
-        footprint,
-        device,
-        Settings.of(config),
-        available=available(device),
-        has_reference=has_reference,
-    )
+    room, settings = available(device), Settings.of(config)
+    return predict(config, footprint, device, settings, available=room, has_reference=has_reference)
 
 
 def ensure_fits(
@@ -69,17 +64,9 @@ def ensure_fits(
         f"this run needs about {format_bytes(plan.total)} on {device}, where "
         f"{format_bytes(plan.available)} are available ({parts}). "
     )
-    tried = [
-        predict(
-            config,
-            footprint,
-            device,
-            one,
-            available=plan.available,
-            has_reference=has_reference,
-        )
-        for one in _smaller(plan.settings, footprint, config)
-    ]
+    plan_for = partial(predict, config, footprint, device, has_reference=has_reference)
+    smaller = _smaller(plan.settings, footprint, config)
+    tried = [plan_for(one, available=plan.available) for one in smaller]
     found = next((one for one in tried if one.fits), None)
     if found is not None:
         raise PolicyError(f"{text}It would fit with {' '.join(_flags(found.settings, config))}")

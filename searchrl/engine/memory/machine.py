@@ -1,11 +1,12 @@
 """The memory of this machine: what a device could give now, and what a run has really taken.
 
-Owns the questions to CUDA and to Linux (`/proc`, control groups). It predicts nothing. Callers:
-`forecast` asks what is free, `planning` measures the peak.
+Owns the questions to CUDA and to the system (`/proc`, control groups). It predicts nothing.
+Callers: `forecast` asks what is free, `watch` and `benchmark` measure the peak.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import torch
@@ -45,6 +46,24 @@ def _status_fields(path: Path) -> dict[str, int]:
         return {}
     pairs = (line.split() for line in lines if line.endswith(" kB"))
     return {pair[0].rstrip(":"): 1024 * int(pair[1]) for pair in pairs}
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Most bytes held so far: of the GPU's memory there, of the process elsewhere."""
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else process_peak()
+
+
+def process_peak() -> int | None:
+    """Most bytes this process has held; None where the system does not tell."""
+    most = _status_fields(Path("/proc/self/status")).get("VmHWM")
+    if most is not None:  # first choice: `ru_maxrss` begins with what the parent held
+        return most
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 class PeakMeter:

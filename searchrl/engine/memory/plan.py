@@ -84,7 +84,7 @@ class MemoryPlan:
         if not self.is_tight:
             return None
         return (
-            "memory is tight: predictions are good to a sixth or so. Lower rollout.batch_size or "
+            "memory is tight: predictions can be wrong by a sixth. Lower rollout.batch_size or "
             "optim.micro_batch_tokens if the run breaks off"
         )
 

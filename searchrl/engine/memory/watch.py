@@ -57,7 +57,7 @@ def plan_memory(
 
 @dataclass(frozen=True, slots=True)
 class MemoryWatch:
-    """The plan of a run, and the meter that tells how true it was."""
+    """The plan of a run, and the meter of what it really takes."""
 
     plan: MemoryPlan | str
     meter: PeakMeter

@@ -1,6 +1,6 @@
-"""The attention seam: our caches and packs under stock transformers models.
+"""Attention: our caches and packed rows inside stock transformers models.
 
-Owns one attention function, registered with transformers under `SEAM`. While `attending(model,
+Owns one attention function, registered with transformers under `NAME`. While `attending(model,
 plan)` is open, every attention layer of the model asks the plan for its output instead of a
 kernel; the model's own code (and PEFT's around it) stays as it is. No mask is made for an unknown
 implementation, so a plan brings its own. Callers: `slot_generator`, `policy`. Shapes: B rows, H
@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 
 from searchrl.errors import PolicyError
 
-SEAM = "searchrl"
+NAME = "searchrl"
 
 _UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")
 """What a model may ask of attention that no plan here does."""
@@ -36,7 +36,7 @@ class AttentionPlan(Protocol):
         ...
 
 
-def _seam(
+def _attend(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -57,14 +57,14 @@ def _seam(
     return output.transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register(SEAM, _seam)
+AttentionInterface.register(NAME, _attend)
 
 
 @contextmanager
 def attending(model: Any) -> Iterator[None]:
-    """Route the attention of a stock model (not its PEFT wrapper) through the seam."""
+    """Route the attention of a stock model (not its PEFT wrapper) through its `plan` option."""
     before = model.config._attn_implementation
-    model.set_attn_implementation(SEAM)
+    model.set_attn_implementation(NAME)
     try:
         yield
     finally:

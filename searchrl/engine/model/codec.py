@@ -34,10 +34,6 @@ class TextCodec(Protocol):
         """Ids as text."""
         ...
 
-    def cut(self, text: str, limit: int) -> str:
-        """The longest prefix of at most `limit` tokens."""
-        ...
-
     def budget(self, max_tokens: int) -> TokenBudget:
         """An observation budget measured with this codec."""
         ...

@@ -2,11 +2,11 @@
 
 Owns one induction circuit (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
 Olsson et al. 2022, arXiv 2209.11895): a head of the first layer that looks one token back, and a
-head of the second that looks for the token behind the last one like this. To read a passage is to
-find equal words and to copy what stands beside them. Random weights take a thousand steps to come
-upon that, since one half of the circuit is worth nothing without the other; begun with both, they
-take a hundred (docs/log.md). Setting weights so that heads start out useful is the idea of mimetic
-initialisation (Trockman and Kolter 2023, arXiv 2305.09828). Nothing is held fixed afterwards.
+head of the second that finds the token after an earlier copy of the current one. A model needs
+this to read a passage: it finds equal words and copies what follows them. From random weights that
+takes about a thousand steps, because one head is useless without the other; from here it takes
+about a hundred (docs/log.md). Initial weights that make heads useful are known as mimetic
+initialisation (Trockman and Kolter 2023, arXiv 2305.09828). All weights are trained afterwards.
 
 Shapes: H hidden, D dimensions of a head, N of them for content.
 """

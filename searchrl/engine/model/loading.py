@@ -17,7 +17,12 @@ from transformers.utils import logging as hf_logging
 
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.model.quantization import even_out, hush_bitsandbytes, nf4_settings
+from searchrl.engine.model.quantization import (
+    even_out,
+    first_line,
+    hush_bitsandbytes,
+    nf4_settings,
+)
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError
 
@@ -134,7 +139,7 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
 
 
 def _is_tiny_folder(folder: Path) -> bool:
-    """Whether a saved model descends from the embedded one (its config says so)."""
+    """Whether a saved model was trained from the embedded one (its config says so)."""
     return bool(_read_settings(folder / "config.json").get("searchrl_tiny", False))
 
 
@@ -215,7 +220,7 @@ def load_policy(
             "quantization_config": nf4_settings(dtype, device),
             "device_map": {"": device},
         }
-    # transformers draws its own progress bars on stderr; ours would be torn apart by them.
+    # transformers draws progress bars of its own on stderr, which would break ours.
     hf_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolved.adapter_path or resolved.path)
@@ -273,11 +278,6 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
                 "of that base model; name another base with --model"
             ) from error
     return get_peft_model(model, lora_settings(config, resolved))
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without the details under it."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
 
 
 def _loading_help(resolved: ResolvedModel, error: Exception) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from searchrl.engine.model.quantization import load_bitsandbytes
+from searchrl.engine.model.quantization import first_line, load_bitsandbytes
 from searchrl.errors import PolicyError
 
 OptimizerName = Literal["adamw", "adamw8bit"]
@@ -56,10 +56,9 @@ def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float)
             probe.grad = torch.ones_like(probe)
             make([probe]).step()
     except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise PolicyError(
             f"bitsandbytes {bitsandbytes.__version__} cannot do optim.optimizer: adamw8bit on "
-            f"{', '.join(sorted(device.type for device in devices))} ({reason}): "
+            f"{', '.join(sorted(device.type for device in devices))} ({first_line(error)}): "
             "--set optim.optimizer=adamw"
         ) from error
     return make(parameters)

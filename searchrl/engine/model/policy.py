@@ -63,7 +63,7 @@ class Policy:
         return int(self.base_model.get_output_embeddings().weight.shape[0])
 
     def weights_stamp(self) -> tuple[int, ...]:
-        """Changes whenever a trainable weight does, by whatever hand: torch counts writes."""
+        """Changes whenever a trainable weight changes: torch counts writes."""
         return (self.version, *(p._version for p in self.parameters))
 
     def hidden(self, ids_BT: Tensor, position_BT: Tensor, plan: AttentionPlan) -> Tensor:

@@ -1,7 +1,7 @@
 """Four-bit weights: one frozen NF4 base under the adapter, for sampler and trainer alike (QLoRA).
 
 Owns what bitsandbytes is asked for and what it must not do: every pass has to compute the same
-numbers. `loading` asks for the settings, `fused` and `memory` read what came of them.
+numbers. `loading` asks for the settings, `fused` and `footprint` look at the layers.
 Source: Dettmers et al., QLoRA, arXiv 2305.14314 (NF4, double quantisation).
 """
 
@@ -25,8 +25,16 @@ NF4_SCALE_BLOCK = 256
 _HINT = "pip install -U bitsandbytes; or train the weights as they are: --set {setting}"
 
 
+def first_line(error: Exception) -> str:
+    """What an error says, without the details under it."""
+    return str(error).strip().partition("\n")[0] or repr(error)
+
+
 def hush_bitsandbytes() -> None:
-    """Before it is imported, also by peft: it advertises a kernel that `even_out` switches off."""
+    """Silence its advice on a kernel that `even_out` switches off; call before it is imported.
+
+    peft imports it, too.
+    """
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
@@ -67,10 +75,9 @@ def nf4_settings(dtype: torch.dtype, device: torch.device) -> Any:
         x_BD = torch.ones(2, NF4_BLOCK, dtype=dtype, device=device, requires_grad=True)
         layer(x_BD).sum().backward()
     except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise PolicyError(
             f"bitsandbytes {bitsandbytes.__version__} cannot do {wanted} on {device.type} "
-            f"({reason}): {_HINT.format(setting=setting)}"
+            f"({first_line(error)}): {_HINT.format(setting=setting)}"
         ) from error
     from transformers import BitsAndBytesConfig
 

@@ -1,10 +1,10 @@
-"""Text to ids and back: prompt rendering, control-token safety, stop strings.
+"""Text to ids and back: prompt rendering and control-token safety.
 
 Owns the one rendering of a prompt through the tokenizer's chat template, the assistant prefix it
 leaves, and the rule that foreign text (users, corpora, tools) never becomes a control token. Each
-piece of text is encoded with its own trust (`Trust`). Deliberately knows no protocol: tags are
-text to it. No torch, and no transformers at run time. Called by the policy, the rollout driver,
-generators and demonstrations.
+piece of text is encoded with its own trust (`Trust`). It knows no protocol: tags are text to it. No
+torch, and no transformers at run time. Called by the policy, the rollout driver, generators and
+demonstrations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.contracts import TokenBudget
@@ -94,9 +95,10 @@ class Renderer:
             Trust.AUTHORED: _AddedTokens((i, t) for i, t in added.items() if not t.special),
             Trust.TEMPLATE: _AddedTokens(added.items()),
         }
-        self._skeletons: dict[tuple[bool, bool], _Skeleton] = {}
+        # Four at most, each rendered once.
+        self._make_skeleton = cache(self._render_skeleton)
         for token in added.values():
-            self._encode_plain(str(token.content))
+            self.encode_plain(str(token.content))
 
     def render_prompt(
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
@@ -117,7 +119,7 @@ class Renderer:
         pieces: list[tuple[str, Trust]] = []
         prefix = ""
         if self._tokenizer.chat_template:
-            skeleton = self._skeleton(thinking, bool(instruction))
+            skeleton = self._make_skeleton(thinking, bool(instruction))
             prefix = skeleton.prefix
             for part in skeleton.parts:
                 if part is _Slot.USER:
@@ -139,7 +141,25 @@ class Renderer:
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of foreign text (observations, users): never an added token, special or not."""
-        return self._encode_plain(text)
+        text = _valid(text)
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        # Some models hold added tokens in their own vocabulary too: spell those out by characters.
+        chunks: list[str] = []
+        position = 0
+        for start, end, _ in self._matchers[Trust.TEMPLATE].find(text):
+            chunks += [text[position:start], *text[start:end]]
+            position = end
+        chunks.append(text[position:])
+        ids = [i for c in chunks for i in self._plain.encode(c, add_special_tokens=False).ids]
+        if not self._control_ids.isdisjoint(ids):
+            bad = self.decode([i for i in ids if i in self._control_ids][:1])
+            raise PolicyError(
+                f"this tokenizer turns ordinary text into the control token {bad!r}; foreign text "
+                "cannot be made safe with it, use another tokenizer"
+            )
+        return ids
 
     def encode_model_text(self, text: str) -> list[int]:
         """Ids of authored model text: added tokens as the model writes them, special ones never."""
@@ -151,7 +171,7 @@ class Renderer:
 
     def count(self, text: str) -> int:
         """How many tokens `encode_plain` makes of `text`."""
-        return len(self._encode_plain(text))
+        return len(self.encode_plain(text))
 
     def cut(self, text: str, limit: int) -> str:
         """The longest prefix of whole characters whose own encoding has at most `limit` tokens."""
@@ -184,32 +204,11 @@ class Renderer:
             if trust is not Trust.FOREIGN:
                 for start, end, token_id in self._matchers[trust].find(text):
                     pending.append(text[position:start])
-                    ids.extend(self._encode_plain("".join(pending)))
+                    ids.extend(self.encode_plain("".join(pending)))
                     ids.append(token_id)
                     pending, position = [], end
             pending.append(text[position:])
-        ids.extend(self._encode_plain("".join(pending)))
-        return ids
-
-    def _encode_plain(self, text: str) -> list[int]:
-        text = _valid(text)
-        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
-        if self._control_ids.isdisjoint(ids):
-            return ids
-        # Some models hold added tokens in their own vocabulary too: spell those out by characters.
-        chunks: list[str] = []
-        position = 0
-        for start, end, _ in self._matchers[Trust.TEMPLATE].find(text):
-            chunks += [text[position:start], *text[start:end]]
-            position = end
-        chunks.append(text[position:])
-        ids = [i for c in chunks for i in self._plain.encode(c, add_special_tokens=False).ids]
-        if not self._control_ids.isdisjoint(ids):
-            bad = self.decode([i for i in ids if i in self._control_ids][:1])
-            raise PolicyError(
-                f"this tokenizer turns ordinary text into the control token {bad!r}; foreign text "
-                "cannot be made safe with it, use another tokenizer"
-            )
+        ids.extend(self.encode_plain("".join(pending)))
         return ids
 
     def _leading_ids(self) -> list[int]:
@@ -221,13 +220,7 @@ class Renderer:
                 return list(full[:start])
         return []
 
-    def _skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
-        key = (thinking, has_instruction)
-        if key not in self._skeletons:
-            self._skeletons[key] = self._make_skeleton(thinking, has_instruction)
-        return self._skeletons[key]
-
-    def _make_skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
+    def _render_skeleton(self, thinking: bool, has_instruction: bool) -> _Skeleton:
         user = self._unused_word("userslot")
         system = self._unused_word("instructionslot")
         messages = [{"role": "user", "content": user}]

@@ -40,10 +40,6 @@ class ByteCodec:
         """Text of UTF-8 bytes."""
         return bytes(ids).decode("utf-8", "replace")
 
-    def cut(self, text: str, limit: int) -> str:
-        """Longest prefix of whole characters within `limit` bytes."""
-        return text.encode("utf-8", "surrogatepass")[: max(limit, 0)].decode("utf-8", "ignore")
-
     def budget(self, max_tokens: int) -> TokenBudget:
         """A token budget taken as words: a byte is no measure of a token."""
         return TokenBudget.words(max_tokens)
@@ -114,7 +110,7 @@ class ScriptedGenerator:
         return turns
 
     def _act(self, handle: Handle) -> str:
-        """Ask the script for its turn. A plain BaseException is no fault: somebody leaves."""
+        """Ask the script for its turn. A plain BaseException (Ctrl-C) passes through."""
         try:
             text = self._experts[handle].act(self._observations[handle])
         except ProtocolFailure:

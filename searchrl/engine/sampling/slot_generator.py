@@ -5,8 +5,8 @@ is cached, nothing is recomputed; a slot that becomes free is refilled at once, 
 waits for another's turn to end. What is decoded together follows from the order of calls alone,
 never from a clock, so that a run repeats bit for bit.
 
-A sequence's ids are the truth and the cache is a memory of them: `cached` of them have keys and
-values, the rest is pending. Whenever weights have changed, `cached` is 0 again. Caller: the
+The cache holds keys and values of the first `cached` ids of a sequence; the others are pending.
+Whenever weights have changed, `cached` is 0 again. Caller: the
 rollout driver, through `Generator`. Shapes: B rows, T tokens, V vocabulary.
 """
 
@@ -73,7 +73,8 @@ class SlotSequence(OpenSequence):
     num_shared: int
     """Prompt tokens that the group has in common in the cache: all but the last."""
     cached: int = 0
-    slot: int | None = None
+    slot: int = -1
+    """-1: none yet."""
     stop_state: int = 0
 
     @property
@@ -187,7 +188,7 @@ class SlotGenerator:
         sequence = self._sequences.pop(handle, None)
         if sequence is None:
             return
-        if sequence.slot is None:
+        if sequence.slot < 0:
             self._queue.remove(sequence)
         else:
             self._held[sequence.slot] = None
@@ -247,14 +248,12 @@ class SlotGenerator:
         fresh = []
         for sequence in admitted:
             if sequence.num_shared and sequence.group not in leads:
-                assert sequence.slot is not None
                 leads[sequence.group] = sequence.slot
                 fresh.append(sequence)
         self.stats.num_prefilled += sum(d.num_shared for d in fresh)
         self._compute([(d, d.num_shared) for d in fresh])
         copies: dict[int, list[int]] = {}
         for sequence in admitted:
-            assert sequence.slot is not None
             if sequence.num_shared:
                 lead = leads[sequence.group]
                 if sequence.slot != lead and self._prompts[sequence.slot] != sequence.group:
@@ -289,14 +288,14 @@ class SlotGenerator:
                 count = stop - sequence.cached
                 ids_BT[row, :count] = torch.tensor(sequence.ids[sequence.cached : stop])
                 position_BT[row, :count] = torch.arange(sequence.cached, stop)
-            self._forward(ids_BT, position_BT, [_slot(d) for d, _ in batch], span)
+            self._forward(ids_BT, position_BT, [d.slot for d, _ in batch], span)
             for sequence, stop in batch:
                 sequence.cached = stop
 
     def _decode(self, ready: list[SlotSequence]) -> list[FinishedTurn]:
         """One token for every sequence that is ready."""
         self._compact()
-        slots = [_slot(d) for d in ready]
+        slots = [d.slot for d in ready]
         num_rows = 1 + max(slots)
         self._cache.reserve(max(len(d.ids) for d in ready))
         # A row that is not ready computes a token that nobody reads.
@@ -375,11 +374,6 @@ class SlotGenerator:
         # A model may have no position as large as the scratch one.
         known_BT = position_BT.where(position_BT < self._cache.scratch, 0)
         return self.policy.hidden(ids_BT.to(device), known_BT, plan)
-
-
-def _slot(sequence: SlotSequence) -> int:
-    assert sequence.slot is not None
-    return sequence.slot
 
 
 def _batches(

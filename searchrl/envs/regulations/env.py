@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -154,15 +155,7 @@ class RegulationsEnv(TextEnv):
         else:
             number = self._ensure_school(split, options.get("school", 0))
             meta = {"school": self.school(split, number).name, "school_number": number}
-        return Task(
-            id=f"{self.name}-ask",
-            split=split,
-            index=-1,
-            question=question.strip(),
-            kind="ask",
-            env=self.name,
-            meta=meta,
-        )
+        return replace(super().make_ask_task(question.strip(), split, options), meta=meta)
 
     def make_prompt(self, task: Task) -> str:
         """The question, then where to answer it from and what to say if it is not there."""

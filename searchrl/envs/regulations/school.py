@@ -102,12 +102,6 @@ class School:
     gists: Mapping[str, str]
     """What each passage is about, by its id."""
 
-    @property
-    def articles(self) -> tuple[Article, ...]:
-        """All articles that state something, in no particular order."""
-        chains = [article for link in self.links for article in (link.link, link.entity_article)]
-        return tuple([article for _, article in self.rules] + chains)
-
 
 def words_of(text: str) -> frozenset[str]:
     """The words of a text in lower case, to see what a question and an article share."""

@@ -18,7 +18,7 @@ from typing import Any
 from searchrl.algorithms import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
 from searchrl.testing.probes.subject import Subject
@@ -179,18 +179,18 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
 
 def _advantages(algorithm: Algorithm, step: StepScores) -> Any:
     """The advantages of a step as lists, if there is one for each rollout."""
-    values = _plain(algorithm.advantages(copy.deepcopy(step)))
+    values = _give(algorithm, copy.deepcopy(step))
     if problem := _find_problem(step, values):
         raise NotApplicable(f"{problem} (A2, A4)")
     return values
 
 
-def _ask(algorithm: Algorithm, step: StepScores) -> object:
-    return _rounded(_plain(algorithm.advantages(step)))
+def _give(algorithm: Algorithm, step: StepScores) -> object:
+    return _plain(algorithm.advantages(step))
 
 
 def _trial(cases: Sequence[StepCase]) -> Trial:
-    return Trial(lambda subject: {case.name: case.step for case in cases}, _ask)
+    return Trial(lambda subject: {case.name: case.step for case in cases}, _give)
 
 
 ADVANTAGES = _trial(STEPS)
@@ -236,13 +236,6 @@ def _plain(values: Any) -> Any:
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
 
 
-def _rounded(values: Any) -> Any:
-    """Numbers to seven digits: sums in another order may differ in the last ones."""
-    if isinstance(values, list):
-        return [_rounded(value) for value in values]
-    return float(f"{values:.7g}") if _is_number(values) else values
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and math.isfinite(value)
 
@@ -270,7 +263,3 @@ _takes_dead_groups = criterion("A4")(
 def _is_repeatable(subject: Subject) -> Iterator[Problem]:
     yield from unmutated(ADVANTAGES)(subject)
     yield from unchanged(ADVANTAGES, Way.ANEW)(subject)
-
-
-ALGORITHM_CRITERIA = criteria_in(vars())
-"""A1 to A10."""

@@ -8,35 +8,36 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from gymnasium.error import ResetNeeded
 
-from searchrl.contracts import (
-    Retriever,
-    TokenBudget,
-    find_action_problem,
-    find_passages_problem,
-    is_finite_number,
-)
+from searchrl.contracts import Retriever, RetrieverFactory, TokenBudget
 from searchrl.core.episode import ANSWER, Action, Passage, Task
+from searchrl.engine.episodes.boundary import step_env
 from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.kinds.env_play import (
     ASKED_PLAINLY,
     WRONG_ANSWER,
+    Env,
+    Episode,
     Played,
-    find_dialogues,
+    Step,
+    find_episodes,
     find_own,
     find_probes,
     find_turns,
     make_env,
     play,
+    playing,
     replay_expert,
-)
-from searchrl.testing.kinds.trials import Way, unchanged
-from searchrl.testing.kit.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
+)  # fmt: skip
+from searchrl.testing.kinds.trials import Way, judged, raises_nothing, unchanged
+from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
+from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.probes.subject import Subject
 
 MAX_TURNS = 2000
@@ -46,80 +47,62 @@ BUDGET_WORDS = 64
 """Words that an observation may have when budgets are checked."""
 
 
+def _step_unchecked(env: Env, episode: Episode) -> list[Any]:
+    """What `step` returns for each turn, up to the end or to what is no result of a step."""
+    options, turns = episode
+    env.reset(seed=0, options=dict(options))
+    returned: list[Any] = []
+    for turn in turns:
+        returned.append(env.step(turn))
+        if not isinstance(returned[-1], tuple) or any(map(bool, returned[-1][2:4])):
+            break
+    return returned
+
+
 @criterion("E11")
 def _takes_any_text(subject: Subject) -> Iterator[Problem]:
+    yield from raises_nothing(playing(_step_unchecked))(subject)
     env = make_env(subject)
     first, *_ = find_probes(env)
 
-    def find_error(
-        turns: Sequence[str], options: Mapping[str, Any] = first
-    ) -> BaseException | None:
-        """What the turns raise, in an episode of their own."""
-        env.reset(seed=0, options=dict(options))
-        for turn in turns:
-            try:
-                returned = env.step(turn)
-            except (Exception, SystemExit) as error:
-                return error
-            if not isinstance(returned, tuple) or any(map(bool, returned[2:4])):
-                break
-        return None
+    def find_error(text: str) -> BaseException | None:
+        return catch(_step_unchecked, env, (first, [text]))
 
-    grammar = subject.grammar
-    dialogues = [([*turns], options) for options, turns in find_dialogues(subject, env)]
-    dialogues += [([text], first) for text in HARD_TEXTS]
-    found = next((dialogue for dialogue in dialogues if find_error(*dialogue)), None)
-    if found is None:
-        texts = make_texts([*grammar.tags, *find_turns(subject, first)[0]])
-        text = find_example(texts, lambda text: find_error([text]) is not None)
-        found = None if text is None else ([text], first)
-    if found is not None and (error := find_error(*found)):
-        turns, options = found
-        said = f"{options}, turns {shorten(str(turns), 160)}" if len(turns) > 1 else ""
-        said = f"step({shorten(turns[0])})" if not said else f"{said}: step()"
-        yield Problem(f"{said} raised {shorten(describe_error(error), 200)}", error)
+    texts = make_texts([*subject.grammar.tags, *find_turns(subject, first)[0]])
+    if found := find_faulty(HARD_TEXTS, texts, find_error):
+        text, error = found
+        yield Problem(f"step({shorten(text)}) raised {shorten(describe_error(error), 200)}", error)
 
 
 @criterion("E12")
-def _returns_five(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    for options, turns in find_dialogues(subject, env):
-        env.reset(seed=0, options=dict(options))
-        for turn in turns:
-            try:
-                returned = env.step(turn)
-            except (Exception, SystemExit):  # E11 finds it
-                break
-            if problem := _find_step_problem(returned):
-                what = f"{options}, turn {shorten(turn)}: step() returned {problem}"
-                yield Problem(what, find_own(env, "step"))
-                return
-            if returned[2] or returned[3]:
-                break
+@judged(playing(_step_unchecked))
+def _returns_five(episode: Episode, returned: Sequence[Any]) -> str:
+    for turn, values in zip(episode[1], returned, strict=False):
+        if problem := _find_step_problem(values):
+            return f"turn {shorten(turn)}: {problem}"
+    return ""
+
+
+def _go_on(env: Env, episode: Episode) -> Step:
+    options, turns = episode
+    # Without the last turn, which may be an answer: going on is the point.
+    turns = turns[:-1] or turns
+    repeated = [turns[number % len(turns)] for number in range(MAX_TURNS)]
+    return play(env, (options, repeated)).steps[-1]
 
 
 @criterion("E13")
-def _ends(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    for options, turns in find_dialogues(subject, env, 1):
-        # Without the last turn, which may be an answer: going on is the point.
-        going_on = turns[:-1] or turns
-        repeated = [going_on[number % len(going_on)] for number in range(MAX_TURNS)]
-        if not play(env, options, repeated).steps[-1].is_last:
-            yield Problem(
-                f"after {MAX_TURNS} turns like {shorten(going_on[0])} neither terminated nor "
-                "truncated was true",
-                find_own(env, "step"),
-            )
-            return
+@judged(playing(_go_on, 1))
+def _ends(episode: Episode, last: Step) -> str:
+    what = f"after {MAX_TURNS} such turns neither terminated nor truncated was true"
+    return "" if last.is_last else what
 
 
 @criterion("E14")
 def _stays_over(subject: Subject) -> Iterator[Problem]:
     env = make_env(subject)
-    options, turns = find_dialogues(subject, env, 1)[0]
-    repeats = -(-MAX_TURNS // len(turns))
-    if not play(env, options, turns * repeats).steps[-1].is_last:
+    options, turns = next(iter(find_episodes(subject, 1).values()))
+    if not play(env, (options, [*turns] * MAX_TURNS)).steps[-1].is_last:
         raise NotApplicable("no episode ended (E13)")
     error = catch(env.step, turns[0])
     if error is None:
@@ -128,35 +111,41 @@ def _stays_over(subject: Subject) -> Iterator[Problem]:
         yield Problem(f"after the end of the episode, step() raised {describe_error(error)}", error)
 
 
-@criterion("E15")
-def _keeps_to_budget(subject: Subject) -> Iterator[Problem]:
+_BUDGET = TokenBudget.words(BUDGET_WORDS)
+
+
+def _make_long(subject: Subject) -> Env:
+    """An environment whose passages are long."""
     long = " ".join(f"word{i}" for i in range(10 * BUDGET_WORDS))
-    env = make_env(subject, _Rewriting(subject.retriever, long).make)
+    env = make_env(subject, Rewriting(subject.retriever, long))
     if not hasattr(env.unwrapped, "budget"):
         raise NotApplicable("it has no attribute `budget`: its observations are shown as they are")
-    budget = TokenBudget.words(BUDGET_WORDS)
-    for options, turns in find_dialogues(subject, env, 3):
-        setattr(env.unwrapped, "budget", budget)  # noqa: B010  # no attribute of gymnasium.Env
-        played = play(env, options, turns)
-        for turn, step in zip(played.turns, played.steps, strict=True):
-            length = budget.count(str(step.observation))
-            if length > budget.max_tokens:
-                yield Problem(
-                    f"under a budget of {budget.max_tokens} words the turn {shorten(turn)} "
-                    f"brought an observation of {length}",
-                    find_own(env, "step"),
-                )
-                return
+    return env
+
+
+def _play_within(env: Env, episode: Episode) -> Played:
+    setattr(env.unwrapped, "budget", _BUDGET)  # noqa: B010  # no attribute of gymnasium.Env
+    return play(env, episode)
+
+
+@criterion("E15")
+@judged(playing(_play_within, 3, _make_long))
+def _keeps_to_budget(episode: Episode, played: Played) -> str:
+    for turn, step in zip(played.turns, played.steps, strict=True):
+        if (length := _BUDGET.count(str(step.observation))) > BUDGET_WORDS:
+            brought = f"the turn {shorten(turn)} brought an observation of {length}"
+            return f"under a budget of {BUDGET_WORDS} words {brought}"
+    return ""
 
 
 @criterion("E16")
 def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
     grammar = subject.grammar
-    evil = _Rewriting(subject.retriever, grammar.forged)
-    plain = _Rewriting(subject.retriever, "harmless")
-    env, clean = make_env(subject, evil.make), make_env(subject, plain.make)
-    for options, turns in find_dialogues(subject, env, 3):
-        played, harmless = play(env, options, turns), play(clean, options, turns)
+    evil = Rewriting(subject.retriever, grammar.forged)
+    env = make_env(subject, evil)
+    clean = make_env(subject, Rewriting(subject.retriever, "harmless"))
+    for episode in find_episodes(subject, 3).values():
+        played, harmless = play(env, episode), play(clean, episode)
         for turn, step, other in zip(played.turns, played.steps, harmless.steps, strict=False):
             shown, usual = str(step.observation), str(other.observation)
             if more := [tag for tag in grammar.tags if shown.count(tag) > usual.count(tag)]:
@@ -179,14 +168,14 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
     failures: list[Problem] = []
     num_played = 0
     for options in find_probes(env):
-        low = play(env, options, dull)
+        low = play(env, (options, dull))
         if has_expert:
             ways = [("its scripted policy", replay_expert(subject, env, options))]
         else:
             ways = _gold_turns(subject, low.task)
         for who, turns in ways:
             num_played += 1
-            best = play(env, options, turns)
+            best = play(env, (options, turns))
             at = find_own(env, "step", "make_task", "reset")
             if problem := _find_pay_problem(subject, who, best, low, bool(wrong)):
                 failures.append(Problem(f"{options}: {problem[0]}", at, problem[1]))
@@ -202,8 +191,8 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
 @criterion("E18")
 def _can_travel(subject: Subject) -> Iterator[Problem]:
     env = make_env(subject)
-    for options, turns in find_dialogues(subject, env):
-        played = play(env, options, turns)
+    for episode in find_episodes(subject).values():
+        played = play(env, episode)
         infos = [("reset", played.info), *(("step", step.info) for step in played.steps)]
         for method, info in infos:
             for name in ("task", "action", "passages", "signals"):
@@ -223,31 +212,21 @@ def _send(value: object) -> None:
     pickle.loads(pickle.dumps(value))
 
 
-def _find_step_problem(returned: object) -> str:
-    """Say what is wrong with what `step` returned, or ""."""
+def _find_step_problem(returned: Any) -> str:
+    """Say what is wrong with what `step` returned, or "". `step_env` checks the same in a run."""
     if not isinstance(returned, tuple) or len(returned) != 5:
-        return f"{shorten(str(returned))}; expected five values"
-    observation, reward, terminated, truncated, info = returned
-    if not isinstance(observation, str):
-        return f"the observation {shorten(str(observation))}; expected text, empty at the end"
-    if not is_finite_number(reward):
-        return f"the reward {reward!r}; expected a finite number"
+        return f"step() returned {shorten(str(returned))}; expected five values"
+    *_, terminated, truncated, info = returned
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if type(flag).__name__ not in ("bool", "bool_"):
-            return f"{name} = {flag!r}; expected True or False"
-    if not isinstance(info, dict):
-        return f"an info of type {type(info).__name__}; expected a dict"
-    if "action" in info and (problem := find_action_problem(info["action"])):
-        return f"info['action'] = {problem}"
-    if problem := find_passages_problem(info.get("passages", ())):
-        return f"info['passages'] = {problem}"
-    signals = info.get("signals", {})
-    if not isinstance(signals, Mapping):
-        return f"info['signals'] = {signals!r}; expected a dict of numbers"
-    for name, value in signals.items():
-        if not isinstance(name, str) or not is_finite_number(value):
-            return f"info['signals'][{name!r}] = {value!r}; expected a text and a finite number"
-    return ""
+            return f"step() returned {name} = {flag!r}; expected True or False"
+    if not isinstance(info, dict) or not isinstance(info.get("signals", {}), Mapping):
+        return (
+            f"step() returned {shorten(str(info))} as its info; expected a dict, also as 'signals'"
+        )
+    stub: Any = SimpleNamespace(step=lambda text: returned)
+    error = catch(step_env, stub, "")
+    return "" if error is None else str(error)
 
 
 def _gold_turns(subject: Subject, task: Task | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -278,26 +257,23 @@ def _find_pay_problem(
     return None
 
 
-class _Rewriting:
+class Rewriting:
     """A retriever factory whose passages say something else; counts those it gave."""
 
-    def __init__(self, factory: Any, text: str) -> None:
+    def __init__(self, factory: RetrieverFactory, text: str) -> None:
         self._factory = factory
-        self.text = text
+        self._text = text
         self.num_shown = 0
 
-    def make(self, passages: Sequence[Passage], **settings: Any) -> Retriever:
+    def __call__(self, passages: Sequence[Passage], **settings: Any) -> Retriever:
         """A retriever over the passages, whose results are rewritten."""
-        return _Rewritten(self, self._factory(passages))
+        inner = self._factory(passages)
 
+        def search(queries: Sequence[str], k: int) -> list[list[Passage]]:
+            results = inner.search(queries, k)
+            self.num_shown += sum(map(len, results))
+            text = self._text
+            return [[replace(p, text=text, title=text[:80]) for p in found] for found in results]
 
-class _Rewritten:
-    def __init__(self, owner: _Rewriting, inner: Retriever) -> None:
-        self._owner = owner
-        self._inner = inner
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        results = self._inner.search(queries, k)
-        self._owner.num_shown += sum(map(len, results))
-        text = self._owner.text
-        return [[replace(p, text=text, title=text[:80]) for p in found] for found in results]
+        made: Any = SimpleNamespace(search=search)
+        return made  # type: ignore[no-any-return]

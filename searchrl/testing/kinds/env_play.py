@@ -8,7 +8,7 @@ through. Judges nothing itself.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,6 +31,9 @@ WRONG_ANSWER = "surely not this"
 Env = gymnasium.Env[Any, Any]
 Options = dict[str, Any]
 """What `reset` takes: `split` and `index`."""
+
+Episode = tuple[Options, Sequence[str]]
+"""What to play: how to reset, and the turns."""
 
 
 class Step(NamedTuple):
@@ -80,8 +83,9 @@ def make_env(subject: Subject, retriever: RetrieverFactory | None = None) -> Env
     return made
 
 
-def play(env: Env, options: Mapping[str, Any], turns: Sequence[str]) -> Played:
+def play(env: Env, episode: Episode) -> Played:
     """Play turns until they or the episode are at their end."""
+    options, turns = episode
     prompt, info = env.reset(seed=0, options=dict(options))
     steps: list[Step] = []
     for turn in turns:
@@ -143,12 +147,14 @@ def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str,
     return tuple(dialogue for dialogue in kept if dialogue)
 
 
-def find_dialogues(
-    subject: Subject, env: Env, num_tasks: int | None = None
-) -> list[tuple[Options, tuple[str, ...]]]:
-    """Pairs of reset options and turns: every dialogue on the first `num_tasks` tasks."""
-    probes = find_probes(env)[:num_tasks]
-    return [(options, turns) for options in probes for turns in find_turns(subject, options)]
+def find_episodes(subject: Subject, num_tasks: int | None = None) -> dict[str, Episode]:
+    """Reset options and turns of every dialogue on the first `num_tasks` tasks, under its name."""
+    probes = find_probes(make_env(subject))[:num_tasks]
+    found = [(options, turns) for options in probes for turns in find_turns(subject, options)]
+    return {
+        f"{options}, episode {number} (its turns begin with {shorten(turns[0])})": (options, turns)
+        for number, (options, turns) in enumerate(found, 1)
+    }
 
 
 def _sample_turns(env: Env) -> list[str]:
@@ -229,16 +235,8 @@ def _ask_plainly(env: Env, case: tuple[Options, int]) -> dict[str, object]:
     return answer
 
 
-def _played_cases(subject: Subject) -> dict[str, tuple[Options, tuple[str, ...]]]:
-    found = find_dialogues(subject, make_env(subject), 3)
-    return {
-        f"{options}, episode {number} (its turns begin with {shorten(turns[0])})": (options, turns)
-        for number, (options, turns) in enumerate(found, 1)
-    }
-
-
-def _play(env: Env, case: tuple[Options, tuple[str, ...]]) -> dict[str, object]:
-    played = play(env, *case)
+def _trace(env: Env, case: Episode) -> dict[str, object]:
+    played = play(env, case)
     traces: dict[str, object] = {"its prompt": played.prompt}
     for number, step in enumerate(played.steps, 1):
         traces |= {
@@ -259,6 +257,21 @@ def _where_played(subject: Subject, case: object) -> object:
     return find_own(make_env(subject), "step", "reset")
 
 
+def playing(
+    ask: Callable[[Any, Any], object],
+    num_tasks: int | None = None,
+    make: Callable[[Subject], Any] = make_env,
+) -> Trial:
+    """A trial that plays every dialogue on the first `num_tasks` tasks."""
+    return Trial(lambda subject: find_episodes(subject, num_tasks), ask, make, _where_played)
+
+
+BEGUN = Trial(
+    lambda subject: {f"{options}": options for options in find_probes(make_env(subject))},
+    lambda env, options: env.reset(seed=0, options=options),
+    make_env,
+    _where_asked,
+)
 ASKED = Trial(_asked_cases, _ask, make_env, _where_asked)
 ASKED_PLAINLY = Trial(_asked_cases, _ask_plainly, make_env, _where_asked)
-PLAYED = Trial(_played_cases, _play, make_env, _where_played)
+PLAYED = playing(_trace, 3)

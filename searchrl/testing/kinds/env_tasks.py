@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,13 @@ from gymnasium.utils.env_checker import check_env
 from searchrl.contracts import find_task_problem
 from searchrl.core.episode import Task
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import NotApplicable, Problem, criterion, find_place
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_place
 from searchrl.testing.kinds.env_play import (
     ASKED,
+    BEGUN,
     PLAYED,
+    Env,
+    Options,
     count_tasks,
     facts_of,
     find_own,
@@ -29,7 +32,7 @@ from searchrl.testing.kinds.env_play import (
     make_env,
     splits_of,
 )
-from searchrl.testing.kinds.trials import Way, unchanged
+from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.probes.subject import Subject
 
@@ -96,38 +99,21 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
 
 
 @criterion("E4")
-def _begins(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    at = find_own(env, "reset", "make_prompt", "make_task")
-    for options in find_probes(env):
-        asked = f"reset(seed=0, options={options})"
-        try:
-            returned = env.reset(seed=0, options=dict(options))
-        except (Exception, SystemExit) as error:
-            fix = "begin the task of this split and index; both are in the options of every reset"
-            yield Problem(f"{asked} raised {describe_error(error)}", error, fix)
-            continue
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            what = f"{asked} returned {shorten(str(returned))}; expected a pair (prompt, info)"
-            yield Problem(what, at)
-            continue
-        prompt, info = returned
-        if not isinstance(prompt, str) or not prompt.strip():
-            yield Problem(
-                f"{asked} returned the prompt {shorten(str(prompt))} "
-                f"({type(prompt).__name__}); expected a text that is not empty",
-                at,
-            )
-        elif found := _CONTROL.search(prompt):
-            yield Problem(
-                f"the prompt holds {found.group()!r}, which means nothing there",
-                at,
-                "leave control tokens out: the model's chat template is applied to the prompt, and "
-                "everything in it is ordinary text",
-            )
-        if not isinstance(info, dict):
-            what = f"{asked} returned {type(info).__name__} as its info; expected a dict"
-            yield Problem(what, at)
+@judged(BEGUN, raises=True, most=MAX_PROBLEMS)
+def _begins(options: Options, returned: Any) -> str:
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        return f"reset() returned {shorten(str(returned))}; expected a pair (prompt, info)"
+    prompt, info = returned
+    if not isinstance(prompt, str) or not prompt.strip():
+        said = f"{shorten(str(prompt))} ({type(prompt).__name__})"
+        return f"reset() returned the prompt {said}; expected a text that is not empty"
+    if found := _CONTROL.search(prompt):
+        return (
+            f"the prompt holds {found.group()!r}, which means nothing there: the model's chat "
+            "template is applied to the prompt, and everything in it is ordinary text"
+        )
+    is_dict = isinstance(info, dict)
+    return "" if is_dict else f"reset() returned {type(info).__name__} as its info; expected a dict"
 
 
 @criterion("E5")
@@ -166,8 +152,7 @@ def _has_tasks(subject: Subject) -> Iterator[Problem]:
         yield Problem("it has no num_tasks(split)", find_own(env))
         return
     at = find_own(env, *_TASK_METHODS)
-    seen: dict[object, tuple[str, int]] = {}
-    ids: dict[str, tuple[str, int]] = {}
+    listed: list[tuple[str, int, object, object]] = []
     for split in splits_of(env):
         try:
             count = env.get_wrapper_attr("num_tasks")(split)
@@ -178,37 +163,26 @@ def _has_tasks(subject: Subject) -> Iterator[Problem]:
             what = f"num_tasks({split!r}) returned {count!r}; expected a whole number above 0"
             yield Problem(what, find_own(env, "num_tasks"))
             continue
-        own: set[object] = set()
-        indices = _spread(count)
-        for index in indices:
-            here = (split, index)
-            prompt, info = env.reset(seed=0, options={"split": split, "index": index})
-            content = _content(prompt, info)
-            if (other := seen.setdefault(content, here))[0] != split:
-                yield Problem(
-                    f"task {index} of '{split}' is task {other[1]} of '{other[0]}': "
-                    f"{shorten(prompt)}",
-                    at,
-                    "deal the tasks out to the splits, each to one",
-                )
-                return
-            own.add(content)
-            task = info.get("task")
-            if isinstance(task, Task) and (twin := ids.setdefault(task.id, here)) != here:
-                yield Problem(
-                    f"task {index} of '{split}' and task {twin[1]} of '{twin[0]}' have one id, "
-                    f"{task.id!r}",
-                    at,
-                    "make the id of the split and the index, as in f'{split}-{index}'",
-                )
-                return
-        if len(own) < len(indices) / 2:
-            yield Problem(
-                f"{len(indices)} tasks of '{split}' are only {len(own)} different ones",
-                at,
-                "make the task depend on options['index'], or let num_tasks count the different "
-                "ones only",
-            )
+        own = [(split, index, *_identify(env, split, index)) for index in _spread(count)]
+        num_different = len({repr(content) for _, _, content, _ in own})
+        if num_different < len(own) / 2:
+            what = f"{len(own)} tasks of '{split}' are only {num_different} different ones"
+            fix = "make the task depend on options['index'], or let num_tasks count different ones"
+            yield Problem(what, at, fix)
+        listed += own
+    seen: dict[str, tuple[str, int]] = {}
+    ids: dict[object, tuple[str, int]] = {}
+    for split, index, content, task_id in listed:
+        name, here = f"task {index} of '{split}'", (split, index)
+        if (other := seen.setdefault(repr(content), here))[0] != split:
+            what = f"{name} is task {other[1]} of '{other[0]}': {shorten(str(content))}"
+            yield Problem(what, at, "deal the tasks out to the splits, each to one")
+            return
+        twin = ids.setdefault(task_id, here) if task_id is not None else here
+        if twin != here:
+            what = f"{name} and task {twin[1]} of '{twin[0]}' have one id, {task_id!r}"
+            yield Problem(what, at, "make the id of split and index, as in f'{split}-{index}'")
+            return
 
 
 @criterion("E10")
@@ -242,13 +216,13 @@ def _refuses_unknown(subject: Subject) -> Iterator[Problem]:
         )
 
 
-def _content(prompt: str, info: Mapping[str, Any]) -> object:
-    """What makes a task this one, apart from its number."""
+def _identify(env: Env, split: str, index: int) -> tuple[object, object]:
+    """What makes a task this one, apart from its number; and its id, if it has a record."""
+    prompt, info = env.reset(seed=0, options={"split": split, "index": index})
     task = info.get("task")
     if not isinstance(task, Task):
-        return prompt
-    facts = facts_of({"task": replace(task, id="", split="", index=0)})
-    return prompt, repr(facts)
+        return prompt, None
+    return (prompt, facts_of({"task": replace(task, id="", split="", index=0)})), task.id
 
 
 def _spread(count: int) -> Sequence[int]:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 
 from searchrl.plugins.signatures import find_signature_problem
-from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.probes.subject import Subject
 
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -59,7 +59,3 @@ def _samples_truly(subject: Subject) -> Iterator[Problem]:
         "log-probs with those of the generator `hf`"
     )
     yield  # a criterion is a generator function
-
-
-GENERATOR_CRITERIA = criteria_in(vars())
-"""G1 to G3."""

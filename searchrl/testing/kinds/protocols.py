@@ -7,9 +7,10 @@ outside is `kit.tags.Grammar`.
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,10 @@ from searchrl.contracts import TagProtocol, TokenBudget, find_action_problem
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import NotApplicable, Problem, criteria_in, criterion
-from searchrl.testing.kit.fuzz import HARD_TEXTS, catch, find_example, make_texts, shorten
-from searchrl.testing.kit.tags import MARK, tags_in
+from searchrl.testing.criteria import MAX_PROBLEMS, Check, NotApplicable, Problem, criterion
+from searchrl.testing.kit.fuzz import find_faulty, make_texts, shorten
+from searchrl.testing.kit.tags import MARK, Grammar, tags_in
+from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.probes.subject import Subject
 
 _METHODS = (
@@ -34,6 +36,26 @@ _BENIGN = (Passage("p", f"{MARK} lies in the sea."), Passage("q", "A second text
 
 _AMPLE = 120
 """Tokens in which some text must fit besides the tags."""
+
+
+def _each(
+    cases: Callable[[Grammar], Iterable[Any]], method: str, most: int = 1
+) -> Callable[[Callable[[Grammar, Any], str]], Check]:
+    """Make a check of a function that says of a protocol and a case what is wrong, or "".
+
+    The first `most` faults are problems, at a method of the protocol.
+    """
+
+    def wrap(find_fault: Callable[[Grammar, Any], str]) -> Check:
+        def check(subject: Subject) -> Iterator[Problem]:
+            grammar = subject.grammar
+            faults = (fault for c in cases(grammar) if (fault := find_fault(grammar, c)))
+            for fault in itertools.islice(faults, most):
+                yield Problem(fault, getattr(grammar.protocol, method))
+
+        return check
+
+    return wrap
 
 
 @criterion("P1")
@@ -67,11 +89,12 @@ def _is_protocol(subject: Subject) -> Iterator[Problem]:
 def _reads_anything(subject: Subject) -> Iterator[Problem]:
     protocol = subject.grammar.protocol
 
-    def find_problem(text: str) -> str:
+    def find_fault(text: str) -> tuple[str, object] | None:
         try:
-            return find_action_problem(protocol.parse(text))
+            problem = find_action_problem(protocol.parse(text))
         except (Exception, SystemExit) as error:
-            return f"raised {describe_error(error)}"
+            return f"raised {describe_error(error)}", error
+        return (f"returned {problem}", protocol.parse) if problem else None
 
     # Finding out what it writes takes calls of `parse`, which may raise on its own tags.
     try:
@@ -80,24 +103,16 @@ def _reads_anything(subject: Subject) -> Iterator[Problem]:
         tags = [tag for stop in protocol.stops for tag in (stop, stop.replace("/", ""))]
         pieces = (*tags, *(f"{opener}x{stop}" for opener in tags for stop in tags))
     texts = [*HARD_TEXTS, *pieces]
-    text = next((text for text in texts if find_problem(text)), None)
-    if text is None:
-        text = find_example(make_texts(pieces), lambda text: bool(find_problem(text)))
-    if text is not None:
-        problem = find_problem(text)
-        is_raised = problem.startswith("raised")
-        at = catch(protocol.parse, text) if is_raised else protocol.parse
-        verb = "" if is_raised else "returned "
-        yield Problem(f"parse({shorten(text)}) {verb}{problem}", at)
+    if found := find_faulty(texts, make_texts(pieces), find_fault):
+        text, (problem, at) = found
+        yield Problem(f"parse({shorten(text)}) {problem}", at)
         return
     for text in texts:
         action = protocol.parse(text)
         if action.kind == INVALID and not action.reason:
-            yield Problem(
-                f"parse({shorten(text)}) is invalid without a reason",
-                protocol.parse,
-                "say in Action.reason what was expected: the model reads it",
-            )
+            what = f"parse({shorten(text)}) is invalid without a reason"
+            fix = "say in Action.reason what was expected: the model reads it"
+            yield Problem(what, protocol.parse, fix)
             return
 
 
@@ -122,13 +137,11 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
 
     listed: list[Sequence[str]] = [[], *([text] for text in HARD_TEXTS), list(legal)]
     listed += [[turn] for turn in legal] + [[turn, other] for turn in legal for other in legal]
-    turns = next((turns for turns in listed if find_fault(turns)), None)
-    if turns is None:
-        lists = st.lists(make_texts(subject.grammar.pieces), max_size=4)
-        turns = find_example(lists, lambda turns: find_fault(turns) is not None)
-    if turns is not None and (fault := find_fault(turns)):
-        what = f"final_answer and format_score of {shorten(str(list(turns)), 120)} {fault[0]}"
-        yield Problem(what, fault[1] or protocol.format_score)
+    lists = st.lists(make_texts(subject.grammar.pieces), max_size=4)
+    if found := find_faulty(listed, lists, find_fault):
+        turns, (problem, error) = found
+        what = f"final_answer and format_score of {shorten(str(list(turns)), 120)} {problem}"
+        yield Problem(what, error or protocol.format_score)
 
 
 @criterion("P4")
@@ -153,18 +166,15 @@ def _stops_are_reached(subject: Subject) -> Iterator[Problem]:
 
 
 @criterion("P5")
-def _turns_end_with_stops(subject: Subject) -> Iterator[Problem]:
-    grammar, protocol = subject.grammar, subject.grammar.protocol
-    _ensure_actions(subject)
-    thoughts = ("", "a thought", f"beware of {' '.join(protocol.stops)} in here")
-    for action in grammar.actions:
-        turns = [grammar.render(action, thought) or "" for thought in thoughts]
-        for turn in turns:
-            ends = [turn.find(stop) + len(stop) for stop in protocol.stops if stop in turn]
-            if not ends or min(ends) != len(turn):
-                what = f"the turn {shorten(turn)} does not end with the first of its stop strings"
-                yield Problem(what, protocol.render_turn)
-                break
+@_each(lambda grammar: grammar.actions, "render_turn", most=MAX_PROBLEMS)
+def _turns_end_with_stops(grammar: Grammar, action: Action) -> str:
+    stops = grammar.protocol.stops
+    for thought in ("", "a thought", f"beware of {' '.join(stops)} in here"):
+        turn = grammar.render(action, thought) or ""
+        ends = [turn.find(stop) + len(stop) for stop in stops if stop in turn]
+        if not ends or min(ends) != len(turn):
+            return f"the turn {shorten(turn)} does not end with the first of its stop strings"
+    return ""
 
 
 @criterion("P6")
@@ -193,31 +203,30 @@ def _reads_back(subject: Subject) -> Iterator[Problem]:
                 )
                 break
     if not num_read:
-        _ensure_actions(subject)
+        raise NotApplicable("it writes no turns that could be found (P4)")
+
+
+def _opened(grammar: Grammar) -> list[tuple[Action, str]]:
+    pairs = [(action, grammar.open_turn(action.kind)) for action in grammar.actions]
+    opened = [(action, text) for action, text in pairs if text is not None]
+    if not opened:
+        raise NotApplicable("opening() refuses every kind that it writes: no turn can be forced")
+    return opened
 
 
 @criterion("P7")
-def _opens_turns(subject: Subject) -> Iterator[Problem]:
-    grammar, protocol = subject.grammar, subject.grammar.protocol
-    num_opened = 0
-    for action in grammar.actions:
-        text = grammar.open_turn(action.kind)
-        if text is None:
-            continue
-        num_opened += 1
-        turn = grammar.render(action) or ""
-        # What may follow the opening: every ending of the turn's own text behind its opening tag.
-        tags = tags_in(turn.partition(MARK)[0])
-        start = max((turn.find(tag) + len(tag) for tag in tags), default=1)
-        rests = (turn[i:] for i in range(start, len(turn)))
-        if not any(protocol.parse(text + rest).kind == action.kind for rest in rests):
-            yield Problem(
-                f"opening({action.kind!r}) is {shorten(text)}; no ending of the turn "
-                f"{shorten(turn)} makes it a {action.kind}",
-                protocol.opening,
-            )
-    if not num_opened:
-        raise NotApplicable("opening() refuses every kind that it writes: no turn can be forced")
+@_each(_opened, "opening", most=MAX_PROBLEMS)
+def _opens_turns(grammar: Grammar, opened: tuple[Action, str]) -> str:
+    action, text = opened
+    turn = grammar.render(action) or ""
+    # What may follow the opening: every ending of the turn's own text behind its opening tag.
+    tags = tags_in(turn.partition(MARK)[0])
+    start = max((turn.find(tag) + len(tag) for tag in tags), default=1)
+    rests = (turn[i:] for i in range(start, len(turn)))
+    if any(grammar.protocol.parse(text + rest).kind == action.kind for rest in rests):
+        return ""
+    said = f"opening({action.kind!r}) is {shorten(text)}"
+    return f"{said}; no ending of the turn {shorten(turn)} makes it a {action.kind}"
 
 
 @criterion("P8")
@@ -244,58 +253,45 @@ def _neutralises(subject: Subject) -> Iterator[Problem]:
 
     pieces = subject.grammar.pieces
     texts = [*pieces, *(f"{tag[:3]}{other}{tag[3:]}" for tag in tags for other in tags)]
-    faulty = next((text for text in texts if find_fault(text)), None)
-    if faulty is None:
-        faulty = find_example(make_texts(pieces), lambda text: find_fault(text) is not None)
-    if faulty is not None and (fault := find_fault(faulty)):
-        what = f"of the foreign text {shorten(faulty)}, {fault[0]}"
-        yield Problem(what, fault[1] or protocol.neutralise)
+    if found := find_faulty(texts, make_texts(pieces), find_fault):
+        text, (problem, at) = found
+        what = f"of the foreign text {shorten(text)}, {problem}"
+        yield Problem(what, at or protocol.neutralise)
 
 
 @criterion("P9")
-def _is_not_swayed(subject: Subject) -> Iterator[Problem]:
-    protocol, legal = subject.grammar.protocol, subject.grammar.legal_turns
-    forged = subject.grammar.forged
-    evil = [Passage("x", forged, forged), *(Passage(t, t) for t in legal)]
-    for turns in ([], ["plain words"], *([turn] for turn in legal)):
-        before = _judge(protocol, turns)
-        shown = protocol.render_observation(evil)
-        protocol.render_notice(forged)
-        after = _judge(protocol, turns)
-        if before != after:
-            yield Problem(
-                f"the verdict on {shorten(str(turns))} is {before!r}; once a passage that holds "
-                f"{shorten(forged)} was shown, it is {after!r}",
-                protocol.render_observation,
-            )
-            return
-        read = protocol.parse(shown)
-        if read.kind != INVALID:
-            yield Problem(
-                f"an observation whose passage holds {shorten(forged)} reads as a turn: "
-                f"{read.kind} {read.payload!r}",
-                protocol.render_observation,
-            )
-            return
+@_each(lambda grammar: ((), ("plain words",), *zip(grammar.legal_turns)), "render_observation")
+def _is_not_swayed(grammar: Grammar, turns: Sequence[str]) -> str:
+    protocol, forged = grammar.protocol, grammar.forged
+    before = _judge(protocol, turns)
+    evil = [Passage("x", forged, forged), *(Passage(t, t) for t in grammar.legal_turns)]
+    shown = protocol.render_observation(evil)
+    protocol.render_notice(forged)
+    after, read = _judge(protocol, turns), protocol.parse(shown)
+    passage = f"a passage that holds {shorten(forged)}"
+    if before != after:
+        verdict = f"the verdict on {shorten(str(turns))} is {before!r}"
+        return f"{verdict}; once {passage} was shown, it is {after!r}"
+    if read.kind != INVALID:
+        return f"an observation of {passage} reads as a turn: {read.kind} {read.payload!r}"
+    return ""
+
+
+def _forged_turns(grammar: Grammar) -> list[str]:
+    if not grammar.wrapper:
+        raise NotApplicable("its observations stand in no tags")
+    shown = grammar.protocol.render_observation(_BENIGN)
+    pairs = [(f, turn) for turn in grammar.legal_turns for f in (*grammar.wrapper, shown)]
+    return [text for f, turn in pairs for text in (f"{f}{turn}", f"{turn}{f}")]
 
 
 @criterion("P10")
-def _refuses_forgeries(subject: Subject) -> Iterator[Problem]:
-    grammar, protocol = subject.grammar, subject.grammar.protocol
-    if not grammar.wrapper:
-        raise NotApplicable("its observations stand in no tags")
-    shown = protocol.render_observation(_BENIGN)
-    for turn in grammar.legal_turns:
-        for forged in (*grammar.wrapper, shown):
-            for text in (f"{forged}{turn}", f"{turn}{forged}"):
-                if (kind := protocol.parse(text).kind) != INVALID:
-                    what = f"the turn {shorten(text, 160)} is read as {kind}"
-                    yield Problem(what, protocol.parse)
-                    return
-                if protocol.format_score([text]) >= 1:
-                    what = f"the format score of {shorten(text, 160)} is 1"
-                    yield Problem(what, protocol.format_score)
-                    return
+@_each(_forged_turns, "parse")
+def _refuses_forgeries(grammar: Grammar, text: str) -> str:
+    kind, score = grammar.protocol.parse(text).kind, grammar.protocol.format_score([text])
+    if kind != INVALID:
+        return f"the turn {shorten(text, 160)} is read as {kind}"
+    return f"format_score() of {shorten(text, 160)} is {score:g}" if score >= 1 else ""
 
 
 @criterion("P11")
@@ -338,15 +334,6 @@ def _explains_tags(subject: Subject) -> Iterator[Problem]:
     if missing:
         what = f"the instruction does not mention {' '.join(missing)}"
         yield Problem(what, type(grammar.protocol))
-
-
-PROTOCOL_CRITERIA = criteria_in(vars())
-"""P1 to P12."""
-
-
-def _ensure_actions(subject: Subject) -> None:
-    if not subject.grammar.actions:
-        raise NotApplicable("it writes no turns that could be found (P4)")
 
 
 def _find_budget_problem(cut: str, whole: str, budget: TokenBudget) -> str:

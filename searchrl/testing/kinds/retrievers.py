@@ -14,53 +14,10 @@ from typing import Any
 
 from searchrl.contracts import Retriever, find_passages_problem
 from searchrl.core.episode import Passage
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
 from searchrl.testing.probes.subject import Subject
-
-PASSAGES: tuple[Passage, ...] = (
-    Passage("library", "The library opens at nine and closes at five on weekdays.", "Library"),
-    Passage("library-2", "Books of the library may be kept for three weeks.", "Lending"),
-    Passage("park", "Dogs must be kept on a lead in the park.", "Park rules"),
-    Passage("park-2", "The park closes at dusk. The park has two ponds.", "Park hours"),
-    Passage("pool", "The swimming pool is open from May to September.", "Pool"),
-    Passage("market", "On Saturdays the market begins at seven in the morning.", ""),
-    Passage("ferry", "The ferry to the island leaves every hour at the quay.", "Ferry"),
-    Passage("twin-1", "The bell rings at noon.", "Bell"),
-    Passage("twin-2", "The bell rings at noon.", "Bell"),
-    Passage("zürich", "Das Rathaus von Zürich öffnet um acht Uhr.", "Öffnungszeiten"),
-    Passage("图书馆", "学校图书馆每天八点开放。", "图书馆"),
-    Passage("校规", "学生应当遵守学校的规章制度。", "校规"),
-    Passage("blank", "", ""),
-)
-"""The corpus: titles and none, two equal texts, an empty one, several scripts, Unicode ids."""
-
-QUERIES = (
-    "library",
-    "park closes",
-    "when does the ferry leave the quay",
-    "bell",
-    "图书馆",
-    "Zürich",
-)
-"""Queries that match."""
-
-HARD_QUERIES: tuple[tuple[str, str], ...] = (
-    ("", "an empty query"),
-    (" \t\n ", "white space alone"),
-    ("zeppelin", "a word that no passage holds"),
-    ("?!…", "punctuation alone"),
-    ("库", "a single Chinese character"),
-    ("ＬＩＢＲＡＲＹ", "full-width letters"),
-    ("Zu\u0308rich", "decomposed accents"),
-    ("👩‍🔬", "an emoji of several code points"),
-    ("مكتبة", "Arabic"),
-    ("a\u0000b\ufeff\u2028", "NUL, byte order mark, line separator"),
-    ('library AND (park OR "pool") -[x] ^2 *?~ {}:/\\', "the syntax of search engines"),
-    ("library " * 3000, "thousands of words"),
-    ("x" * 20000, "a word of 20000 letters"),
-)
-"""Queries that a model may well write, and what is hard about each."""
 
 
 @criterion("R1")
@@ -250,7 +207,3 @@ def _any_corpus(passages: Sequence[Passage], results: Any) -> str:
     if len(results) != 2 or any(not set(_ids(one)) <= known for one in results):
         return f"it returned {results!r:.80} for two queries"
     return ""
-
-
-RETRIEVER_CRITERIA = criteria_in(vars())
-"""R1 to R11."""

@@ -11,12 +11,12 @@ import copy
 import functools
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Score, Unscored
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criteria_in, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, raises_nothing, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.probes.subject import Subject
@@ -81,12 +81,9 @@ def _per_turn(subject: Subject) -> Iterator[Problem]:
 
 @criterion("W8")
 def _pays_gold(subject: Subject) -> Iterator[Problem]:
+    yield from _find_better(subject, _NEVER_BETTER, "the gold answer")
     scores = _answer_scores(subject)
     gold = scores["gold"]
-    for name in _NEVER_BETTER:
-        if scores.get(name, -math.inf) > gold + _TOLERANCE:
-            what = f"case '{name}' earns {scores[name]:g}, the gold answer {gold:g}"
-            yield Problem(what, _place(subject, name))
     # No final answer may be a way to abstain; an answer that says nothing is a wrong one.
     empty = scores.get("punctuation-answer", -math.inf)
     if empty >= gold - _TOLERANCE:
@@ -112,12 +109,8 @@ def _ignores_passages(subject: Subject) -> Iterator[Problem]:
 
 @criterion("W10")
 def _pays_once(subject: Subject) -> Iterator[Problem]:
-    scores = _answer_scores(subject)
-    gold = scores["gold"]
-    for name in ("repeated-in-turn", "repeated-in-turns", "guesses", "second-thoughts"):
-        if scores.get(name, -math.inf) > gold + _TOLERANCE:
-            what = f"case '{name}' earns {scores[name]:g}, a single gold answer {gold:g}"
-            yield Problem(what, _place(subject, name))
+    names = ("repeated-in-turn", "repeated-in-turns", "guesses", "second-thoughts")
+    yield from _find_better(subject, names, "a single gold answer")
 
 
 @functools.cache
@@ -206,9 +199,15 @@ def _answer_scores(subject: Subject) -> dict[str, float]:
     return scores
 
 
+def _find_better(subject: Subject, names: Sequence[str], who: str) -> Iterator[Problem]:
+    """A problem for every case that earns more than the gold answer."""
+    scores = _answer_scores(subject)
+    gold = scores["gold"]
+    for name in names:
+        if scores.get(name, -math.inf) > gold + _TOLERANCE:
+            what = f"case '{name}' earns {scores[name]:g}, {who} {gold:g}"
+            yield Problem(what, _place(subject, name))
+
+
 def _is_finite(value: object) -> bool:
     return isinstance(value, numbers.Real) and math.isfinite(value)
-
-
-REWARD_CRITERIA = criteria_in(vars())
-"""W1 to W11."""

@@ -36,9 +36,12 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
             "reward": metric(0.1 * step),
             "reward/0.2*format+em": metric(0.5),
             "task/handbücher/图书馆": metric(1.0),
-            "num_tokens": Metric(value=float(10**12), n=0),
-            "learning_rate": Metric(value=1e-300, n=1),
         }
+        if step > 1:
+            train |= {
+                "num_tokens": Metric(value=float(10**12), n=0),
+                "learning_rate": Metric(value=1e-300, n=1),
+            }
         if step % 2:
             train["only at times"] = metric(-3.0, n=1)
         logged.append((step, train, "train"))
@@ -149,8 +152,8 @@ def _folder() -> Iterator[Path]:
         run_dir, elsewhere = Path(folder).resolve() / "run", Path(folder) / "elsewhere"
         run_dir.mkdir()
         elsewhere.mkdir()
-        # Refuses connections, so that made-up metrics reach nobody. Nor does a check leave files
-        # in the author's current folder.
+        # No connection, because made-up metrics must reach no server; another current folder,
+        # because a check must leave no files in the author's.
         with contextlib.chdir(elsewhere), watch_effects():
             yield run_dir
 

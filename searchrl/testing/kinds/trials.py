@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -98,11 +98,11 @@ def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
             for name, case in cases.items():
                 if expected[name] != found[name]:
                     part, before, after = _difference(expected[name], found[name])
-                    what = f"{name}{part} is {after!r:.200} {way}, and {before!r:.200} otherwise"
+                    what = f"{name}{part} is {_say(after)} {way}, and {_say(before)} otherwise"
                     yield Problem(what, trial.find_place(subject, case))
                     return
             for effect in effects if watches else ():
-                fix = "write nothing and ask nobody: the answer depends on the case alone"
+                fix = "write no file and open no connection: compute the answer from the case alone"
                 yield Problem(f"it {effect}", effect.place, fix)
 
     return check
@@ -161,23 +161,16 @@ def _ensure_any(answers: Answers) -> None:
         raise errors[0]
 
 
+@dataclass(frozen=True, slots=True)
 class Raised:
     """An answer that is an error. Two of one type are equal; pickle leaves the error behind."""
 
-    def __init__(self, kind: str, text: str, error: BaseException | None = None) -> None:
-        self.kind = kind
-        self.text = text
-        self.error = error
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Raised) and self.kind == other.kind
-
-    __hash__ = None  # type: ignore[assignment]
+    kind: str
+    text: str = field(compare=False)
+    error: BaseException | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return self.text
-
-    __repr__ = __str__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Raised, (self.kind, self.text)
@@ -229,3 +222,7 @@ def _difference(before: object, after: object) -> tuple[str, object, object]:
                 part, old, new = _difference(before.get(name), after.get(name))
                 return f": {name}{part}", old, new
     return "", before, after
+
+
+def _say(answer: object) -> str:
+    return f"{str(answer) if isinstance(answer, Raised) else repr(answer):.200}"

@@ -80,13 +80,26 @@ def make_episode(
     if stop_reason is None:
         is_answered = bool(played) and played[-1].action.kind == ANSWER
         stop_reason = StopReason.ANSWERED if is_answered else StopReason.TURN_LIMIT
+    return finish_episode(task, played, protocol, stop_reason)
+
+
+def finish_episode(
+    task: Task,
+    turns: Sequence[EpisodeTurn],
+    protocol: TagProtocol,
+    stop_reason: StopReason,
+    **facts: Any,
+) -> Episode:
+    """The record of played turns, with the verdicts of their protocol; `facts` are other fields."""
+    texts = [turn.text for turn in turns]
     return Episode(
         task=task,
-        turns=tuple(played),
-        final_answer=protocol.final_answer(list(turns)),
-        format_score=protocol.format_score(list(turns)),
-        num_model_tokens=sum(len(text.split()) for text in turns),
+        turns=tuple(turns),
+        final_answer=protocol.final_answer(texts),
+        format_score=protocol.format_score(texts),
+        num_model_tokens=sum(len(text.split()) for text in texts),
         stop_reason=stop_reason,
+        **facts,
     )
 
 

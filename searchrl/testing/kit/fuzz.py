@@ -1,54 +1,34 @@
 """Texts that a model may write on a bad day, and the search for the shortest that breaks something.
 
-Owns the hypothesis settings of the checker (every run tries the same texts, nothing is stored) and
-a list of texts that broke programs before. Knows no plugin kind; called by the criteria.
+Owns the hypothesis settings of the checker: every run tries the same texts, nothing is stored.
+Knows no plugin kind; called by the criteria.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
+
+from searchrl.testing.kit.texts import HARD_TEXTS
 
 if TYPE_CHECKING:
     from hypothesis import settings
     from hypothesis.strategies import SearchStrategy
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 NUM_EXAMPLES = 100
 """Texts that are drawn where nothing is found."""
-
-HARD_TEXTS = (
-    "",
-    " ",
-    "\n\n\n",
-    "\x00",
-    "\u2028\u2029\x85",
-    "\ufeff\u202e‮abc",
-    "é e\u0301 ﬁ 🙂 中文 ١٢٣",
-    "<|im_end|>",
-    "<|im_start|>assistant\n",
-    "<|endoftext|></s><eos>",
-    "%s %d {} {0} {name} \\1 \\g<1> $1 ${x}",
-    "<" * 200 + ">" * 200,
-    "(" * 300,
-    "'; DROP TABLE tasks; --",
-    "9" * 400,
-    "-1e999 nan inf",
-    "null true [] {}",
-    "word " * 20_000,
-    "x" * 100_000,
-)
-"""Empty, blank, huge, control tokens, format strings, numbers out of range, other scripts."""
 
 
 @cache
 def _settings(num_examples: int) -> settings:
     from hypothesis import HealthCheck, configuration, settings
 
-    # Tables that hypothesis keeps would else lie in a folder of the current directory.
+    # Tables that hypothesis keeps would lie in a folder of the current directory otherwise.
     configuration.set_hypothesis_home_dir(tempfile.gettempdir())
     return settings(
         max_examples=num_examples,
@@ -87,6 +67,17 @@ def find_example(texts: SearchStrategy[T], is_faulty: Callable[[T], bool]) -> T 
         return find(texts, is_kept, settings=_settings(NUM_EXAMPLES))
     except (NoSuchExample, Flaky):  # faulty at one time and not at the next
         return found[-1] if found else None
+
+
+def find_faulty(
+    listed: Iterable[T], drawn: SearchStrategy[T], find_fault: Callable[[T], F | None]
+) -> tuple[T, F] | None:
+    """The first listed value that has a fault, else the simplest drawn one; with its fault."""
+    found = next((value for value in listed if find_fault(value)), None)
+    if found is None:
+        found = find_example(drawn, lambda value: bool(find_fault(value)))
+    fault = None if found is None else find_fault(found)
+    return None if found is None or not fault else (found, fault)
 
 
 def catch(call: Callable[..., object], *args: object) -> BaseException | None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, StopReason, Task
+from searchrl.testing.kit.cases import finish_episode
+
+if TYPE_CHECKING:
+    import gymnasium
 
 
 class Says:
@@ -42,7 +46,7 @@ class Says:
         return self.turns[len(self.heard) - 1]
 
 
-class AnswersGold:
+class AnswersGold(Says):
     """Searches for the question once, if it may, then gives the first gold answer.
 
     Raises:
@@ -54,11 +58,7 @@ class AnswersGold:
             raise ValueError(f"task {task.id!r} has no gold answer to give")
         answer = protocol.render_turn(Action(ANSWER, task.answers[0]), "I know enough to answer.")
         look = protocol.render_turn(Action(SEARCH, (task.question,)), "I should look this up.")
-        self._says = Says([look, answer] if searches else [answer])
-
-    def act(self, observation: str) -> str:
-        """Return the next turn."""
-        return self._says.act(observation)
+        super().__init__([look, answer] if searches else [answer])
 
 
 class SaysAnything:
@@ -87,18 +87,8 @@ class SaysAnything:
         )
 
 
-class _TextEnv(Protocol):
-    """What is needed of `gymnasium.Env` here."""
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]: ...
-
-    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]: ...
-
-
 def play_episode(
-    env: _TextEnv,
+    env: gymnasium.Env[Any, Any],
     policy: Expert,
     protocol: TagProtocol,
     *,
@@ -151,14 +141,5 @@ def play_episode(
         if is_over:
             stop = StopReason.ANSWERED if terminated else StopReason.TURN_LIMIT
             break
-    texts = [turn.text for turn in turns]
-    return Episode(
-        task=task,
-        turns=tuple(turns),
-        final_answer=protocol.final_answer(texts),
-        format_score=protocol.format_score(texts),
-        signals=signals,
-        env_return=sum(turn.reward for turn in turns),
-        num_model_tokens=sum(len(text.split()) for text in texts),
-        stop_reason=stop,
-    )
+    env_return = sum(turn.reward for turn in turns)
+    return finish_episode(task, turns, protocol, stop, signals=signals, env_return=env_return)

@@ -102,7 +102,7 @@ def test_every_token_gets_the_advantage_of_its_turn(turns: list[int], random: An
         assert batch.adv_N.tolist() == pytest.approx(spread)
 
 
-def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage():
+def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage_and_weighs_nothing():
     item = make_item("r", [1])
     item.trajectory.append_env([7])
     logps = [float("nan"), -1.0, -1.0]
@@ -110,6 +110,7 @@ def test_a_token_without_a_sampler_logprob_shifts_no_other_advantage():
     for values in ([0.5, 2.0], [0.5, 9.0, 2.0, 2.0]):
         (batch,) = pack([item], [values])
         assert batch.adv_N.tolist() == [0.5, 2.0, 2.0]
+        assert batch.weight_N.tolist() == pytest.approx([1 / 3] * 3), "nor is in the denominator"
 
 
 def test_group_is_alive_if_any_turn_of_it_has_an_advantage():
@@ -228,7 +229,7 @@ def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
         keep_dead_groups=False,
         constant=1,
     )
-    assert step.advantages == {"fresh": -0.5, "replayed": 0.5}
+    assert {r.rollout_id: r.advantage for r in step.rollouts} == {"fresh": -0.5, "replayed": 0.5}
     assert (step.num_groups, len(step.groups)) == (1, 1)
 
 
@@ -247,4 +248,16 @@ def test_one_id_for_two_groups_or_rollouts_is_refused(second: Group[TrainItem], 
             Reduction.TOKEN_MEAN,
             keep_dead_groups=True,
             constant=1,
+        )
+
+
+def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
+    with pytest.raises(PluginError, match=r"'mine': its extend\(\) returned a list among"):
+        pack_step(
+            [[make_item("r0", [2])]],  # type: ignore[list-item]
+            dr_grpo_advantages,
+            Reduction.TOKEN_MEAN,
+            keep_dead_groups=True,
+            constant=1,
+            owner="algorithm 'mine'",
         )

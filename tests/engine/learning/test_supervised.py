@@ -159,8 +159,9 @@ class TestTraces:
         )
         assert trajectory.origin is Origin.DEMONSTRATION
         assert set(trajectory.sampler_logps) == {None}
+        tokens = list(zip(trajectory.ids, trajectory.authors, strict=True))
         by_author = {
-            author: policy.renderer.decode([t.id for t in trajectory if t.author is author])
+            author: policy.renderer.decode([i for i, by in tokens if by is author])
             for author in Author
         }
         assert by_author[Author.MODEL] == TURNS[0][0] + TURNS[1][0]

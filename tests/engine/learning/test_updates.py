@@ -9,14 +9,21 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, pack_items, token_logps
-from packed_toy import caught_gradients, is_close, make_items, make_learner, make_policy
+from engine_toy import micro_policy, pack_items
+from packed_toy import (
+    caught_gradients,
+    is_close,
+    make_items,
+    make_learner,
+    make_policy,
+    spy_on_losses,
+    with_own_logps,
+)
 from torch import nn
 
 from searchrl.algorithms import make_grpo, make_tis
-from searchrl.core.columns import LossColumns
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.loss import LossSettings, Reduction
+from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
@@ -114,9 +121,9 @@ class TestOldLogprobs:
         items = with_own_logps(policy, offered())
         seen = spy_on_losses(make_learner(policy, epochs=2), items)
         assert len(seen) == 2
-        assert (seen[0]["logp"] - seen[0]["old"]).abs().max() < 1e-6  # the ledger holds floats
-        assert (seen[1]["logp"] - seen[1]["old"]).abs().max() > 1e-3
-        assert torch.equal(seen[0]["old"], seen[1]["old"])
+        assert (seen[0].logp_T - seen[0].old_logp_T).abs().max() < 1e-6  # the ledger holds floats
+        assert (seen[1].logp_T - seen[1].old_logp_T).abs().max() > 1e-3
+        assert torch.equal(seen[0].old_logp_T, seen[1].old_logp_T)
 
     @pytest.mark.parametrize("epochs", [1, 2])
     def test_an_algorithm_that_needs_the_trainers_gets_them_beside_the_samplers(
@@ -128,12 +135,12 @@ class TestOldLogprobs:
         assert len(seen) == epochs
         for update in seen:
             # The items' sampler log-probs are 0.3 nats off, on purpose.
-            assert (update["old"] - update["sampler"]).abs().mean() > 0.1
-            assert torch.equal(update["sampler"], seen[0]["sampler"])
-            assert torch.equal(update["old"], seen[0]["old"])
-        assert torch.equal(seen[0]["logp"], seen[0]["old"])
+            assert (update.old_logp_T - update.sampler_logp_T).abs().mean() > 0.1
+            assert torch.equal(update.sampler_logp_T, seen[0].sampler_logp_T)
+            assert torch.equal(update.old_logp_T, seen[0].old_logp_T)
+        assert torch.equal(seen[0].logp_T, seen[0].old_logp_T)
         if epochs == 2:
-            assert (seen[1]["logp"] - seen[1]["old"]).abs().max() > 1e-3
+            assert (seen[1].logp_T - seen[1].old_logp_T).abs().max() > 1e-3
 
     @pytest.mark.parametrize(("epochs", "num_forwards"), [(1, 1), (2, 3)])
     def test_one_update_needs_no_forward_pass_for_them(
@@ -145,37 +152,6 @@ class TestOldLogprobs:
         policy.model.get_decoder().register_forward_hook(lambda *_: calls.append(None))
         learner.train_step(make_groups(offered()))
         assert len(calls) == num_forwards
-
-
-def with_own_logps(policy: Policy, items: list[TrainItem]) -> list[TrainItem]:
-    """The items as if this policy had sampled them."""
-    made = []
-    for item in items:
-        chosen = [logp is not None for logp in item.trajectory.sampler_logps]
-        if any(chosen):
-            with torch.no_grad():
-                logp_N = token_logps(
-                    policy, torch.tensor([item.trajectory.ids]), torch.tensor([chosen])
-                )
-            values = iter(logp_N.tolist())
-            item.trajectory._logps[:] = [next(values) if c else None for c in chosen]
-        made.append(item)
-    return made
-
-
-def spy_on_losses(learner: Learner, items: list[TrainItem]) -> list[dict[str, torch.Tensor]]:
-    """What the loss was given at each update of one step."""
-    seen: list[dict[str, torch.Tensor]] = []
-    loss = learner.algorithm.loss
-
-    def spy(columns: LossColumns, settings: LossSettings) -> Any:
-        own = {"old": columns.old_logp_T, "sampler": columns.sampler_logp_T}
-        seen.append({"logp": columns.logp_T.detach(), **own})
-        return loss(columns, settings)
-
-    learner.algorithm = replace(learner.algorithm, loss=spy)
-    learner.train_step(make_groups(items))
-    return seen
 
 
 def out_of_memory(device: str) -> RuntimeError:

@@ -19,7 +19,7 @@ from workers_play import LEARNING, learn, sample
 
 from searchrl.cli import main
 from searchrl.engine.learning.torchrun import ONLY, Place, read_place
-from searchrl.engine.learning.workers import ALONE, Workers, _buckets
+from searchrl.engine.learning.workers import ALONE, Workers, _buckets, _marks
 from searchrl.errors import ConfigError, WorkerError
 from searchrl.programs.sft import sft
 from searchrl.programs.train import train
@@ -300,6 +300,23 @@ class TestPlace:
             workers.ensure_same([torch.ones(1)], "now")
             assert workers.gather("a") == ["a"] and not workers.agree_to_stop(False)
         assert gradients == [torch.ones(1), None]
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+    def test_weights_are_compared_byte_by_byte(self, dtype: torch.dtype):
+        """Squares of the bits miss a sign, and wrap: 2^8 squared is 0 in 16 bits."""
+        weights = torch.linspace(-1, 1, 7).to(dtype)
+        same = weights.clone()
+        flipped, swapped, last_bit = (weights.clone() for _ in range(3))
+        flipped[2] *= -1
+        swapped[:2] = weights[:2].flip(0)
+        last_bit.view(torch.uint8)[-dtype.itemsize] ^= 1
+        zeros, wraps = torch.zeros(4, dtype=dtype), torch.zeros(4, dtype=dtype)
+        wraps.view(torch.uint8)[dtype.itemsize // 2] = 1
+        for left, right in ((weights, flipped), (weights, swapped), (weights, last_bit)):
+            assert _marks([left]) != _marks([right])
+        assert _marks([zeros]) != _marks([wraps])
+        assert _marks([weights, zeros]) == _marks([same, zeros.clone()])
+        assert _marks([weights.view(7, 1).T]) == _marks([weights.view(1, 7)])
 
     def test_several_nodes_are_refused(self):
         workers = Workers(Place(0, 4, 0, 2))

@@ -107,9 +107,11 @@ def test_observations_stand_in_the_ledger_as_they_were_shown(policy: Policy, sho
         trajectory = rollout.trajectory
         for turn, said in zip(trajectory.turns, rollout.episode.turns, strict=True):
             after = [
-                token.id
-                for token in trajectory
-                if token.author is Author.ENV and token.turn == turn.index
+                token_id
+                for token_id, author, number in zip(
+                    trajectory.ids, trajectory.authors, trajectory.turns_of, strict=True
+                )
+                if author is Author.ENV and number == turn.index
             ]
             assert after == policy.renderer.encode_plain(said.observation)
             seen += bool(after)

@@ -1,0 +1,227 @@
+"""The numbers of a step: learning rate, reference, updates, GSPO's old log-probs, LLDS groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_toy import micro_policy
+from packed_toy import (
+    caught_gradients,
+    is_close,
+    make_items,
+    make_learner,
+    make_policy,
+    spy_on_losses,
+    with_own_logps,
+)
+
+from searchrl.algorithms import make_grpo, make_gspo, make_llds
+from searchrl.core.advantage import grpo_advantages
+from searchrl.core.group import Group, TrainItem, make_groups
+from searchrl.core.reduction import Reduction
+from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.engine.learning.learner import learning_rate
+from searchrl.engine.learning.packing import PackedRollout, mini_batches, pack_step
+
+
+def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Path) -> None:
+    learner = make_learner(make_policy(micro_model), lr=1e-2, warmup_steps=2, schedule="cosine")
+    used: list[float] = []
+    step = learner.optimizer.step
+
+    def spy(*args: Any) -> None:
+        used.extend(group["lr"] for group in learner.optimizer.param_groups)
+        step()
+
+    learner.optimizer.step = spy  # type: ignore[method-assign]
+    told = [learner.train_step(make_groups(make_items()))["lr"] for _ in range(4)]
+    expected = [learning_rate(1e-2, n, learner.optim, learner.max_steps) for n in range(4)]
+    assert used == told == expected and len(set(expected)) == 4
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.0])
+def test_the_reference_is_asked_at_the_sampling_temperature(
+    micro_model: Path, temperature: float
+) -> None:
+    """Before the first update it is the policy itself: any other temperature shows as a KL."""
+    policy = make_policy(micro_model)
+    for parameter in policy.parameters:
+        parameter.data *= 3  # far from uniform, where temperatures agree
+    learner = make_learner(policy, beta=0.1)
+    learner.temperature = temperature
+    assert learner.train_step(make_groups(make_items()))["kl"] == pytest.approx(0, abs=1e-12)
+
+
+def test_the_order_of_the_groups_differs_between_epochs(micro_model: Path) -> None:
+    learner = make_learner(make_policy(micro_model), mini_batches=3, epochs=4, lr=0.0)
+    sizes = [columns.logp_T.numel() for columns in spy_on_losses(learner, make_items())]
+    epochs = [tuple(sizes[n : n + 3]) for n in range(0, 12, 3)]
+    assert len({tuple(sorted(epoch)) for epoch in epochs}) == 1, "the same three groups"
+    assert len(set(epochs)) > 1
+
+
+def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> None:
+    learner = make_learner(make_policy(micro_model), epochs=2)
+    losses: list[float] = []
+    loss_fn = learner.algorithm.loss
+
+    def spy(*args: Any) -> Any:
+        loss, stats = loss_fn(*args)
+        losses.append(loss.item())
+        return loss, stats
+
+    learner.algorithm = replace(learner.algorithm, loss=spy)
+    told = learner.train_step(make_groups(make_items()))["loss"]
+    assert len(losses) == 2 and abs(losses[0] - losses[1]) > 1e-3
+    assert told == pytest.approx(sum(losses) / 2, rel=1e-6)
+
+
+# --- GSPO against another precision --------------------------------------------------------------
+
+
+def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(
+    micro_model: Path,
+) -> None:
+    """The items' sampler log-probs are 0.3 nats off; its range is 3e-4."""
+    policy, items = make_policy(micro_model), make_items()
+    learner = make_learner(policy, algorithm=make_gspo(), clip=None)
+    (columns,) = spy_on_losses(learner, items)
+    assert (columns.sampler_logp_T - columns.old_logp_T).abs().mean() > 0.1
+    policy = make_policy(micro_model)
+    (gradient,) = caught_gradients(make_learner(policy, algorithm=make_gspo(), clip=None), items)
+    exact = with_own_logps(policy, make_items())
+    (expected,) = caught_gradients(make_learner(policy, algorithm=make_gspo(), clip=None), exact)
+    assert is_close(gradient, expected, 1e-6)
+    stats = make_learner(policy, algorithm=make_gspo(), clip=None).train_step(make_groups(items))
+    assert (stats["clip_frac"], stats["ratio_mean"]) == (0.0, 1.0)
+
+
+def test_gspo_in_bf16_has_the_gradient_of_grpo_at_the_first_update(micro_model: Path) -> None:
+    """Both have -weight A then, at sequence-mean. The same weights sampled in fp32."""
+    items = with_own_logps(micro_policy(micro_model), make_items())
+    policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="bfloat16")
+    learner = make_learner(policy, algorithm=make_gspo(), clip=None)
+    (gradient,) = caught_gradients(learner, items)
+    plain = replace(make_grpo(), needs_trainer_logp=True)
+    (expected,) = caught_gradients(make_learner(policy, algorithm=plain), items)
+    assert is_close(gradient, expected, 1e-6)
+    assert learner.train_step(make_groups(items))["clip_frac"] == 0.0
+
+
+# --- LLDS and groups without contrast ------------------------------------------------------------
+
+
+def rollout(name: str, length: int, reward: float | None) -> TrainItem:
+    trajectory = Trajectory(name, name[0])
+    trajectory.append_prompt([1, 2])
+    logps = [-1.0] * length
+    trajectory.append_model([3] * length, logps, version=0, reason=TurnStop.EOS)
+    return TrainItem(trajectory, reward)
+
+
+def live_solved_and_failed() -> list[TrainItem]:
+    """A live group, an all-correct one (a rollout of it unscored) and an all-wrong one."""
+    lengths = {"l0": 2, "l1": 3, "s0": 4, "s1": 1, "s2": 7, "w0": 5, "w1": 5}
+    rewards = {"l0": 1.0, "l1": 0.0, "s0": 1.0, "s1": 1.0, "s2": None, "w0": 0.0, "w1": 0.0}
+    return [rollout(name, length, rewards[name]) for name, length in lengths.items()]
+
+
+def weights_of(items: Sequence[TrainItem], **options: Any) -> dict[str, tuple[float, list[float]]]:
+    packed = pack_step(make_groups(items), grpo_advantages, constant=10, **options).rollouts
+    return {r.rollout_id: (r.weight, r.hold_weights) for r in packed}
+
+
+@pytest.mark.parametrize(
+    ("reduction", "live", "held"),
+    [
+        # Live: 2 + 3 tokens of 2 rollouts. Held: 2 + 4 + 1 tokens of 3 rollouts, A >= 0 each.
+        (Reduction.TOKEN_MEAN, (1 / 5, 1 / 5), (1 / 7, 1 / 7, 1 / 7)),
+        (Reduction.SEQUENCE_MEAN, (1 / 4, 1 / 6), (1 / 6, 1 / 12, 1 / 3)),
+        (Reduction.CONSTANT, (1 / 20, 1 / 20), (1 / 30, 1 / 30, 1 / 30)),
+    ],
+)
+def test_all_correct_groups_enter_the_llds_term_alone_with_its_own_denominator(
+    reduction: Reduction, live: tuple[float, float], held: tuple[float, float, float]
+) -> None:
+    options: dict[str, Any] = {"reduction": reduction, "keep_dead_groups": False}
+    found = weights_of(live_solved_and_failed(), holds_solved_groups=True, **options)
+    assert found == {
+        "l0": (live[0], pytest.approx([held[0]] * 2)),
+        "l1": (live[1], [0.0] * 3),
+        "s0": (0.0, pytest.approx([held[1]] * 4)),
+        "s1": (0.0, pytest.approx([held[2]])),
+    }
+    others = weights_of(live_solved_and_failed(), **options)
+    assert others == {"l0": (live[0], [0.0] * 2), "l1": (live[1], [0.0] * 3)}
+
+
+def test_with_a_kl_term_dead_groups_stay_and_all_wrong_ones_are_still_not_held() -> None:
+    options: dict[str, Any] = {"reduction": Reduction.TOKEN_MEAN, "keep_dead_groups": True}
+    found = weights_of(live_solved_and_failed(), holds_solved_groups=True, **options)
+    assert {name: weight for name, (weight, _) in found.items()} == dict.fromkeys(
+        ("l0", "l1", "s0", "s1", "w0", "w1"), 1 / 20
+    )
+    assert {name for name, (_, weights) in found.items() if any(weights)} == {"l0", "s0", "s1"}
+    assert found["s0"][1] == pytest.approx([1 / 7] * 4)
+
+
+def test_groups_that_llds_alone_watches_make_no_update_of_their_own() -> None:
+    items = [*live_solved_and_failed(), *(rollout(f"t{i}", 2, 1.0) for i in range(2))]
+    split: dict[str, Any] = {"reduction": Reduction.TOKEN_MEAN, "constant": 10}
+    step: dict[str, Any] = {"keep_dead_groups": False, "holds_solved_groups": True} | split
+
+    def batches(items: list[TrainItem], count: int) -> list[tuple[Group[PackedRollout], ...]]:
+        groups = pack_step(make_groups(items), grpo_advantages, **step).groups
+        return mini_batches(groups, count, key=0, **split)
+
+    for count in (1, 3):
+        (batch,) = batches(items, count)
+        assert [group.id for group in batch] == ["l", "s", "t"]
+    of_two = batches([*items, rollout("m0", 6, 1.0), rollout("m1", 1, 0.0)], 2)
+    assert sorted(group.id for batch in of_two for group in batch) == ["l", "m", "s", "t"]
+    for part in (batch, *of_two):
+        members = [r for group in part for r in group.rollouts]
+        assert sum(r.weight * len(r.sampler_logp) for r in members) == pytest.approx(1.0)
+        assert sum(sum(r.hold_weights) for r in members) == pytest.approx(1.0)
+    assert batches([item for item in items if item.trajectory.group_id in "stw"], 1) == []
+
+
+def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model: Path) -> None:
+    """The second gradient is that of the live groups plus coefficient * d drop of the held ones."""
+    rewards = {"a": None, "b": 1.0, "c": 0.0, "d": 0.0}
+    items = [
+        replace(item, reward=float(i % 2) if given is None else given)
+        for i, item in enumerate(make_items())
+        for given in [rewards[item.trajectory.group_id]]
+    ]
+    items = [item for item in items if item.trajectory.num_model_tokens]
+
+    def step(coefficient: float, **options: Any) -> tuple[list[torch.Tensor], dict[str, float]]:
+        learner = make_learner(
+            make_policy(micro_model), algorithm=make_llds(coefficient=coefficient), **options
+        )
+        taken: list[torch.Tensor] = []
+        update = learner.optimizer.step
+
+        def spy() -> None:
+            taken.append(torch.cat([p.grad.flatten() for p in learner.parameters]))  # type: ignore[union-attr]
+            update()
+
+        learner.optimizer.step = spy  # type: ignore[method-assign]
+        return taken, learner.train_step(make_groups(items))
+
+    plain, _ = step(0.0, epochs=2)
+    weak, told = step(0.1, epochs=2)
+    strong, _ = step(0.3, epochs=2)
+    assert torch.equal(plain[0], weak[0]) and torch.equal(plain[0], strong[0])
+    assert is_close(strong[1] - plain[1], 3 * (weak[1] - plain[1]), 1e-5)
+    live = sum(i.trajectory.num_model_tokens for i in items if i.trajectory.group_id == "a")
+    assert (told["num_tokens"], told["num_rollouts"]) == (2 * live, 3)
+    assert told["likelihood_drop"] > 0
+    _, once = step(0.1)
+    assert (once["num_tokens"], once["likelihood_drop"]) == (live, 0.0)

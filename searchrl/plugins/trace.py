@@ -33,13 +33,13 @@ def timing(owner: Owner, what: str, registered: Sequence[Entry] | None = None) -
     try:
         yield
     except BaseException as error:
-        fault = f" raised {type(error).__name__}"
+        fault = f", then raised {type(error).__name__}"
         raise
     finally:
         seconds = time.perf_counter() - start
         if registered is not None:
             found = ", ".join(f"{entry.kind} '{entry.name}'" for entry in registered) or "nothing"
-            what = f"{what}: {found}{', then' if fault else ''}"
+            what = f"{what}: {found}"
         text = f"searchrl trace: {seconds:8.4f} s  {owner}: {what}{fault}"
         print(text, file=sys.stderr, flush=True)
 

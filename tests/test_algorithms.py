@@ -440,6 +440,5 @@ def test_unscored_rollouts_stay_unscored_whatever_their_length() -> None:
         constant=1,
         length_penalty=lambda num_tokens: -num_tokens / 8,
     )
-    assert step.advantages == {"short": 0.5, "long": -0.5, "unscored": 0.0}
-    assert [rollout.rollout_id for rollout in step.rollouts] == ["short", "long"]
+    assert {r.rollout_id: r.advantage for r in step.rollouts} == {"short": 0.5, "long": -0.5}
     assert step.num_unscored == 1

@@ -179,18 +179,18 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
 
 def _advantages(algorithm: Algorithm, step: StepScores) -> Any:
     """The advantages of a step as lists, if there is one for each rollout."""
-    values = _plain(algorithm.advantages(copy.deepcopy(step)))
+    values = _give(algorithm, copy.deepcopy(step))
     if problem := _find_problem(step, values):
         raise NotApplicable(f"{problem} (A2, A4)")
     return values
 
 
-def _ask(algorithm: Algorithm, step: StepScores) -> object:
-    return _rounded(_plain(algorithm.advantages(step)))
+def _give(algorithm: Algorithm, step: StepScores) -> object:
+    return _plain(algorithm.advantages(step))
 
 
 def _trial(cases: Sequence[StepCase]) -> Trial:
-    return Trial(lambda subject: {case.name: case.step for case in cases}, _ask)
+    return Trial(lambda subject: {case.name: case.step for case in cases}, _give)
 
 
 ADVANTAGES = _trial(STEPS)
@@ -234,13 +234,6 @@ def _plain(values: Any) -> Any:
     """Lists for tuples, arrays and tensors, inside too; anything else as it is."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
-
-
-def _rounded(values: Any) -> Any:
-    """Numbers to seven digits: sums in another order may differ in the last ones."""
-    if isinstance(values, list):
-        return [_rounded(value) for value in values]
-    return float(f"{values:.7g}") if _is_number(values) else values
 
 
 def _is_number(value: Any) -> bool:

@@ -79,7 +79,7 @@ def _takes_any_text(subject: Subject) -> Iterator[Problem]:
 def _returns_five(episode: Episode, returned: Sequence[Any]) -> str:
     for turn, values in zip(episode[1], returned, strict=False):
         if problem := _find_step_problem(values):
-            return f"turn {shorten(turn)}: step() returned {problem}"
+            return f"turn {shorten(turn)}: {problem}"
     return ""
 
 
@@ -213,20 +213,20 @@ def _send(value: object) -> None:
 
 
 def _find_step_problem(returned: Any) -> str:
-    """Say what is wrong with what `step` returned, or "". A run checks the same, by `step_env`."""
+    """Say what is wrong with what `step` returned, or "". `step_env` checks the same in a run."""
     if not isinstance(returned, tuple) or len(returned) != 5:
-        return f"{shorten(str(returned))}; expected five values"
+        return f"step() returned {shorten(str(returned))}; expected five values"
     *_, terminated, truncated, info = returned
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if type(flag).__name__ not in ("bool", "bool_"):
-            return f"{name} = {flag!r}; expected True or False"
+            return f"step() returned {name} = {flag!r}; expected True or False"
     if not isinstance(info, dict) or not isinstance(info.get("signals", {}), Mapping):
         return (
-            f"the info {shorten(str(info))}; expected a dict, and one of numbers as its 'signals'"
+            f"step() returned {shorten(str(info))} as its info; expected a dict, also as 'signals'"
         )
     stub: Any = SimpleNamespace(step=lambda text: returned)
     error = catch(step_env, stub, "")
-    return "" if error is None else f"what a run refuses: {error}"
+    return "" if error is None else str(error)
 
 
 def _gold_turns(subject: Subject, task: Task | None) -> list[tuple[str, tuple[str, ...]]]:

@@ -195,10 +195,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
                 if int(position) >= len(items):
                     raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
                 items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
+        elif key in WHOLE_KEYS or (key in TASK_KEYS and _is_renamed(old, value)):
+            result[key] = dict(value)
         else:
-            is_other = key in WHOLE_KEYS or (key in TASK_KEYS and _is_renamed(old, value))
-            is_added = isinstance(old, Mapping) and not is_other
-            result[key] = merge(old, value) if is_added else dict(value)
+            result[key] = merge(old, value) if isinstance(old, Mapping) else dict(value)
     return result
 
 

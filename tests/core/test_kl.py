@@ -107,8 +107,6 @@ def test_k3_of_nearly_equal_fp32_log_probs_is_not_rounding_noise(sign: float) ->
     value_T = k3(torch.zeros_like(u_T), u_T)
     assert (value_T >= 0).all()
     exact_T = torch.expm1(u_T.double()) - u_T.double()
-    naive_T = (torch.exp(u_T) - u_T - 1).double()
-    assert ((naive_T - exact_T).abs() >= 0.99 * exact_T).any(), "the naive form is to fail here"
     large_T = u_T.abs() >= 1e-3
     torch.testing.assert_close(value_T[large_T].double(), exact_T[large_T], rtol=5e-4, atol=0.0)
     torch.testing.assert_close(value_T.double(), exact_T, rtol=0.0, atol=1e-8)
@@ -129,13 +127,6 @@ def test_what_each_pulls_along_as_a_loss(
     """E[grad k3] = grad KL(p || q), although E[k3] = KL(q || p); k2: KL(q || p); k1: nothing."""
     found, expected = expected_gradient(estimator, pair), exact_gradient(divergence, pair)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
-
-
-def test_the_two_kl_directions_pull_differently() -> None:
-    """So the identities above tell them apart."""
-    pair = ([1.0, -1.0, 0.0], [-1.0, 1.0, 0.5])
-    forward = exact_gradient(lambda q, p: kl(p, q), pair)
-    assert (forward - exact_gradient(kl, pair)).abs().max() > 0.1
 
 
 @fewer

@@ -22,7 +22,12 @@ from searchrl.core.loss import LossSettings, Reduction, loss_columns
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.metrics import Metrics
 from searchrl.engine.learning.packing import pack_step
-from searchrl.engine.learning.step_groups import is_constant, sample_groups
+from searchrl.engine.learning.step_groups import (
+    StepGroups,
+    is_constant,
+    sample_groups,
+    update_metrics,
+)
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins import load_plugins
 from searchrl.programs.observer import SilentObserver
@@ -379,6 +384,17 @@ def test_algorithms_without_an_overlong_penalty_have_none() -> None:
     assert make("grpo").length_penalty_of(100) is None
 
 
+def test_interval_of_the_overlong_penalty_stays_within_it() -> None:
+    group = fake_group(1.0, 1.0, 0.0)
+    for rollout in group.rollouts:
+        rollout.is_scored = True
+        rollout.trajectory = SimpleNamespace(group_id="g", num_model_tokens=100)
+    stats = {"num_tokens": 300.0, "num_groups": 1.0, "num_dead_groups": 0.0}
+    penalty = make("dapo").length_penalty_of(100)
+    metric = update_metrics(stats, StepGroups((group,)), penalty, 3, 100)["overlong"]
+    assert metric["value"] == metric["low"] == -1 < metric["high"] <= 0
+
+
 def test_overlong_penalty_is_on_the_reward_that_is_compared_and_shown_apart(dapo_run: Run) -> None:
     """limit 30, buffer 20, from the recorded rows: mean penalty, and who ends up below."""
     steps = [row for row in dapo_run.metrics if row["phase"] == "train"]
@@ -424,6 +440,5 @@ def test_unscored_rollouts_stay_unscored_whatever_their_length() -> None:
         constant=1,
         length_penalty=lambda num_tokens: -num_tokens / 8,
     )
-    assert step.advantages == {"short": 0.5, "long": -0.5, "unscored": 0.0}
-    assert [rollout.rollout_id for rollout in step.rollouts] == ["short", "long"]
+    assert {r.rollout_id: r.advantage for r in step.rollouts} == {"short": 0.5, "long": -0.5}
     assert step.num_unscored == 1

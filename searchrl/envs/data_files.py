@@ -1,7 +1,7 @@
 """Question rows and corpus rows: every shape we read, and every reason we refuse one.
 
-Owns what the keys of a row mean. Files, formats and lines are `rows`'; folders of text files are
-`text_folder`'s. Knows no environment and no split. Called by the `corpus` environment, and by
+Owns what the keys of a row mean. Files, formats and lines are read by `rows`, folders of text files
+by `text_folder`. Knows no environment and no split. Called by the `corpus` environment, and by
 `regulations.handbook_file` for the text and the answers of a question.
 """
 

@@ -32,7 +32,7 @@ class Identified(Protocol):
 
     @property
     def id(self) -> str:
-        """The id as the row gives it, or as it was made up from the place of the row."""
+        """The id from the row, or one made from the place of the row."""
         ...
 
 
@@ -90,7 +90,7 @@ def parse_rows(
     places: dict[str, str] | None = None,
     rows: Iterator[Row] | None = None,
 ) -> list[Parsed]:
-    """What `parse` makes of the rows of a file; the rows that it refuses with `BadRow` are noted.
+    """Read the rows of a file with `parse`; note those that it refuses with `BadRow`.
 
     Args:
         path, problems: as for `read_rows`.

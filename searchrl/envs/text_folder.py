@@ -28,7 +28,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])\s*|\n")
 
 
 class Section(NamedTuple):
-    """A stretch of a Markdown file: its heading under those above it, and its own text."""
+    """A part of a Markdown file: its heading with those above it, and its own text."""
 
     headings: tuple[str, ...]
     text: str

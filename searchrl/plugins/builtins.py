@@ -152,7 +152,7 @@ def register_commands(register: Register) -> None:
             "Take a few training steps and say what this machine will do with this configuration.",
         ),
         ("new", "Write a plugin that works, with its tests, to change into your own."),
-        ("check", "Hold a plugin, or anything that is registered, to the criteria of its kind."),
+        ("check", "Check a plugin, or any registered name, against the criteria of its kind."),
         ("config", "Explain the configuration: every key's type, default and reason."),
         ("plugins", "List what is registered, by whom, and what could not be loaded."),
     ):

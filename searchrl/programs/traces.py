@@ -2,7 +2,7 @@
 
 Owns the two row shapes and their checks: `{"prompt", "turns": [{"text", "observation"}]}` and
 `{"messages": [{"role", "content"}]}`, in which assistant messages are turns and the messages after
-one are its observation. Files, formats and lines are `envs.rows`'. Called by `programs.sft`.
+one are its observation. Files, formats and lines are read by `envs.rows`. Called by `programs.sft`.
 """
 
 from __future__ import annotations

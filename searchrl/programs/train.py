@@ -267,7 +267,11 @@ class _Training:
         metrics = summarise(rollouts, session.worlds)
         model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
         metrics |= update_metrics(
-            stats, drawn, session.learner.length_penalty, session.algorithm.max_refills
+            stats,
+            drawn,
+            session.learner.length_penalty,
+            session.algorithm.max_refills,
+            session.config.rollout.max_total_tokens,
         )
         metrics |= sampler_metrics(session.sampler.generator, session.workers)
         metrics["sample_s"] = exact(sampled - started)

@@ -60,6 +60,3 @@ class IndexCache:
                 if len(self._built) > self.capacity:
                     self._built.popitem(last=False)
         return retriever
-
-    def __len__(self) -> int:
-        return len(self._built)

@@ -18,8 +18,8 @@ _UNSPACED = (
     "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
 )
-# Vowel signs and accents that NFKC leaves on their own; `\w` does not match them, and a Hindi
-# or vocalised Arabic word must not fall apart at each of them.
+# Vowel signs and accents that NFKC does not join to a letter. `\w` does not match them, but they
+# must not split a Hindi or a vocalised Arabic word.
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
 _DANDAS = "\u0964\u0965"
 

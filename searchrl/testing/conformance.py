@@ -1,4 +1,4 @@
-"""The conformance checker: which criteria a registered name is held to, and what a name means.
+"""The conformance checker: the criteria of a registered name, and what a name means.
 
 Owns the way from what somebody types (a name, a file) to entries of a registry, and from an entry
 to its `Report`. The criteria of a kind are imported when they are needed, so that checking a reward
@@ -42,7 +42,7 @@ def criteria_of(kind: str) -> tuple[Criterion, ...]:
 def check_entry(
     registry: Registry, entry: Entry, settings: Mapping[str, Any] | None = None
 ) -> Report:
-    """Hold a registered name to every criterion of its kind.
+    """Check a registered name against every criterion of its kind.
 
     Args:
         registry: where the entry is from.

@@ -29,7 +29,7 @@ TIMEOUT_S = 60.0
 """Seconds that one criterion may take."""
 
 MAX_PROBLEMS = 3
-"""Problems of one criterion that are reported; the rest would say the same."""
+"""Problems of one criterion that are reported; more would say the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ def run_criteria(
 ) -> tuple[Result, ...]:
     """Check each criterion on its own; never raises for what the subject does.
 
-    One that does not finish ends the check: each of the others would hang as long. What a plugin
-    raises is told once, by the criterion that looks for it: another that merely fell over it is
-    not applicable.
+    One that does not finish ends the check: each of the others would hang as long. An error of the
+    plugin is reported once, by the criterion that looks for it. Another criterion that ended at the
+    same line is not applicable.
 
     Args:
         file, line: the plugin's file and where it registers the subject.
@@ -177,8 +177,8 @@ def run_criteria(
         else:
             outcomes.append(_run(one, subject, file, line, timeout_s))
     return tuple(
-        replace(o.result, status=Status.NOT_APPLICABLE, findings=(), note=f"{told} does not hold")
-        if (told := _told_by(o, outcomes))
+        replace(o.result, status=Status.NOT_APPLICABLE, findings=(), note=f"{number} does not hold")
+        if (number := _reported_by(o, outcomes))
         else o.result
         for o in outcomes
     )
@@ -191,33 +191,33 @@ def skip(one: Criterion, note: str) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A result; whether the criterion hangs; and where the error arose that ended it, if one did.
+    """A result, whether the criterion hangs, and where the error came from that ended it, if any.
 
-    The place of an error that arose in no line of the plugin is ("", 0).
+    The place of an error that came from no line of the plugin is ("", 0).
     """
 
     result: Result
     is_hanging: bool = False
-    fell_at: tuple[str, int] | None = None
+    ended_at: tuple[str, int] | None = None
 
 
-def _told_by(outcome: _Outcome, outcomes: Sequence[_Outcome]) -> str:
-    """The number of the criterion that says already what ended this one; "" if none does."""
-    if outcome.fell_at is None:
+def _reported_by(outcome: _Outcome, outcomes: Sequence[_Outcome]) -> str:
+    """The number of the criterion that reports the error that ended this one; "" if none does."""
+    if outcome.ended_at is None:
         return ""
-    # Those that look for a fault say more than the first of those that fell over it.
-    others = [o for o in outcomes if o.fell_at is None]
+    # A criterion that looks for a fault says more than one that was ended by it.
+    others = [o for o in outcomes if o.ended_at is None]
     others += outcomes[: outcomes.index(outcome)]
     for other in others:
         found = {(finding.file, finding.line) for finding in other.result.findings}
-        if found and (outcome.fell_at in found or outcome.fell_at == ("", 0)):
-            return other.result.number
+        if found and (outcome.ended_at in found or outcome.ended_at == ("", 0)):
+            return _reported_by(other, outcomes) or other.result.number
     return ""
 
 
 def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
     problems: list[Problem] = []
-    fell_at = None
+    ended_at = None
     is_hanging = False
 
     def collect() -> None:
@@ -238,18 +238,18 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         fix = "return in bounded time, whatever the input; give calls to the outside a time-out"
         problems.append(Problem(f"it did not finish within {timeout_s:g} s{stack}", place, fix))
     except (Exception, SystemExit) as error:
-        fell_at = find_place(error, file, 0)
-        fell_at = fell_at if fell_at[1] else ("", 0)
+        ended_at = find_place(error, file, 0)
+        ended_at = ended_at if ended_at[1] else ("", 0)
         fix = "fix what raises at this line, or catch it there"
         problems.append(Problem(f"it raised {describe_error(error)}", error, fix))
-        fell_at = None if len(problems) > 1 else fell_at
+        ended_at = None if len(problems) > 1 else ended_at
     # Several cases may show the same fault in the same words.
     findings = dict.fromkeys(
         Finding(p.what, p.fix or one.fix, *find_place(p.at, file, line)) for p in problems
     )
     status = Status.FAILED if findings else Status.PASSED
     result = Result(one.number, one.title, one.why, status, tuple(findings))
-    return _Outcome(result, is_hanging, fell_at)
+    return _Outcome(result, is_hanging, ended_at)
 
 
 def _find_hanging(stack: str, file: str) -> tuple[str, int] | None:

@@ -34,7 +34,7 @@ def check_plugin(
     settings: Mapping[str, Any] = _NO_SETTINGS,
     plugins: Sequence[str] = (),
 ) -> list[Report]:
-    """Hold every name that `what` means to the criteria of its kind; one report per name.
+    """Check every name that `what` means against the criteria of its kind; one report per name.
 
     Args:
         what: a plugin file, the name of a plugin, or a registered name, as for `searchrl check`.

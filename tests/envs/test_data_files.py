@@ -274,42 +274,35 @@ def test_malformed_corpus_row_is_reported_with_its_line(
     assert expected in reason
 
 
-def test_unreadable_gzip_is_reported_not_read_halfway(tmp_path: Path) -> None:
-    packed = gzip.compress(write(tmp_path / "q.jsonl", *ROWS).read_bytes())
-    broken = {
-        "truncated.jsonl.gz": packed[:-12],
-        "no_gzip.jsonl.gz": b'{"id": "a"}',
-        "corrupt.jsonl.gz": packed[:14] + b"\xff\xff\xff" + packed[17:],
-    }
-    for name, data in broken.items():
-        path = tmp_path / name
-        path.write_bytes(data)
-        ((line, reason),) = reasons(path)
-        assert line == 0, name
-        assert "unreadable gzip" in reason, name
+PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+PACKED = gzip.compress(PLAIN)
 
 
-def test_text_that_is_not_utf8_is_reported_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_bytes(json.dumps(ROWS[0]).encode() + b'\n{"id": "b\xe9"}\n')
-    assert reasons(path) == [(2, "not UTF-8 text (byte 10 of the line)")]
-    path.write_bytes(b'[\n{"id": "b\xe9"}]')
-    assert reasons(path) == [(2, "not UTF-8 text")]
-
-
-def test_missing_file_and_folder_say_what_was_expected(tmp_path: Path) -> None:
-    ((_, reason),) = reasons(tmp_path / "none.jsonl")
-    assert reason == f"no such file; expected a file of rows ({FILE_KINDS})"
-    ((_, reason),) = reasons(tmp_path)
-    assert "is a folder" in reason
-
-
-def test_file_without_rows_is_a_problem(tmp_path: Path) -> None:
-    path = write(tmp_path / "q.jsonl", "")
-    assert "holds no question" in reasons(path)[0][1]
-    assert "holds no passage" in reasons(path, corpus=True)[0][1]
-    path.write_text("[]")
-    assert "holds no question" in reasons(path)[0][1]
+@pytest.mark.parametrize(
+    ("name", "content", "line", "reason"),
+    [
+        # A damaged file is reported, and never read halfway.
+        ("truncated.jsonl.gz", PACKED[:-12], 0, "unreadable gzip"),
+        ("no_gzip.jsonl.gz", b'{"id": "a"}', 0, "unreadable gzip"),
+        ("corrupt.jsonl.gz", PACKED[:14] + b"\xff" * 3 + PACKED[17:], 0, "unreadable gzip"),
+        ("latin.jsonl", PLAIN + b'{"id": "b\xe9"}\n', 4, "not UTF-8 text (byte 10 of the line)"),
+        ("latin.json", b'[\n{"id": "b\xe9"}]', 2, "not UTF-8 text"),
+        ("none.jsonl", None, 0, f"no such file; expected a file of rows ({FILE_KINDS})"),
+        (".", None, 0, f"is a folder; expected a file of rows ({FILE_KINDS})"),
+        ("blank.jsonl", b"\n", 0, "holds no {}; expected rows"),
+        ("list.json", b"[]", 0, "holds no {}; expected rows"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_problem(
+    tmp_path: Path, name: str, content: bytes | None, line: int, reason: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    # As a corpus, rows of questions have problems of their own, which begin with "has".
+    for corpus, what in ((False, "question"), (True, "passage")):
+        found = [r for r in reasons(tmp_path / name, corpus=corpus) if not r[1].startswith("has ")]
+        assert [at for at, _ in found] == [line]
+        assert found[0][1].startswith(reason.format(what))
 
 
 def test_parquet_without_pyarrow_says_what_to_install(

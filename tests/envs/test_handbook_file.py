@@ -90,37 +90,28 @@ def test_a_handbook_of_ones_own_with_questions(tmp_path: Path) -> None:
         ("a.json", '{"rules": 1}', [r"a\.json:1: expected a list"]),
         ("a.json", '[{"id": "x", "text": "a"},\n{"id": "x", "text": "b"}]',
          [r"json:2: duplicate id 'x', first used at .*json:1"]),
+        # Questions about the demo handbook.
+        ("q.json", '{"question": ""}\n\n{"question": "a", "answer": []}',
+         [":1: 'question'", ":3: 'answer'"]),
+        ("q.json", '{"id": "x", "question": "a", "answer": "b"}\n' * 2,
+         [":2: duplicate id 'x', first used"]),
+        ("q.json", '{"question": "\\ud83d", "answer": "b"}',
+         [":1: 'question' holds half of a surrogate"]),
+        ("q.json", '[{"question": "a", "answer": "b",\n"articles": "No"}]',
+         [r":1: 'articles' names"]),
+        ("q.json", "[\n3]", [":2: expected an object"]),
+        ("q.json", '{"question": "a"\n', [":1: not JSON"]),
+        ("q.json", "", ["q.json: holds no question; expected rows"]),
     ],
 )  # fmt: skip
-def test_bad_handbook_rows_are_all_named_with_their_line(
+def test_bad_rows_are_all_named_with_their_line(
     tmp_path: Path, name: str, text: str, messages: list[str]
 ) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
+    files = {"handbook": "demo", "questions": path} if name == "q.json" else {"handbook": path}
     with pytest.raises(DataError) as caught:
-        make_env(handbook=path)
-    assert all(re.search(message, str(caught.value)) for message in messages), caught.value
-
-
-@pytest.mark.parametrize(
-    ("text", "messages"),
-    [
-        ('{"question": ""}\n\n{"question": "a", "answer": []}', [":1: 'question'", ":3: 'answer'"]),
-        ('{"id": "x", "question": "a", "answer": "b"}\n' * 2, [":2: duplicate id 'x', first used"]),
-        ('{"question": "\\ud83d", "answer": "b"}', [":1: 'question' holds half of a surrogate"]),
-        ('[{"question": "a", "answer": "b",\n"articles": "No"}]', [r":1: 'articles' names"]),
-        ("[\n3]", [":2: expected an object"]),
-        ('{"question": "a"\n', [":1: not JSON"]),
-        ("", ["q.json: holds no question; expected rows"]),
-    ],
-)  # fmt: skip
-def test_bad_question_rows_are_all_named_with_their_line(
-    tmp_path: Path, text: str, messages: list[str]
-) -> None:
-    path = tmp_path / "q.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError) as caught:
-        make_env(handbook="demo", questions=path)
+        make_env(**files)
     assert all(re.search(message, str(caught.value)) for message in messages), caught.value
 
 

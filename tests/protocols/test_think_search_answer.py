@@ -179,6 +179,8 @@ UNANSWERED = {
     "empty answer": ["<think>t</think><answer></answer>"],
     "upper-case answer": ["<think>t</think><ANSWER>x</ANSWER>"],
     "mismatched tags": ["<think>t</search><answer>x</think>"],
+    "ten answers": ["<think>t</think>" + "".join(f"<answer>{i}</answer>" for i in range(10))],
+    "tags closed by each other": ["<think>t</answer><answer>x</think>"],
     "degenerate tags": ["<think]t</think]<answer]x</answer]"],
     "a protocol tag inside the answer": ["<think>t</think><answer>x<think></answer>"],
     "model-written information beside the answer": [
@@ -191,28 +193,18 @@ UNANSWERED = {
 }
 
 
+SCORED = ((VALID, 1.0), (ANSWERED_IN_INVALID_ORDER, 0.5), (UNANSWERED, 0.0))
+
+
 class TestVerdict:
-    @pytest.mark.parametrize("case", VALID)
-    def test_valid(self, case):
-        assert P.format_score(VALID[case]) == 1.0
-
-    @pytest.mark.parametrize("case", ANSWERED_IN_INVALID_ORDER)
-    def test_answered_in_invalid_order(self, case):
-        turns = ANSWERED_IN_INVALID_ORDER[case]
-        assert P.final_answer(turns) in ("x", "Room 4")
-        assert P.format_score(turns) == 0.5
-
-    @pytest.mark.parametrize("case", UNANSWERED)
-    def test_no_final_answer(self, case):
-        assert P.final_answer(UNANSWERED[case]) is None
-        assert P.format_score(UNANSWERED[case]) == 0.0
-
-    def test_many_answers_do_not_raise_the_hit_rate(self):
-        turn = "<think>t</think>" + "".join(f"<answer>{i}</answer>" for i in range(10))
-        assert P.final_answer([turn]) is None
-
-    def test_format_reward_gives_nothing_for_mismatched_tags(self):
-        assert P.format_score(["<think>t</answer><answer>x</think>"]) == 0.0
+    @pytest.mark.parametrize(
+        ("turns", "score"),
+        [(t, score) for cases, score in SCORED for t in cases.values()],
+        ids=[case for cases, _ in SCORED for case in cases],
+    )
+    def test_the_verdict_and_the_final_answer(self, turns, score):
+        assert P.format_score(turns) == score
+        assert P.final_answer(turns) in (("x", "<i>x</i>", "Room 4") if score else (None,))
 
     def test_answer_example_in_the_prompt_does_not_count(self):
         # The verdict reads model turns; the instruction names <answer> but is not a turn.
@@ -235,13 +227,6 @@ class TestObservation:
 
     def test_nothing_found_is_said(self):
         assert P.render_observation([]) == f"\n\n<information>{NO_PASSAGE}</information>\n\n"
-
-    def test_truncation_happens_before_wrapping_so_the_closing_tag_survives(self):
-        passages = [Passage(str(i), "word " * 50, f"T{i}") for i in range(3)]
-        for limit in (30, 60, 100, 300, 500):
-            observation = P.render_observation(passages, characters(limit + 31))
-            assert len(observation) <= limit + 31
-            assert observation.endswith("</information>\n\n")
 
     def test_earlier_passages_stay_whole_and_the_last_that_fits_is_cut(self):
         passages = [

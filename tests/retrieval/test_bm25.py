@@ -121,14 +121,6 @@ def test_what_is_found(query: str, k: int, passages: list[Passage], found: list[
     assert search(query, k, passages) == found
 
 
-def test_empty_batch_and_batch_order() -> None:
-    retriever = BM25Retriever(TOWN)
-    assert retriever.search([], 3) == []
-    batch = retriever.search(["library", "nonsense", "dogs"], 3)
-    assert [ids(result)[:1] for result in batch] == [["a"], [], ["b"]]
-    assert batch == [retriever.search([q], 3)[0] for q in ("library", "nonsense", "dogs")]
-
-
 @pytest.mark.parametrize("passages", [[], [Passage("x", "")], [Passage("x", "…", "?!")]])
 def test_empty_corpus_and_wordless_corpus_find_nothing(passages: list[Passage]) -> None:
     assert BM25Retriever(passages).search(["anything", ""], 3) == [[], []]

@@ -1,4 +1,4 @@
-"""Every built-in name is held to the criteria that third parties are held to."""
+"""Every built-in name meets the criteria that plugins of others must meet."""
 
 from __future__ import annotations
 

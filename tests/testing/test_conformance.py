@@ -101,7 +101,7 @@ def test_what_a_lazy_string_cannot_load_is_the_first_finding(write: Write) -> No
     assert {other.status for other in others} == {Status.NOT_APPLICABLE}
 
 
-def test_settings_that_a_factory_does_not_take_are_the_callers_slip(registry: Registry) -> None:
+def test_settings_that_a_factory_does_not_take_are_the_callers_mistake(registry: Registry) -> None:
     with pytest.raises(ConfigError, match="'max_turn'. Did you mean 'max_turns'"):
         check_entry(registry, registry.get("env", "regulations"), {"max_turn": 3})
     with pytest.raises(ConfigError, match="takes no settings"):
@@ -217,6 +217,23 @@ def test_the_place_of_an_exception_may_be_any_file_of_a_package(
     report = check_entry(registry, registry.get("protocol", "packaged"))
     (finding,) = report.failed[0].findings
     assert (finding.file, finding.line) == (str(inner), 2)
+
+
+def test_an_error_is_reported_once_by_the_criterion_that_looks_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "protocol.py"
+    sound = (FIXTURES / "sound" / "protocol.py").read_text(encoding="utf-8")
+    always = "        raise LookupError('no tags')\n        blocks = BLOCK"
+    path.write_text(sound.replace("        blocks = BLOCK", always), encoding="utf-8")
+    registry = load_plugins([str(path)], entry_points=False)
+    report = check_entry(registry, registry.get("protocol", "colon"))
+    failed = {result.number: result for result in report.failed}
+    assert {*failed} == {"P2"}
+    assert {finding.line for r in failed.values() for finding in r.findings} == {
+        path.read_text(encoding="utf-8").splitlines().index("        raise LookupError('no tags')")
+        + 1
+    }
+    notes = {r.number: r.note for r in report.results if r.status is Status.NOT_APPLICABLE}
+    assert notes["P5"] == notes["P9"] == "P2 does not hold"
 
 
 def test_what_hangs_is_found_at_its_line_and_the_rest_is_not_begun(write: Write) -> None:

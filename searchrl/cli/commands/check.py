@@ -1,4 +1,4 @@
-"""`searchrl check`: holds what a plugin registers to numbered criteria.
+"""`searchrl check`: checks what a plugin registers against numbered criteria.
 
 Owns the report for people and for machines. The criteria, and what a name or a file means, are
 `searchrl.testing`. A file that cannot be loaded is a finding, like any other.
@@ -34,7 +34,7 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable"
 @click.argument("what", metavar="NAME|FILE")
 @options(CHECK)
 def check(what: str, **values: Any) -> None:
-    """Hold a plugin, or anything that is registered, to the criteria of its kind.
+    """Check a plugin, or any registered name, against the criteria of its kind.
 
     NAME is a registered name of any kind, also written KIND:NAME or PLUGIN:NAME; a FILE stands for
     everything that it registers. Exit status 1 if something does not hold.

@@ -9,7 +9,6 @@ advantages and updates are not decided here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,10 +77,12 @@ def update_metrics(
     drawn: StepGroups,
     length_penalty: Callable[[int], float] | None,
     max_refills: int | None,
+    max_total_tokens: int,
 ) -> Metrics:
     """What the update (`Learner.train_step`) and the choice of groups say of a step.
 
-    `overlong` only with a `length_penalty`, `refills` only where the algorithm may refill.
+    `overlong` is there only with a `length_penalty`, and lies between 0 and the penalty of a
+    rollout of `max_total_tokens`. `refills` is there only if the algorithm may refill.
     """
     rest = dict(stats)
     num_tokens, num_groups = int(rest.pop("num_tokens")), int(rest.pop("num_groups"))
@@ -94,7 +95,8 @@ def update_metrics(
     if length_penalty is not None and scored:
         taken = [length_penalty(trajectory.num_model_tokens) for trajectory in scored]
         group_ids = [trajectory.group_id for trajectory in scored]
-        metrics["overlong"] = mean(taken, (-math.inf, 0.0), group_ids)
+        least = min(length_penalty(max_total_tokens), *taken)
+        metrics["overlong"] = mean(taken, (least, 0.0), group_ids)
     return metrics
 
 

@@ -107,8 +107,10 @@ class RegulationsEnv(TextEnv):
         return NUM_SCHOOLS[split] * TASKS_PER_SCHOOL
 
     def kind_of(self, split: str, index: int) -> str:
-        """The kind of task `index`: a low-discrepancy sequence, so that any stretch of tasks has
-        the shares of `mix`."""
+        """The kind of task `index`.
+
+        Drawn from a low-discrepancy sequence, so that any row of tasks has the shares of `mix`.
+        """
         offset = Random(f"mix/{self.world_seed}/{split}").random()
         point = math.modf(index * _GOLDEN + offset)[0]
         for kind, upto in self.mix:

@@ -1,8 +1,8 @@
 """Handbooks and questions from files: the demo handbook and a user's own.
 
-Owns the two handbook formats (Markdown with a `## Title` per article; JSON) and what a question
-about a handbook has beyond any other. Files, lines and faults are `envs.rows`'; the text and the
-answers of a question are `envs.data_files`'. Knows nothing of generated schools. Called by
+Owns the two handbook formats (Markdown with a `## Title` per article; JSON) and the additional
+keys of a question about a handbook. Files, lines and faults are read by `envs.rows`, the text and
+the answers of a question by `envs.data_files`. Knows nothing of generated schools. Called by
 `env.py`.
 """
 
@@ -69,8 +69,10 @@ def load_handbook(path: Path) -> Handbook:
 
 
 def load_questions(path: Path, handbook: Handbook) -> tuple[Question, ...]:
-    """Read question rows: `question`, `answer` and optionally `id`, `kind`, `articles` (ids or
-    titles of the evidence), `queries` and `bridge` (what a two-hop question's first hop yields).
+    """Read question rows about `handbook`.
+
+    Keys are `question`, `answer` and optionally `id`, `kind`, `articles` (ids or titles of the
+    evidence), `queries` and `bridge` (what the first hop of a two-hop question finds).
 
     Raises:
         DataError: the file cannot be read or holds unusable rows; lists all with their lines.

@@ -1,8 +1,8 @@
 """Procedurally generated schools: the handbook, what each article states, what is missing.
 
 A school is a pure function of (world_seed, split, number, difficulty). Owns which topics and
-chains a school regulates and with what values; wordings are data elsewhere, questions are made in
-`questions.py`. Called by `env.py`, which keeps the schools it uses.
+chains a school regulates, and their values. Wordings are in `wordings.py`, questions are made in
+`questions.py`. Called by `env.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Difficulty(StrEnum):
-    """How far questions are from the articles' words, and how much else looks like an answer."""
+    """How much questions and articles differ in words, and how many articles look like answers."""
 
     EASY = "easy"
     """Two wordings per kind of article, no remarks; a question shares two telling words with its
@@ -101,12 +101,6 @@ class School:
     num_articles_with: Mapping[str, int]
     gists: Mapping[str, str]
     """What each passage is about, by its id."""
-
-    @property
-    def articles(self) -> tuple[Article, ...]:
-        """All articles that state something, in no particular order."""
-        chains = [article for link in self.links for article in (link.link, link.entity_article)]
-        return tuple([article for _, article in self.rules] + chains)
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Criteria of commands: C1 to C3.
 
 Owns what a subcommand of `searchrl` must be. Its help is shown; the command itself is never run,
-because nobody knows what it would do.
+because it may do anything.
 """
 
 from __future__ import annotations

@@ -152,8 +152,8 @@ def _folder() -> Iterator[Path]:
         run_dir, elsewhere = Path(folder).resolve() / "run", Path(folder) / "elsewhere"
         run_dir.mkdir()
         elsewhere.mkdir()
-        # Refuses connections, so that made-up metrics reach nobody. Nor does a check leave files
-        # in the author's current folder.
+        # No connection, because made-up metrics must reach no server; another current folder,
+        # because a check must leave no files in the author's.
         with contextlib.chdir(elsewhere), watch_effects():
             yield run_dir
 

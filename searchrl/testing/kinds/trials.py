@@ -102,7 +102,7 @@ def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
                     yield Problem(what, trial.find_place(subject, case))
                     return
             for effect in effects if watches else ():
-                fix = "write nothing and ask nobody: the answer depends on the case alone"
+                fix = "write no file and open no connection: compute the answer from the case alone"
                 yield Problem(f"it {effect}", effect.place, fix)
 
     return check

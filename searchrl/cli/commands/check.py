@@ -12,6 +12,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,7 @@ def check(what: str, **values: Any) -> None:
     registry = load_plugins([absolute_source(source) for source in sources])
     entries = find_entries(registry, what, values["kind"] or "")
     failures = find_failures(registry, what)
-    settings: dict[str, Any] = {}
-    for text in values["set"] or ():
-        settings = merge(settings, parse_set(text))
+    settings: dict[str, Any] = reduce(merge, map(parse_set, values["set"] or ()), {})
     if settings and len(entries) != 1:
         names = ", ".join(f"{entry.kind}:{entry.name}" for entry in entries)
         raise ConfigError(f"--set is for one name, and {what} stands for several: {names}")

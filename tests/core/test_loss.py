@@ -64,10 +64,7 @@ def test_four_tokens_by_hand() -> None:
     ],
 )
 def test_each_bound_of_the_clip_moves_alone(
-    third: tuple[float, float],
-    knobs: dict[str, float],
-    objective: float,
-    clipped: tuple[int, int],
+    third: tuple[float, float], knobs: dict[str, float], objective: float, clipped: tuple[int, int]
 ) -> None:
     step = hand([1.5, 0.5, third[0], 0.5], [1, 1, third[1], -1])
     loss, _, stats = run("ppo_clip", step, **knobs)
@@ -501,8 +498,7 @@ def test_what_was_not_measured_is_absent_and_never_zero(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "rollout_T"],
+    "name", ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "rollout_T"]
 )
 def test_columns_that_would_broadcast_are_refused(name: str) -> None:
     step = hand([1.0, 1.0], [1.0, -1.0])

@@ -14,17 +14,8 @@ from playing import make_env, mean, play, search
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import Task
-from searchrl.envs.regulations import (
-    TASK_KINDS,
-    RegulationsEnv,
-    make_expert,
-)
-from searchrl.envs.regulations.names import (
-    ValueKind,
-    draw_value,
-    load_names,
-    school_names,
-)
+from searchrl.envs.regulations import TASK_KINDS, RegulationsEnv, make_expert
+from searchrl.envs.regulations.names import ValueKind, draw_value, load_names, school_names
 from searchrl.envs.regulations.school import (
     NUM_SCHOOLS,
     Article,

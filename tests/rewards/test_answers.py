@@ -10,15 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.rewards.answers import (
-    cover_em,
-    em,
-    f1,
-    fuzzy,
-    normalize_n1,
-    normalize_n2,
-    tokenize,
-)
+from searchrl.rewards.answers import cover_em, em, f1, fuzzy, normalize_n1, normalize_n2, tokenize
 
 GOLDEN = {
     # input: (N1, N2)

@@ -169,11 +169,7 @@ class TestEndings:
 @pytest.mark.thorough
 class TestTraining:
     def test_a_crash_and_a_resume_end_where_one_process_does(
-        self,
-        both: list[dict[str, Any]],
-        micro_model: Path,
-        tmp_path: Path,
-        threads_restored: None,
+        self, both: list[dict[str, Any]], micro_model: Path, tmp_path: Path, threads_restored: None
     ):
         assert both[0]["crash"] == "RuntimeError: the terminal is gone"
         assert both[1]["crash"] == (

@@ -18,13 +18,7 @@ from engine_toy import (
     token_logps,
 )
 from qwen3_toy import check_two_lora_steps, save_qwen3
-from transformers import (
-    AutoTokenizer,
-    FalconConfig,
-    FalconForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-)
+from transformers import AutoTokenizer, FalconConfig, FalconForCausalLM, OPTConfig, OPTForCausalLM
 
 from searchrl.core.group import make_groups
 from searchrl.engine.model.head import has_plain_head

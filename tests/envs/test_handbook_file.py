@@ -21,8 +21,6 @@ def env() -> RegulationsEnv:
 
 
 # Fixed handbooks.
-
-
 def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     for env in (make_env(), make_env(handbook="demo")):
         games = [

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 AtLeastZero = Annotated[float, Field(ge=0)]
 AtLeastOne = Annotated[float, Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
 Groups = Sequence[Group[Trainable]]
 
 
@@ -61,8 +59,8 @@ class Algorithm:
     loss: LossFn
     reduction: str = "sequence-mean"
     extend: Callable[[Groups, int], Groups] = lambda groups, step: groups
-    parameters: Callable[[], Iterable[Parameter]] = lambda: ()
-    state_dict: Callable[[], Mapping[str, Any]] = lambda: {}
+    parameters: Callable[[], Iterable[Parameter]] = tuple
+    state_dict: Callable[[], Mapping[str, Any]] = dict
     load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
     clip_low: float = 0.2
     """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
@@ -82,13 +80,19 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         """Raise TypeError for a loss that cannot be called with columns and settings."""
-        if callable(self.loss) and (old := _old_signature(self.loss)):
+        try:
+            signature = inspect.signature(self.loss)
+        except (TypeError, ValueError):
+            return  # compiled code tells nothing: it has to be called
+        try:
+            signature.bind("columns", "settings")
+        except TypeError as error:
             raise TypeError(
-                f"algorithm '{self.name}' has a loss{old}, but since PLUGIN_API 2 a loss is "
+                f"algorithm '{self.name}' has a loss{signature}, but since PLUGIN_API 2 a loss is "
                 "loss(columns, settings) -> (loss, LossStats): read columns.logp_T, .old_logp_T, "
                 ".adv_T and .weight_T, and settings.clip_low, .clip_high and .beta (docs/hooks.md, "
                 "register_algorithms)"
-            )
+            ) from error
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""
@@ -104,19 +108,6 @@ class Algorithm:
         """Return the length penalty of a run as a function of the tokens alone."""
         penalty = self.length_penalty
         return None if penalty is None else lambda num_tokens: penalty(num_tokens, max_total_tokens)
-
-
-def _old_signature(loss: Callable[..., Any]) -> str:
-    """The parameters of a loss that does not take (columns, settings); "" for one that does."""
-    try:
-        signature = inspect.signature(loss)
-    except (TypeError, ValueError):
-        return ""  # compiled code tells nothing: it has to be called
-    try:
-        signature.bind("columns", "settings")
-    except TypeError:
-        return str(signature)
-    return ""
 
 
 def make_grpo() -> Algorithm:

@@ -63,4 +63,4 @@ def _log_ratio(logp: Tensor, ref_logp: Tensor) -> Tensor:
         )
     u = widen(ref_logp) - widen(logp)
     # `where` and not clamp, whose gradient on the bound itself differs between torch versions.
-    return torch.where(u > KL_LOG_RATIO_MAX, torch.full_like(u, KL_LOG_RATIO_MAX), u)
+    return torch.where(u > KL_LOG_RATIO_MAX, KL_LOG_RATIO_MAX, u)

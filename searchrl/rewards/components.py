@@ -62,31 +62,34 @@ def _retrieved(episode: Episode) -> float:
     return 1.0 if found == gold else 0.5 if found else 0.0
 
 
-make_format = partial(FunctionReward, "format", attrgetter("format_score"), (0.0, 0.5, 1.0))
+def _maker(
+    name: str,
+    score: Callable[[Episode], float | Score | Unscored],
+    values: tuple[float, ...],
+    *,
+    is_range: bool = False,
+) -> Callable[[], Reward]:
+    """A factory without arguments: a component has no settings."""
+    return lambda: FunctionReward(name, score, values, is_range)
+
+
+make_format = _maker("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
 """The protocol's format verdict."""
-make_em = partial(FunctionReward, "em", partial(_against_golds, answers.em), (0.0, 1.0))
+make_em = _maker("em", partial(_against_golds, answers.em), (0.0, 1.0))
 """Exact match with a gold answer (N1)."""
-make_cover_em = partial(
-    FunctionReward, "cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0)
-)
+make_cover_em = _maker("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0))
 """A gold answer is part of the answer, in whole tokens (N1)."""
-make_f1 = partial(
-    FunctionReward, "f1", partial(_against_golds, answers.f1), (0.0, 1.0), is_range=True
-)
+make_f1 = _maker("f1", partial(_against_golds, answers.f1), (0.0, 1.0), is_range=True)
 """Token F1 with the best gold answer (N1)."""
-make_fuzzy = partial(
-    FunctionReward, "fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0)
-)
+make_fuzzy = _maker("fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0))
 """1 for an exact answer, 0.5 for a near one, 0 otherwise (N1)."""
-make_searches = partial(FunctionReward, "searches", _searches, (0.0, math.inf), is_range=True)
+make_searches = _maker("searches", _searches, (0.0, math.inf), is_range=True)
 """The number of searches, for costs."""
-make_searched = partial(FunctionReward, "searched", _searched, (0.0, 1.0))
+make_searched = _maker("searched", _searched, (0.0, 1.0))
 """1 if the agent searched at least once."""
-make_retrieved = partial(FunctionReward, "retrieved", _retrieved, (0.0, 0.5, 1.0))
+make_retrieved = _maker("retrieved", _retrieved, (0.0, 0.5, 1.0))
 """Which gold passages were shown: all, some or none."""
-make_env = partial(
-    FunctionReward, "env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True
-)
+make_env = _maker("env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True)
 """The sum of the environment's own rewards."""
 
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(

@@ -62,9 +62,19 @@ def _retrieved(episode: Episode) -> float:
     return 1.0 if found == gold else 0.5 if found else 0.0
 
 
+def _maker(
+    name: str,
+    score: Callable[[Episode], float | Score | Unscored],
+    values: tuple[float, ...],
+    is_range: bool,
+) -> Callable[[], Reward]:
+    """A factory without arguments: a component has no settings."""
+    return lambda: FunctionReward(name, score, values, is_range)
+
+
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
     {
-        name: partial(FunctionReward, name, score, values, is_range)
+        name: _maker(name, score, values, is_range)
         for name, score, values, is_range in (
             ("format", attrgetter("format_score"), (0.0, 0.5, 1.0), False),
             ("em", partial(_against_golds, answers.em), (0.0, 1.0), False),

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 AtLeastZero = Annotated[float, Field(ge=0)]
 AtLeastOne = Annotated[float, Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
 Groups = Sequence[Group[Trainable]]
 
 
@@ -61,8 +59,8 @@ class Algorithm:
     loss: LossFn
     reduction: str = "sequence-mean"
     extend: Callable[[Groups, int], Groups] = lambda groups, step: groups
-    parameters: Callable[[], Iterable[Parameter]] = lambda: ()
-    state_dict: Callable[[], Mapping[str, Any]] = lambda: {}
+    parameters: Callable[[], Iterable[Parameter]] = tuple
+    state_dict: Callable[[], Mapping[str, Any]] = dict
     load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
     clip_low: float = 0.2
     """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""

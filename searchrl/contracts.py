@@ -88,8 +88,7 @@ class TagProtocol(Protocol):
     def opening(self, kind: str) -> str:
         """Text that commits a turn to an action of `kind` (up to and with its opening tag).
 
-        Raises:
-            ValueError: if no turn of this protocol holds an action of that kind.
+        Raises ValueError if no turn of this protocol holds an action of that kind.
         """
         ...
 

@@ -50,11 +50,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Open a run folder.
-
-        Raises:
-            RunFolderError: if the folder holds no run.
-        """
+        """Open a run folder. Raises `RunFolderError` if it holds no run."""
         folder = Path(path)
         if not (folder / "config.yaml").is_file():
             raise RunFolderError(
@@ -86,9 +82,8 @@ class Run:
     def rollouts(self, phase: str | None = None) -> Iterator[dict[str, Any]]:
         """All trajectories, oldest first.
 
-        Args:
-            phase: only those of `before`, `train`, `during` or `after`; `before_forced` and
-                `after_forced` are the evaluations whose first turn was forced to search.
+        With `phase`, only those of `before`, `train`, `during` or `after`; `before_forced` and
+        `after_forced` are the evaluations whose first turn was forced to search.
         """
         for path in _rollout_files(self.path):
             for row in read_rows(path):
@@ -99,10 +94,8 @@ class Run:
 def choose_folder(config: RunConfig) -> Path:
     """Where a new run goes: `config.run_dir`, or `runs/ENV-DATE-TIME`. Creates nothing.
 
-    Programs ask before they load weights: a folder that will not do is found in a moment.
-
-    Raises:
-        RunFolderError: if something is there already, or nothing can be written there.
+    Programs ask before they load weights: a folder that will not do is found in a moment. Raises
+    `RunFolderError` if something is there already, or nothing can be written there.
     """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     path = Path(config.run_dir or f"runs/{config.tasks[0].env.name}-{stamp}")
@@ -137,8 +130,7 @@ class RunWriter:
     def create(cls, config: RunConfig, path: Path) -> RunWriter:
         """Make the new folder `path`, from `choose_folder`.
 
-        Raises:
-            RunFolderError: if a run has begun there in the meantime, or it cannot be written.
+        Raises `RunFolderError` if a run has begun there in the meantime, or it cannot be written.
         """
         _ensure_free(path)
         with guarding(path):
@@ -224,12 +216,7 @@ class RunWriter:
 
     def write_failure(self, name: str, text: str) -> Path:
         """Save a traceback; returns its path."""
-        with guarding(self.path):
-            (self.path / "failures").mkdir(exist_ok=True)
         self._replace(f"failures/{name}.txt", text.encode())
-        return self._failure_path(name)
-
-    def _failure_path(self, name: str) -> Path:
         return self.path / "failures" / f"{name}.txt"
 
     def _write_json(self, name: str, value: Any) -> None:
@@ -237,6 +224,7 @@ class RunWriter:
 
     def _replace(self, name: str, data: bytes) -> None:
         with guarding(self.path):
+            (self.path / name).parent.mkdir(exist_ok=True)
             replace_file(self.path / name, data)
 
 
@@ -257,10 +245,6 @@ class SilentWriter(RunWriter):
         self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
     ) -> None:
         """Write nothing; `rows` are not even made."""
-
-    def write_failure(self, name: str, text: str) -> Path:
-        """The path at which the writing process saves it."""
-        return self._failure_path(name)
 
     def _replace(self, name: str, data: bytes) -> None:
         """Write nothing."""

@@ -32,14 +32,14 @@ class CommandGroup(click.Group):
         """Names of all commands: built-in ones in their own order, then the others."""
         registry = _registry(ctx)
         names = registry.names("command")
-        own = [e.name for e in registry.entries() if _is_own(e) and e.name in names]
+        commands = [entry for entry in registry.entries() if entry.kind == "command"]
+        own = [e.name for e in commands if e.owner.origin is Origin.BUILTIN and e.name in names]
         return own + [name for name in names if name not in own]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None if there is none of that name.
 
-        Raises:
-            PluginError: if two plugins offer it, or its plugin registered something else.
+        Raises `PluginError` if two plugins offer it, or its plugin registered something else.
         """
         try:
             entry = _registry(ctx).get("command", cmd_name)
@@ -82,9 +82,8 @@ class CommandGroup(click.Group):
         try:
             return super().main(*args, **extra)
         except SearchRLError as error:
-            if not read_place().is_first:  # only the first process prints
-                sys.exit(error.exit_code)
-            click.echo(click.style("Error:", fg="red", bold=True) + f" {error}", err=True)
+            if read_place().is_first:  # only the first process prints
+                click.echo(click.style("Error:", fg="red", bold=True) + f" {error}", err=True)
             sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -104,10 +103,6 @@ def _registry(ctx: click.Context) -> Registry:
         root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
     registry: Registry = root.meta[_REGISTRY]
     return registry
-
-
-def _is_own(entry: Entry) -> bool:
-    return entry.kind == "command" and entry.owner.origin is Origin.BUILTIN
 
 
 def _load_command(entry: Entry) -> click.Command:

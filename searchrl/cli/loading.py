@@ -17,14 +17,11 @@ from searchrl.plugins.records import read_records
 
 
 def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Registry:
-    """Load the installed plugins and those of a config; failures are named on stderr.
+    """Load the installed plugins and those of a resolved config; failures are named on stderr.
 
-    Args:
-        config: the resolved config.
-        run_dir: the run that the config belongs to; by default, the folder of the `--config` file.
-
-    Raises:
-        PluginError: if a named file or module does not exist, or `strict_plugins` is set.
+    `run_dir` is the run that the config belongs to; by default, the folder of the `--config` file.
+    Raises `PluginError` if a named file or module does not exist, and for any failure if
+    `strict_plugins` is set.
     """
     file = click.get_current_context().params.get("config")
     if run_dir is None and file:

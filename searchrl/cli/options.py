@@ -15,6 +15,7 @@ import click
 
 from searchrl.cli.group import plugin_sources
 from searchrl.config import load_yaml, merge, parse_set
+from searchrl.config.tree import nest
 from searchrl.errors import ConfigError
 from searchrl.plugins.loading import absolute_source
 
@@ -70,6 +71,8 @@ SHARED = (
 )
 """Flags of `train`, `sft`, `eval`, `ask`, `play` and `bench`."""
 
+GROUP_SIZE = Flag("--group-size", "rollout.group_size", "Rollouts per prompt.", int)
+SPLIT = Flag("--split", "eval.split", "Split of the tasks.", metavar="NAME")
 RESUME = Flag("--resume", "", "Continue a run from its newest checkpoint.", metavar="RUN")
 INIT_FROM = Flag(
     "--init-from", "init_from", "Run, checkpoint or adapter to start from.", metavar="RUN|ADAPTER"
@@ -78,7 +81,7 @@ DRY_RUN = Flag("--dry-run", "", "Print the resolved plan and stop.", is_switch=T
 
 TRAIN = (
     Flag("--max-steps", "max_steps", "Optimiser steps.", int),
-    Flag("--group-size", "rollout.group_size", "Rollouts per prompt.", int),
+    GROUP_SIZE,
     Flag("--lr", "optim.lr", "Learning rate.", float),
     Flag("--beta", "algorithm.beta", "Weight of the KL to the starting policy.", float),
     RESUME,
@@ -88,7 +91,7 @@ TRAIN = (
 """What `train` adds."""
 
 BENCH = (
-    Flag("--group-size", "rollout.group_size", "Rollouts per prompt.", int),
+    GROUP_SIZE,
     INIT_FROM,
     Flag("--steps", "", "Steps to time, after one that is not.", click.IntRange(min=1), "N"),
 )
@@ -103,7 +106,7 @@ SFT = (
 """What `sft` adds."""
 
 EVAL = (
-    Flag("--split", "eval.split", "Split of the tasks.", metavar="NAME"),
+    SPLIT,
     Flag("--num-tasks", "eval.num_tasks", "Tasks to evaluate on: the first N.", int),
     Flag(
         "--forced/--no-forced",
@@ -116,7 +119,7 @@ EVAL = (
 """What `eval` adds."""
 
 PLAY = (
-    Flag("--split", "eval.split", "Split of the task.", metavar="NAME"),
+    SPLIT,
     Flag("--index", "", "Number of the task; by default drawn from the seed.", int, "N"),
 )
 """What `play` adds."""
@@ -164,15 +167,14 @@ def _option(flag: Flag) -> Callable[[F], F]:
 def read_layers(values: Mapping[str, Any], *tables: Sequence[Flag]) -> Layers:
     """The settings layers of a command line, weakest first: YAML, flags, each `--set`.
 
-    Raises:
-        ConfigError: if the file cannot be read or a `--set` has no key and value.
+    Raises `ConfigError` if the file cannot be read or a `--set` has no key and value.
     """
     file = load_yaml(values["config"]) if values.get("config") else {}
     flags: dict[str, Any] = {}
     for flag in (flag for table in tables for flag in table):
         value = values.get(flag.parameter)
         if flag.key and flag.key != "plugins" and value is not None:
-            flags = merge(flags, _nest(flag.key, _absolute(flag.key, value)))
+            flags = merge(flags, nest(flag.key, _absolute(flag.key, value)))
     listed = _listed_plugins(file)
     if listed:
         file["plugins"] = listed
@@ -184,11 +186,7 @@ def read_layers(values: Mapping[str, Any], *tables: Sequence[Flag]) -> Layers:
 
 
 def _listed_plugins(file: Mapping[str, Any]) -> list[str]:
-    """The plugins that a YAML file names: one, or a list.
-
-    Raises:
-        ConfigError: if `plugins` holds anything else.
-    """
+    """The plugins that a YAML file names: one, or a list."""
     value = file.get("plugins") or []
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
@@ -199,12 +197,6 @@ def _listed_plugins(file: Mapping[str, Any]) -> list[str]:
 def _absolute(key: str, value: Any) -> Any:
     is_folder = key in _PATH_KEYS and value not in ("auto", "tiny", "scratch")
     return str(Path(value).resolve()) if is_folder and Path(value).is_dir() else value
-
-
-def _nest(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return dict(value)
 
 
 def given_flags(values: Mapping[str, Any], *besides: str) -> list[str]:

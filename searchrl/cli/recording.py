@@ -27,9 +27,7 @@ def record_episodes(
     """Write config, provenance, metrics and episodes to `config.run_dir`, if one was given.
 
     Episodes in `forced` (their first turn had to be a search) get the phase `PHASE_forced`.
-
-    Raises:
-        RunFolderError: if the folder holds a run already or cannot be written.
+    Raises `RunFolderError` if the folder holds a run already or cannot be written.
     """
     if config.run_dir is None:
         return

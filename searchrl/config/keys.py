@@ -71,8 +71,7 @@ def config_keys() -> list[ConfigKey]:
 def find_keys(name: str) -> list[ConfigKey]:
     """The key called `name`, or all keys of the section; list numbers and short forms are fine.
 
-    Raises:
-        UnknownNameError: with near matches.
+    Raises `UnknownNameError` with near matches.
     """
     keys = config_keys()
     wanted = _plain(name)

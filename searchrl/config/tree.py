@@ -116,11 +116,7 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Read a preset by name.
-
-    Raises:
-        ConfigError: if there is no such preset; lists near matches.
-    """
+    """Read a preset by name. Raises `ConfigError` with near matches if there is none."""
     if name not in preset_names():
         raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
     text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")
@@ -130,8 +126,7 @@ def load_preset(name: str) -> dict[str, Any]:
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """Read a config file.
 
-    Raises:
-        ConfigError: if it is missing, is not UTF-8 or YAML (with line) or not a mapping.
+    Raises `ConfigError` if it is missing, is not UTF-8 or YAML (with line) or not a mapping.
     """
     try:
         data = read_yaml(Path(path).read_bytes().decode("utf-8-sig"))
@@ -151,12 +146,10 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 def parse_set(assignment: str) -> dict[str, Any]:
     """Turn `a.b=c` into `{"a": {"b": c}}`; the value is read as YAML (`1e-4` as a number).
 
-    Raises:
-        ConfigError: if there is no `=` or no key.
+    Raises `ConfigError` if there is no `=` or no key.
     """
     key, separator, raw = assignment.partition("=")
-    path = [part for part in key.strip().split(".")]
-    if not separator or not all(path):
+    if not separator or not all(key.strip().split(".")):
         raise ConfigError(
             f"cannot read --set '{assignment}': expected KEY=VALUE such as --set optim.lr=1e-4"
         )
@@ -169,7 +162,12 @@ def parse_set(assignment: str) -> dict[str, Any]:
         # YAML 1.1 reads 1e-4 as text, but it means a number.
         with contextlib.suppress(ValueError):
             value = float(value)
-    for part in reversed(path):
+    return nest(key.strip(), value)
+
+
+def nest(key: str, value: Any) -> dict[str, Any]:
+    """Turn `a.b` and `c` into `{"a": {"b": c}}`."""
+    for part in reversed(key.split(".")):
         value = {part: value}
     return dict(value)
 
@@ -189,22 +187,18 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
             old = {k: v for k, v in old.items() if k != "settings"}
         if key in TASK_KEYS:
             old, value = _as_named(key, old), _as_named(key, value)
-        if (
-            isinstance(value, Mapping)
-            and isinstance(old, list)
-            and all(str(k).isdigit() for k in value)
-        ):
-            items = list(old)
+        if not isinstance(value, Mapping):
+            result[key] = value
+        elif isinstance(old, list) and all(str(k).isdigit() for k in value):
+            result[key] = items = list(old)
             for position, item in value.items():
                 if int(position) >= len(items):
                     raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
                 items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
-            result[key] = items
-        elif isinstance(value, Mapping) and isinstance(old, Mapping) and key not in WHOLE_KEYS:
-            is_other = key in TASK_KEYS and _is_renamed(old, value)
-            result[key] = dict(value) if is_other else merge(old, value)
+        elif key in WHOLE_KEYS or (key in TASK_KEYS and _is_renamed(old, value)):
+            result[key] = dict(value)
         else:
-            result[key] = dict(value) if isinstance(value, Mapping) else value
+            result[key] = merge(old, value) if isinstance(old, Mapping) else dict(value)
     return result
 
 
@@ -222,10 +216,10 @@ def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in layer.items()
         if key not in TASK_KEYS
     }
-    short = {key: layer[key] for key in TASK_KEYS if key in layer}
+    short = {key: _as_named(key, layer[key]) for key in TASK_KEYS if key in layer}
     if not short:
         return data
-    addressed = {"tasks": {"0": {key: _as_named(key, value) for key, value in short.items()}}}
+    addressed = {"tasks": {"0": short}}
     return merge(data, addressed) if "tasks" in data else data | addressed
 
 
@@ -237,8 +231,7 @@ def _as_named(key: str, value: Any) -> Any:
 def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     """Merge layers (later wins) and validate.
 
-    Raises:
-        ConfigError: listing every wrong key or value at once, with suggestions.
+    Raises `ConfigError` that lists every wrong key or value at once, with suggestions.
     """
     # All defaults, so that `--set sft.stages.0.steps=100` finds the stage it addresses.
     merged: dict[str, Any] = RunConfig().to_dict()

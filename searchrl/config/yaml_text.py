@@ -36,9 +36,8 @@ _Loader.yaml_implicit_resolvers = {
 def read_yaml(text: str) -> Any:
     """Parse a YAML text.
 
-    Raises:
-        ValueError: for text that cannot be read (also for too large numbers, or too deep
-            nesting), and for a key that a mapping has twice.
+    Raises ValueError for text that cannot be read (also for too large numbers, or too deep
+    nesting), and for a key that a mapping has twice.
     """
     try:
         return yaml.load(text, _Loader)

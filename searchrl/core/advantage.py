@@ -162,9 +162,9 @@ def dead_groups(
 def solved_groups(step: StepScores) -> set[str]:
     """Return the ids of the groups that are all correct: every scored reward is the step's best.
 
-    A group counts only if another scored rollout of the step has less: with nothing worse to
-    compare, nobody can say that the best reward means correct. An all-wrong group is never among
-    them. Constant rewards make such a group dead; LLDS (`core.losses`) still keeps it likely.
+    This needs another scored rollout of the step with less: without one, the best reward of the
+    step may also be that of a wrong answer. All-wrong groups beside a better rollout never count.
+    Such a group is dead, because its rewards are equal; LLDS (`core.losses`) still holds it.
 
     >>> step = StepScores([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], [True] * 6)
     >>> solved_groups(step)

@@ -174,10 +174,10 @@ class LossColumns:
 
         with torch.no_grad():
             is_in_T = self.weight_T > 0
-            num_tokens, none = is_in_T.sum(), torch.zeros_like(is_in_T.sum())
+            num_tokens = is_in_T.sum()
 
             def total(column_T: Tensor) -> Tensor:
-                return torch.where(is_in_T, column_T, torch.zeros_like(column_T)).sum()
+                return torch.where(is_in_T, column_T, 0).sum()
 
             sums: dict[str, Tensor] = {
                 "loss": loss,
@@ -186,7 +186,7 @@ class LossColumns:
                 "sum_ratio": total(ratio_T),
                 "sum_approx_kl": total(k3(self.old_logp_T, self.logp_T)),
             }
-            log_ratio_T = torch.where(is_in_T, self.logp_T - self.old_logp_T, none)
+            log_ratio_T = torch.where(is_in_T, self.logp_T - self.old_logp_T, 0.0)
             if log_ratio_T.numel():
                 sums["max_abs_log_ratio"] = log_ratio_T.abs().max()
             if is_clipped_T is not None:
@@ -289,9 +289,8 @@ def loss_columns(
 def clamped(log_ratio_T: Tensor) -> Tensor:
     """Return the log-ratios within +-`LOG_RATIO_MAX`, ready for `exp`."""
     # `where` and not clamp, whose gradient on the bound itself differs between torch versions.
-    is_high_T, is_low_T = log_ratio_T > LOG_RATIO_MAX, log_ratio_T < -LOG_RATIO_MAX
-    bound_T = torch.full_like(log_ratio_T, LOG_RATIO_MAX)
-    return torch.where(is_high_T, bound_T, torch.where(is_low_T, -bound_T, log_ratio_T))
+    below_T = torch.where(log_ratio_T > LOG_RATIO_MAX, LOG_RATIO_MAX, log_ratio_T)
+    return torch.where(below_T < -LOG_RATIO_MAX, -LOG_RATIO_MAX, below_T)
 
 
 def _ensure_columns(logp_T: Tensor, **others_T: Tensor | None) -> None:

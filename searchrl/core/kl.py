@@ -8,7 +8,8 @@
 Source: J. Schulman, "Approximating KL divergence" (2020, joschu.net/blog/kl-approx.html); k3 is
 the penalty of GRPO (arXiv 2402.03300, eq. 4). Used as a loss, k3 *estimates* KL(q || p) but
 *pulls along* KL(p || q): its gradient in log q is 1 - e^u. docs/math_derivations.md derives it.
-Owns no mask and no reduction; `core.loss` calls it. Left out: the exact sum over the vocabulary.
+Owns no mask and no reduction; `core.loss` and `core.columns` call it. Left out: the exact sum over
+the vocabulary.
 """
 
 from __future__ import annotations
@@ -62,4 +63,4 @@ def _log_ratio(logp: Tensor, ref_logp: Tensor) -> Tensor:
         )
     u = widen(ref_logp) - widen(logp)
     # `where` and not clamp, whose gradient on the bound itself differs between torch versions.
-    return torch.where(u > KL_LOG_RATIO_MAX, torch.full_like(u, KL_LOG_RATIO_MAX), u)
+    return torch.where(u > KL_LOG_RATIO_MAX, KL_LOG_RATIO_MAX, u)

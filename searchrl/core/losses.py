@@ -121,7 +121,7 @@ def llds_loss(
     is_watched_T = columns.hold_weight_T > 0
     has_fallen_T = is_watched_T & (columns.sum_per_rollout(fall_T.detach()) > 0) & (fall_T > 0)
     # `where` and no clamp at 0: a token that did not move has lost nothing and is not pulled.
-    drop_T = torch.where(has_fallen_T, fall_T, torch.zeros_like(fall_T))
+    drop_T = torch.where(has_fallen_T, fall_T, 0.0)
     objective_T = surrogate_T - kl_penalty(columns, settings)
     pull = coefficient * (columns.hold_weight_T * drop_T).sum()
     return columns.reduce(

@@ -144,6 +144,9 @@ def register_commands(register: Register) -> None:
     for name, description in (
         ("train", "Train a search agent with GRPO and show how it learns."),
         ("sft", "Cold start: train on scripted or recorded demonstrations."),
+    ):
+        register(name, f"searchrl.cli.commands.training:{name}", description=description)
+    for name, description in (
         ("eval", "Evaluate a model or a scripted policy on held-out tasks."),
         ("ask", "Ask a trained agent a question; shows what it searches and reads."),
         ("play", "Play an environment yourself: you are the policy."),

@@ -87,7 +87,8 @@ def load_plugins(
     the plugins of an earlier run: messages then say what is missing or changed since that run.
     """
     ensure_sources(recorded, files)
-    candidates = [_make_builtin()]
+    own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
+    candidates = [_Candidate(own, lambda: importlib.import_module(BUILTINS))]
     if entry_points:
         candidates += _find_entry_points()
     candidates += _find_named(files, [c.owner.name for c in candidates])
@@ -119,13 +120,8 @@ def load_plugins(
             if strict:
                 raise PluginError(str(failure)) from error
             failures.append(failure)
-    registry = Registry(
-        entries,
-        tuple(loaded.values()),
-        failures,
-        has_entry_points=entry_points,
-        recorded=recorded,
-    )
+    owners = tuple(loaded.values())
+    registry = Registry(entries, owners, failures, has_entry_points=entry_points, recorded=recorded)
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
     _register_gym_ids(registry)
@@ -156,11 +152,6 @@ def reload_plugins(spec: PluginSpec) -> Registry:
 
 
 # --- where plugins come from ---------------------------------------------------------------
-
-
-def _make_builtin() -> _Candidate:
-    owner = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
-    return _Candidate(owner, lambda: importlib.import_module(BUILTINS))
 
 
 def _find_entry_points() -> list[_Candidate]:
@@ -293,15 +284,10 @@ def _read_api(plugin: object, file: str) -> int | None:
         return None
     declared = plugin.PLUGIN_API
     problem = ""
-    if type(declared) is not int:
+    if type(declared) is not int or declared < 1:
         problem = (
-            f"declares PLUGIN_API = {declared!r}; expected a whole number, as in "
-            f"'PLUGIN_API = {PLUGIN_API}'"
-        )
-    elif declared < 1:
-        problem = (
-            f"declares PLUGIN_API = {declared}, which is no API number: they are 1 to "
-            f"{PLUGIN_API}. Write 'PLUGIN_API = {PLUGIN_API}'"
+            f"declares PLUGIN_API = {declared!r}; expected a whole number from 1 to {PLUGIN_API}, "
+            f"as in 'PLUGIN_API = {PLUGIN_API}'"
         )
     # A lower number loads: only losses changed since API 1, and `Algorithm` refuses an old one.
     elif declared > PLUGIN_API:
@@ -324,13 +310,13 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     manager.check_pending()  # pluggy's own check; `_check_hooks` says more, with line numbers
     entries: list[Entry] = []
     for kind, hook in HOOKS.items():
-        call = getattr(manager.hook, hook)
-        if not call.get_hookimpls():
+        caller = getattr(manager.hook, hook)
+        if not caller.get_hookimpls():
             continue
         collector = EnvCollector(kind, owner) if kind == "env" else Collector(kind, owner)
         try:
             with timing(owner, hook, collector.entries):
-                call(register=collector)
+                caller(register=collector)
         except PluginFault:
             raise
         except (Exception, SystemExit) as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium
 
+from searchrl.config.sections import Named
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.plugins import load_plugins
 
@@ -38,22 +39,15 @@ def make_env(
     if protocol is None:
         protocol = env_entry.protocol
     if isinstance(protocol, str | Mapping):
-        name, own = _split(protocol)
-        protocol = loaded.make_protocol(env_entry, name, own)
+        named = Named.model_validate(protocol)
+        protocol = loaded.make_protocol(env_entry, named.name, named.settings)
     if isinstance(retriever, str | Mapping):
-        name, own = _split(retriever)
-        entry = loaded.get("retriever", name)
-        own = entry.ensure_settings(own)
+        named = Named.model_validate(retriever)
+        entry = loaded.get("retriever", named.name)
+        own = entry.ensure_settings(named.settings)
         factory: Callable[..., Any] = entry.load()
         retriever = partial(factory, **own) if own else factory
     made: gymnasium.Env[Any, Any] = env_entry.make(
         protocol=protocol, retriever=retriever, **settings
     )
     return made
-
-
-def _split(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if isinstance(spec, str):
-        return spec, {}
-    settings = dict(spec)
-    return str(settings.pop("name")), settings

@@ -110,9 +110,12 @@ def hash_owner(owner: Owner) -> Mapping[str, str]:
     return {"sha256": _hash_package(path.parent), "hash_of": "package"}
 
 
-def is_installed(distribution: str) -> bool:
-    """Whether a distribution of this name is installed."""
-    return _find_installed(distribution) is not None
+def find_installed(distribution: str) -> importlib.metadata.Distribution | None:
+    """The installed distribution of this name; None if there is none, and for an empty name."""
+    try:
+        return importlib.metadata.distribution(distribution) if distribution else None
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def find_url(distribution: str) -> str:
@@ -122,15 +125,13 @@ def find_url(distribution: str) -> str:
     """
     origin = _read_origin(distribution)
     url = str(origin.get("url", ""))
-    version_control = origin.get("vcs_info")
-    if version_control:
-        return f"{version_control['vcs']}+{url}@{version_control['commit_id']}"
-    return url
+    repository = origin.get("vcs_info")
+    return f"{repository['vcs']}+{url}@{repository['commit_id']}" if repository else url
 
 
 def _installed_record(distribution: str) -> str:
     """The RECORD text, or "" where it does not describe the code (editable, source tree)."""
-    found = _find_installed(distribution)
+    found = find_installed(distribution)
     if found is None or _read_origin(distribution).get("dir_info", {}).get("editable", False):
         return ""
     lines = (found.read_text("RECORD") or "").splitlines()
@@ -139,16 +140,9 @@ def _installed_record(distribution: str) -> str:
 
 def _read_origin(distribution: str) -> Mapping[str, Any]:
     """What `direct_url.json` of a distribution says; empty if it has none."""
-    found = _find_installed(distribution)
+    found = find_installed(distribution)
     text = found.read_text("direct_url.json") if found is not None else None
     return dict(json.loads(text or "{}"))
-
-
-def _find_installed(distribution: str) -> importlib.metadata.Distribution | None:
-    try:
-        return importlib.metadata.distribution(distribution) if distribution else None
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _hash_package(folder: Path) -> str:

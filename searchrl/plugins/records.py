@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from searchrl.errors import PluginError
-from searchrl.plugins.owners import Origin, Owner, canonical, hash_owner, is_installed
+from searchrl.plugins.owners import Origin, Owner, canonical, find_installed, hash_owner
 
 _SHORT = 12
 """Hexadecimal digits of a hash that are shown: enough to tell two files apart."""
@@ -73,9 +73,7 @@ class PluginRecord:
     def explain_loss(self, owners: Iterable[Owner], failed: Iterable[str]) -> str:
         """Say why a name that this plugin provided is unknown now, and how to get it back.
 
-        Args:
-            owners: the plugins that are loaded.
-            failed: names of the plugins that failed to load.
+        `owners` are the plugins that are loaded, `failed` the names of those that failed to load.
         """
         here = self._find(owners)
         if here is not None:
@@ -83,7 +81,7 @@ class PluginRecord:
             fate = f"{now} and does not offer it any more. To have it as it was"
         elif canonical(self.plugin) in map(canonical, failed):
             fate = "which failed to load. Fix it, or to have it as it was"
-        elif self.distribution and not is_installed(self.distribution):
+        elif self.distribution and find_installed(self.distribution) is None:
             fate = "which is not installed now. To get it back"
         elif self.distribution:
             fate = "which is installed but not loaded now. To have it as it was"
@@ -120,11 +118,9 @@ class PluginRecord:
 
 
 def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple[PluginRecord, ...]:
-    """The recorded plugins of a run that its config needs; empty if nothing was recorded.
+    """The recorded plugins of the run in `run_dir` that its config needs; empty without records.
 
-    Args:
-        run_dir: the run folder; None if there is no run.
-        config: the tree as plain values; its names and expressions decide what is needed.
+    `config` is the tree as plain values; its names and expressions decide what is needed.
     """
     path = Path(run_dir) / "provenance.json" if run_dir is not None else None
     if path is None or not path.is_file():
@@ -140,10 +136,9 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
 
 
 def ensure_sources(recorded: Iterable[PluginRecord], sources: Sequence[str]) -> None:
-    """Refuse to continue without a file or module that the run was started with.
+    """Raise `PluginError` if a file or module that the run was started with is gone.
 
-    Raises:
-        PluginError: naming what it provided and how to get it back.
+    The error says what it provided and how to get it back.
     """
     lost = [r for r in recorded if r.source and r.source in sources and not _is_there(r)]
     if lost:

@@ -298,7 +298,11 @@ class Registry:
                 "api": owner.api,
                 "installed_from": find_url(owner.distribution),
                 **hash_owner(owner),
-                "names": self._names_of(owner),
+                "names": {
+                    kind: [entry.name for entry in entries]
+                    for kind in HOOKS
+                    if (entries := [e for e in self._of(kind) if e.owner is owner])
+                },
             }
             for owner in self.owners
         ]
@@ -321,13 +325,6 @@ class Registry:
         if kind not in HOOKS:
             raise ValueError(f"no plugin kind {kind!r}; kinds: {', '.join(HOOKS)}")
         return [entry for entry in self._entries if entry.kind == kind]
-
-    def _names_of(self, owner: Owner) -> dict[str, list[str]]:
-        return {
-            kind: names
-            for kind in HOOKS
-            if (names := [e.name for e in self._of(kind) if e.owner is owner])
-        }
 
     def _match(self, kind: str, name: str) -> list[Entry]:
         entries = self._of(kind)

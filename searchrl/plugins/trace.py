@@ -21,21 +21,15 @@ from searchrl.plugins.owners import Owner
 if TYPE_CHECKING:
     from searchrl.plugins.registry import Entry
 
-VARIABLE = "SEARCHRL_TRACE"
-
-
-def is_on() -> bool:
-    """Whether the environment variable is set, to anything but 0."""
-    return os.environ.get(VARIABLE, "0") not in ("", "0")
-
 
 @contextmanager
-def timing(owner: Owner, what: str, entries: Sequence[Entry] | None = None) -> Iterator[None]:
-    """Print the seconds of a block, the `entries` it added, and that it raised if it did."""
-    if not is_on():
+def timing(owner: Owner, what: str, registered: Sequence[Entry] | None = None) -> Iterator[None]:
+    """Print the seconds of a block, what it added to `registered`, and the error that it raised."""
+    if os.environ.get("SEARCHRL_TRACE", "0") in ("", "0"):
         yield
         return
-    fault, start = "", time.perf_counter()
+    start = time.perf_counter()
+    fault = ""
     try:
         yield
     except BaseException as error:
@@ -43,11 +37,11 @@ def timing(owner: Owner, what: str, entries: Sequence[Entry] | None = None) -> I
         raise
     finally:
         seconds = time.perf_counter() - start
-        if entries is not None:
-            names = ", ".join(f"{entry.kind} '{entry.name}'" for entry in entries)
-            what = f"{what}: {names or 'nothing'}"
-        line = f"searchrl trace: {seconds:8.4f} s  {owner}: {what}{fault}"
-        print(line, file=sys.stderr, flush=True)
+        if registered is not None:
+            found = ", ".join(f"{entry.kind} '{entry.name}'" for entry in registered) or "nothing"
+            what = f"{what}: {found}"
+        text = f"searchrl trace: {seconds:8.4f} s  {owner}: {what}{fault}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def import_lazily(owner: Owner, what: str, module: str) -> ModuleType:

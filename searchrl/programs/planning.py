@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.engine.learning.checkpoint import latest_checkpoint, read_state
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.records import read_records
 from searchrl.run_folder import Run
@@ -88,6 +89,7 @@ def plan_run(*layers: Mapping[str, Any]) -> Plan:
 
 
 def find_plan(
+    program: Literal["train", "sft"],
     config: RunConfig | Plan | Mapping[str, Any] | None,
     resume: str | Path | None,
     on_note: Callable[[str], None],
@@ -95,10 +97,18 @@ def find_plan(
     """The plan of a program: a resumed run's, a finished one as it is, or settings planned now.
 
     Raises:
-        ConfigError, PolicyError, RunFolderError: see `plan_run` and `Run.open`.
+        ConfigError, PolicyError: see `plan_run`.
+        RunFolderError: if `resume` holds no run of this program with a checkpoint.
     """
     if resume is not None:
-        plan = Plan.of(Run.open(resume).config)
+        run = Run.open(resume)
+        made_by = "sft" if "demos" in read_state(latest_checkpoint(run.path)) else "train"
+        if made_by != program:
+            raise RunFolderError(
+                f"'{resume}' is a run of `searchrl {made_by}`; continue it with: searchrl "
+                f"{made_by} --resume {resume}, or start from its weights with --init-from {resume}"
+            )
+        plan = Plan.of(run.config)
     elif isinstance(config, Plan):
         return config
     else:

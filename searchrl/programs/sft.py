@@ -77,7 +77,7 @@ def sft(
     """
     ensure_one_process("sft")
     observer = observer or SilentObserver()
-    plan = find_plan(config, resume, observer.note)
+    plan = find_plan("sft", config, resume, observer.note)
     registry = registry or load_run_plugins(plan.config, resume, observer.note)
     plan = replace(plan, config=name_protocols(plan.config, registry))
     folder = None if resume is not None else choose_folder(plan.config)

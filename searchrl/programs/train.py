@@ -74,7 +74,7 @@ def train(
     workers = Workers(read_place())
     if observer is None or not workers.is_first:
         observer = SilentObserver()
-    plan = find_plan(config, resume, observer.note)
+    plan = find_plan("train", config, resume, observer.note)
     registry = registry or load_run_plugins(plan.config, resume, observer.note)
     plan = replace(plan, config=name_protocols(plan.config, registry))
     all_trackers = plan.config.log.trackers

@@ -82,11 +82,7 @@ class ThinkAct(InlineProtocol):
         return f"{think}\n{act}" if thought else act
 
     def opening(self, kind: str) -> str:
-        """Text that commits a turn to an `act`: its opening tag.
-
-        Raises:
-            ValueError: for any other kind.
-        """
+        """Text that commits a turn to an `act`: its opening tag. ValueError for other kinds."""
         if kind != ACT:
             raise ValueError(f"{self.name} knows act and invalid turns, not {kind!r}")
         return f"<{self.tags.request}>"

@@ -99,9 +99,7 @@ class InlineProtocol:
 
         With a budget, passages are truncated before they are wrapped: whole ones as long as they
         fit, then the next one cut, the rest dropped; the result, tags included, is within it.
-
-        Raises:
-            ConfigError: the budget cannot hold even the two tags.
+        Raises `ConfigError` if the budget cannot hold even the two tags.
         """
         return self._wrap(passage_lines(passages), budget)
 
@@ -109,10 +107,7 @@ class InlineProtocol:
         """Wrap a message of the environment for the model.
 
         With a budget, the message is truncated before it is wrapped; the result, tags included,
-        is within it.
-
-        Raises:
-            ConfigError: the budget cannot hold even the two tags.
+        is within it. Raises `ConfigError` if the budget cannot hold even the two tags.
         """
         return self._wrap([Line("", text.strip())], budget)
 
@@ -181,8 +176,7 @@ def invalid(reason: str) -> Action:
 def load_instruction(instruction: str | None, default: str) -> str:
     """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
 
-    Raises:
-        ConfigError: the file cannot be read.
+    Raises `ConfigError` if the file cannot be read.
     """
     if instruction is None:
         return default

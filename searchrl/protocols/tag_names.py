@@ -18,11 +18,7 @@ _TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def ensure_tag_names(names: Mapping[str, str]) -> None:
-    """Check the names of tags by setting.
-
-    Raises:
-        ConfigError: a name is not a tag name, or is used twice.
-    """
+    """Raise `ConfigError` if the name of a setting's tag is not a tag name, or is used twice."""
     for setting, name in names.items():
         if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
             raise ConfigError(

@@ -151,10 +151,8 @@ class ToolCallProtocol(InlineProtocol):
         """Write the turn that parses to `action`, in the layout of the models' templates.
 
         Protocol tags in a thought or an answer are neutralised; in a call they are escaped as JSON
-        allows, so that its arguments come back as they were.
-
-        Raises:
-            ValueError: for any other kind of action, and for a call that is not JSON.
+        allows, so that its arguments come back as they were. Raises ValueError for any other kind
+        of action, and for a call that is not JSON.
         """
         think = f"<think>\n{self.neutralise(thought)}\n</think>"
         if action.kind == INVALID:
@@ -178,8 +176,7 @@ class ToolCallProtocol(InlineProtocol):
     def opening(self, kind: str) -> str:
         """Text that commits a turn to a `search`, a `tool` or an `answer`.
 
-        Raises:
-            ValueError: for any other kind, and for one of which no tool is listed.
+        Raises ValueError for any other kind, and for one of which no tool is listed.
         """
         names = [tool["name"] for tool in self.tools]
         if kind == ANSWER:

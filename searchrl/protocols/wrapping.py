@@ -40,10 +40,8 @@ class Wrapping:
     def wrap(self, lines: Sequence[Line], budget: TokenBudget | None) -> str:
         """Wrap lines; with a budget, the result, tags included, is within it.
 
-        Whole lines as long as they fit, then the next one cut, the rest dropped.
-
-        Raises:
-            ConfigError: the budget cannot hold even the two tags.
+        Whole lines as long as they fit, then the next one cut, the rest dropped. Raises
+        `ConfigError` if the budget cannot hold even the two tags.
         """
         whole = self._around("\n".join(line.head + line.text for line in lines))
         if budget is None or budget.count(whole) <= budget.max_tokens:

@@ -62,50 +62,32 @@ def _retrieved(episode: Episode) -> float:
     return 1.0 if found == gold else 0.5 if found else 0.0
 
 
-def make_format() -> Reward:
-    """The protocol's format verdict."""
-    return FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
-
-
-def make_em() -> Reward:
-    """Exact match with a gold answer (N1)."""
-    return FunctionReward("em", partial(_against_golds, answers.em), (0.0, 1.0))
-
-
-def make_cover_em() -> Reward:
-    """A gold answer is part of the answer, in whole tokens (N1)."""
-    return FunctionReward("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0))
-
-
-def make_f1() -> Reward:
-    """Token F1 with the best gold answer (N1)."""
-    return FunctionReward("f1", partial(_against_golds, answers.f1), (0.0, 1.0), is_range=True)
-
-
-def make_fuzzy() -> Reward:
-    """1 for an exact answer, 0.5 for a near one, 0 otherwise (N1)."""
-    return FunctionReward("fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0))
-
-
-def make_searches() -> Reward:
-    """The number of searches, for costs."""
-    return FunctionReward("searches", _searches, (0.0, math.inf), is_range=True)
-
-
-def make_searched() -> Reward:
-    """1 if the agent searched at least once."""
-    return FunctionReward("searched", _searched, (0.0, 1.0))
-
-
-def make_retrieved() -> Reward:
-    """Which gold passages were shown: all, some or none."""
-    return FunctionReward("retrieved", _retrieved, (0.0, 0.5, 1.0))
-
-
-def make_env() -> Reward:
-    """The sum of the environment's own rewards."""
-    return FunctionReward("env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True)
-
+make_format = partial(FunctionReward, "format", attrgetter("format_score"), (0.0, 0.5, 1.0))
+"""The protocol's format verdict."""
+make_em = partial(FunctionReward, "em", partial(_against_golds, answers.em), (0.0, 1.0))
+"""Exact match with a gold answer (N1)."""
+make_cover_em = partial(
+    FunctionReward, "cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0)
+)
+"""A gold answer is part of the answer, in whole tokens (N1)."""
+make_f1 = partial(
+    FunctionReward, "f1", partial(_against_golds, answers.f1), (0.0, 1.0), is_range=True
+)
+"""Token F1 with the best gold answer (N1)."""
+make_fuzzy = partial(
+    FunctionReward, "fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0)
+)
+"""1 for an exact answer, 0.5 for a near one, 0 otherwise (N1)."""
+make_searches = partial(FunctionReward, "searches", _searches, (0.0, math.inf), is_range=True)
+"""The number of searches, for costs."""
+make_searched = partial(FunctionReward, "searched", _searched, (0.0, 1.0))
+"""1 if the agent searched at least once."""
+make_retrieved = partial(FunctionReward, "retrieved", _retrieved, (0.0, 0.5, 1.0))
+"""Which gold passages were shown: all, some or none."""
+make_env = partial(
+    FunctionReward, "env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True
+)
+"""The sum of the environment's own rewards."""
 
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
     {

@@ -52,10 +52,8 @@ def make_scaffold(kind: str, name: str, *, is_package: bool = False) -> Scaffold
     """Make the texts of a plugin of `kind` (one of `KINDS`) that registers `name`.
 
     `-` becomes `_` where Python wants an identifier. With `is_package` it is a folder
-    `searchrl-NAME` that can be installed, otherwise one file.
-
-    Raises:
-        ConfigError: the name cannot be registered, or not be imported.
+    `searchrl-NAME` that can be installed, otherwise one file. Raises `ConfigError` for a name that
+    cannot be registered or imported.
     """
     ensure_name(kind, name)
     module = module_name(name)

@@ -15,10 +15,9 @@ from searchrl.scaffold.names import ensure_hides_nothing
 def write_scaffold(scaffold: Scaffold, folder: Path, *, is_forced: bool = False) -> None:
     """Write the files of a scaffold below `folder`.
 
-    Raises:
-        ConfigError: one of them is there already and `is_forced` is not set (nothing is written
-            then), a module of its name could no longer be imported beside it, or the folder
-            cannot be written.
+    Raises `ConfigError` if one of them is there already and `is_forced` is not set (nothing is
+    written then), if a module of its name could no longer be imported beside it, or if the folder
+    cannot be written.
     """
     for path in scaffold.files:
         ensure_hides_nothing(path, folder)

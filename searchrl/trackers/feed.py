@@ -21,8 +21,7 @@ from searchrl.plugins.registry import describe_error
 class Trackers:
     """All trackers of a run. Use as a context manager: leaving it closes every one.
 
-    Raises:
-        SearchRLError: if one cannot be made; those made before it are closed.
+    Raises `SearchRLError` if one cannot be made; those made before it are closed.
     """
 
     def __init__(self, registry: Registry, specs: Sequence[Named], run_dir: Path) -> None:
@@ -38,8 +37,7 @@ class Trackers:
     def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
         """Give every tracker the metrics of one step.
 
-        Raises:
-            SearchRLError: naming the tracker and its plugin, if it raises.
+        Raises `SearchRLError` with the tracker and its plugin if one raises.
         """
         for entry, tracker in self._trackers:
             _call(entry, f"log({step}, …, '{phase}')", tracker.log, step, metrics, phase)

@@ -37,11 +37,7 @@ class JsonlTracker:
             raise self._refused(error) from error
 
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
-        """Append one line and flush it.
-
-        Raises:
-            RunFolderError: if the file cannot be written.
-        """
+        """Append one line and flush it; `RunFolderError` if the file cannot be written."""
         row = {"step": step, "phase": phase, "metrics": {k: dict(v) for k, v in metrics.items()}}
         try:
             if self._earlier:

@@ -16,8 +16,7 @@ from typing import Any
 def encode_row(row: Mapping[str, Any]) -> str:
     """One line of JSON with its line break.
 
-    Raises:
-        ValueError: if a number is not finite; JSON has no word for it.
+    Raises ValueError if a number is not finite: JSON has no word for it.
     """
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -152,7 +152,7 @@ def test_live_table_shows_every_promised_figure() -> None:
 
 
 def test_what_was_not_measured_has_a_dash_or_no_row() -> None:
-    """ "KL to start 0.000" was shown without a reference, an old entropy after a dead step."""
+    """A KL of 0 was shown without a reference, and an old entropy after a dead step."""
     console = terminal()
     step = {key: metric for key, metric in STEP.items() if key != "kl"}
     with ConsoleObserver(console) as observer:

@@ -75,7 +75,7 @@ def register_rewards(register):
 
 
 class TestFailedEpisodes:
-    """A figure from what few episodes were left is no figure: above a stated share eval ends."""
+    """If too many episodes failed, the metrics of the others mean nothing: eval ends."""
 
     @pytest.fixture
     def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,4 +1,4 @@
-"""What `play` and `eval` say one could type next: it runs, and it is about the same tasks."""
+"""The next command that `play` and `eval` suggest: it runs, and it has the same tasks."""
 
 from __future__ import annotations
 

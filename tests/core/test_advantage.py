@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import functools
 import itertools
 import math
 import statistics
@@ -56,27 +57,26 @@ def group(values: list[float]) -> StepScores:
 # --- golden values -------------------------------------------------------------------------------
 
 
-def test_grpo_by_hand_uses_the_population_standard_deviation() -> None:
-    # mean 2, deviations -1, 0, 1; population variance 2/3 (the sample's would be 1).
-    expected = math.sqrt(3 / 2)
-    assert grpo_advantages(group([1.0, 2.0, 3.0])) == pytest.approx(
-        [-expected, 0.0, expected], abs=2e-6
-    )
+ROOT = math.sqrt(3 / 2)
 
 
-def test_grpo_delta_is_added_to_the_standard_deviation() -> None:
-    # mean 0.5, std 0.5: 0.5 / (0.5 + 0.5)
-    assert grpo_advantages(group([1.0, 0.0]), delta=0.5) == [0.5, -0.5]
-    assert grpo_advantages(group([1.0, 0.0])) == pytest.approx([0.5 / 0.500001, -0.5 / 0.500001])
-
-
-def test_dr_grpo_by_hand() -> None:
-    assert dr_grpo_advantages(group([1.0, 0.0, 0.0, 1.0, 0.5])) == [0.5, -0.5, -0.5, 0.5, 0.0]
-
-
-def test_rloo_by_hand() -> None:
-    # the others of 4 average 1.5, of 2: 2.5, of 1: 3
-    assert rloo_advantages(group([4.0, 2.0, 1.0])) == [2.5, -0.5, -2.0]
+@pytest.mark.parametrize(
+    ("estimate", "values", "expected"),
+    [
+        # mean 2, deviations -1, 0, 1; population variance 2/3 (the sample's would be 1)
+        (grpo_advantages, [1.0, 2.0, 3.0], [-ROOT, 0.0, ROOT]),
+        # mean 0.5, std 0.5: 0.5 / (0.5 + delta)
+        (functools.partial(grpo_advantages, delta=0.5), [1.0, 0.0], [0.5, -0.5]),
+        (grpo_advantages, [1.0, 0.0], [0.5 / 0.500001, -0.5 / 0.500001]),
+        (dr_grpo_advantages, [1.0, 0.0, 0.0, 1.0, 0.5], [0.5, -0.5, -0.5, 0.5, 0.0]),
+        # the others of 4 average 1.5, of 2: 2.5, of 1: 3
+        (rloo_advantages, [4.0, 2.0, 1.0], [2.5, -0.5, -2.0]),
+    ],
+)
+def test_one_group_by_hand(
+    estimate: AdvantageFn, values: list[float], expected: list[float]
+) -> None:
+    assert estimate(group(values)) == pytest.approx(expected, abs=2e-6)
 
 
 def test_reinforce_pp_baseline_by_hand() -> None:

@@ -78,7 +78,7 @@ def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path:
     ("line", "text"),
     [
         ("PLUGIN_API = 99", f"plugin API 99; .* has plugin API {PLUGIN_API}. Upgrade searchrl"),
-        ("PLUGIN_API: int = 0", f"API = 0, which is no API number: they are 1 to {PLUGIN_API}"),
+        ("PLUGIN_API: int = 0", f"API = 0; expected a whole number from 1 to {PLUGIN_API}"),
         *(
             (f"PLUGIN_API = {value}", f"PLUGIN_API = {value}; expected a whole number")
             for value in ("'1'", "True", "1.0", "None")

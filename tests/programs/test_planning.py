@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from searchrl.cli import main
+from searchrl.engine.learning.checkpoint import list_checkpoints
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -89,3 +92,16 @@ def test_an_agent_finds_its_model_once(micro_run: Path, decided: Counter[str]):
     result = CliRunner().invoke(main, ["ask", str(micro_run), "When does the library close?"])
     assert result.exit_code == 0, result.output
     assert decided["resolve_model"] == decided["resolve_device"] == decided["make_worlds"] == 1
+
+
+@pytest.mark.parametrize(("other", "state"), [("sft", {"step": 1}), ("train", {"demos": 2})])
+def test_a_run_of_the_other_program_is_not_continued(
+    micro_run: Path, tmp_path: Path, other: str, state: dict[str, int]
+):
+    """`sft --resume` trained the policy of a `train` run on, on demonstrations."""
+    run = Path(shutil.copytree(micro_run, tmp_path / "run"))
+    (list_checkpoints(run)[-1] / "state.json").write_text(json.dumps(state))
+    result = CliRunner().invoke(main, [other, "--resume", str(run)])
+    way_on = {"sft": "train", "train": "sft"}[other]
+    assert result.exit_code > 0
+    assert f"is a run of `searchrl {way_on}`; continue it with: searchrl {way_on}" in result.output

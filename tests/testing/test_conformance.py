@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
+from searchrl.hookspecs import HOOKS
 from searchrl.plugins import Registry, load_plugins
-from searchrl.testing.conformance import check_entry, find_entries, find_failures
-from searchrl.testing.criteria import Criterion, Problem, Report, Status, run_criteria
+from searchrl.testing.conformance import check_entry, criteria_of, find_entries, find_failures
+from searchrl.testing.criteria import TABLE, Criterion, Problem, Report, Status, run_criteria
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = str(FIXTURES / "sound" / "env.py")
@@ -217,6 +219,15 @@ def test_the_place_of_an_exception_may_be_any_file_of_a_package(
     report = check_entry(registry, registry.get("protocol", "packaged"))
     (finding,) = report.failed[0].findings
     assert (finding.file, finding.line) == (str(inner), 2)
+
+
+def test_every_row_of_the_table_has_a_check() -> None:
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    checked = [one.number for kind in HOOKS for one in criteria_of(kind)]
+    assert sorted(table) == sorted(checked)
+    needed = {number for row in table.values() for number in row.get("needs", "").split()}
+    assert needed <= {*table}
+    assert all(row["title"] and row["why"] for row in table.values())
 
 
 def test_an_error_is_reported_once_by_the_criterion_that_looks_for_it(tmp_path: Path) -> None:

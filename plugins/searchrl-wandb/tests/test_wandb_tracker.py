@@ -99,7 +99,7 @@ def test_settings_reach_wandb(wandb: FakeWandb, tmp_path: Path) -> None:
     assert (wanted["project"], wanted["entity"], wanted["mode"]) == ("p", "team", "offline")
     assert (wanted["name"], wanted["tags"], wanted["group"]) == ("mine", ["a", "b"], "seeds")
     assert wanted["dir"] == str(folder)
-    # Or the end of a run without network would wait for ever.
+    # Without a limit, the end of a run without network waits for ever.
     assert 0 < wanted["settings"]["finish_timeout"] < 300
 
 

@@ -1,1 +1,1 @@
-"""The subcommands of `searchrl`, one per module. Imports nothing."""
+"""The subcommands of `searchrl`, one per module, `train` and `sft` together. Imports nothing."""

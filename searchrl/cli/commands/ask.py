@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import click
@@ -40,10 +41,7 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
     from searchrl.programs.agent import load_agent, make_answer
     from searchrl.run_folder import choose_folder
 
-    layers = read_layers(values, SHARED)
-    overrides: dict[str, Any] = {}
-    for layer in layers:
-        overrides = merge(overrides, layer)
+    overrides: dict[str, Any] = reduce(merge, read_layers(values, SHARED), {})
     build_config(overrides)
     is_json = bool(values["json"])
     loaded = load_agent(agent, **overrides)

@@ -1,8 +1,8 @@
 """`searchrl check`: checks what a plugin registers against numbered criteria.
 
 Owns the report for people and for machines. The criteria, and what a name or a file means, are
-`searchrl.testing`. A file that cannot be loaded is a finding, like any other.
-Torch is imported for algorithms and generators only.
+`searchrl.testing`. A file that cannot be loaded is a finding, like any other. Torch is imported
+for algorithms and generators only.
 """
 
 from __future__ import annotations
@@ -11,21 +11,26 @@ import dataclasses
 import json
 import shlex
 import sys
+from collections.abc import Sequence
+from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
+from searchrl.cli.group import plugin_sources
 from searchrl.cli.options import CHECK, options
+from searchrl.cli.screen.terminal import make_console
+from searchrl.config import merge, parse_set
+from searchrl.errors import ConfigError
+from searchrl.plugins import PluginFailure, Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from searchrl.plugins import Entry, PluginFailure, Registry
-    from searchrl.testing.criteria import Finding, Report, Result
+    from searchrl.testing.criteria import Report, Result
 
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable": ("·", "dim")}
 
@@ -45,11 +50,6 @@ def check(what: str, **values: Any) -> None:
       searchrl check my_plugin.py
       searchrl check env:capitals --plugin capitals.py --set max_turns=6
     """
-    from searchrl.cli.group import plugin_sources
-    from searchrl.cli.screen.terminal import make_console
-    from searchrl.config import merge, parse_set
-    from searchrl.errors import ConfigError
-    from searchrl.plugins import load_plugins
     from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
 
     sources = [*plugin_sources(click.get_current_context()), *(values["plugin"] or ())]
@@ -58,9 +58,7 @@ def check(what: str, **values: Any) -> None:
     registry = load_plugins([absolute_source(source) for source in sources])
     entries = find_entries(registry, what, values["kind"] or "")
     failures = find_failures(registry, what)
-    settings: dict[str, Any] = {}
-    for text in values["set"] or ():
-        settings = merge(settings, parse_set(text))
+    settings: dict[str, Any] = reduce(merge, map(parse_set, values["set"] or ()), {})
     if settings and len(entries) != 1:
         names = ", ".join(f"{entry.kind}:{entry.name}" for entry in entries)
         raise ConfigError(f"--set is for one name, and {what} stands for several: {names}")
@@ -70,14 +68,22 @@ def check(what: str, **values: Any) -> None:
         reports.append(check_entry(registry, entry, settings))
         if console is not None:
             _show_report(console, reports[-1])
+    found = describe(reports, failures)
     if console is None:
-        click.echo(json.dumps(describe(reports, failures), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         for failure in failures:
             _show_failure(console, failure)
-        next_command = _next_command(registry, what, reports, values["set"] or (), bool(failures))
-        _show_verdict(console, reports, failures, next_command)
-    if failures or not all(report.is_good for report in reports):
+        results = [result for report in reports for result in report.results]
+        counts = {status: sum(r.status == status for r in results) for status in _MARKS}
+        said = [f"{count} {status}" for status, count in counts.items() if count]
+        said += ["not loaded"] if failures else []
+        console.print(", ".join(said), style="bold green" if found["is_good"] else "bold red")
+        then = f"fix it, then run  searchrl check {shlex.quote(what)}"
+        if found["is_good"]:
+            then = _next_command(registry, what, reports[0], values["set"] or ())
+        console.print(f"Next:  {then}")
+    if not found["is_good"]:
         sys.exit(1)
 
 
@@ -85,17 +91,7 @@ def describe(reports: list[Report], failures: tuple[PluginFailure, ...]) -> dict
     """Everything that was found, as JSON-able values."""
     return {
         "is_good": not failures and all(report.is_good for report in reports),
-        "not_loaded": [
-            {
-                "plugin": failure.plugin,
-                "file": failure.file,
-                "line": failure.line,
-                "hook": failure.hook,
-                "message": failure.message,
-                "detail": failure.detail,
-            }
-            for failure in failures
-        ],
+        "not_loaded": [dataclasses.asdict(failure) for failure in failures],
         "reports": [
             {"is_good": report.is_good, **dataclasses.asdict(report)} for report in reports
         ],
@@ -103,8 +99,6 @@ def describe(reports: list[Report], failures: tuple[PluginFailure, ...]) -> dict
 
 
 def _show_report(console: Console, report: Report) -> None:
-    from rich.text import Text
-
     where = f"{report.file}:{report.line}"
     console.print(
         Text.assemble((f"{report.kind} {report.name}", "bold"), f"  {report.plugin}  {where}")
@@ -121,28 +115,20 @@ def _show_report(console: Console, report: Report) -> None:
 
 
 def _show_result(console: Console, result: Result) -> None:
-    from rich.text import Text
-
     mark, style = _MARKS[result.status]
     line = Text.assemble(f"  {result.number:<4}", (mark, style), f" {result.title}")
     if result.note:
         line.append(f"  (not applicable: {result.note})", "dim")
     console.print(line)
     for finding in result.findings:
-        _show_finding(console, finding)
+        _show_row(console, "what", finding.what, "red")
+        _show_row(console, "where", finding.where)
+        _show_row(console, "fix", finding.fix)
     if result.findings:
         _show_row(console, "why", result.why)
 
 
-def _show_finding(console: Console, finding: Finding) -> None:
-    _show_row(console, "what", finding.what, "red")
-    _show_row(console, "where", finding.where)
-    _show_row(console, "fix", finding.fix)
-
-
 def _show_failure(console: Console, failure: PluginFailure) -> None:
-    from rich.text import Text
-
     console.print(Text.assemble((f"plugin {failure.plugin}", "bold"), "  not loaded"))
     _show_row(console, "what", f"it {failure.message}", "red")
     _show_row(console, "where", f"{failure.file}:{failure.line}" if failure.line else failure.file)
@@ -153,9 +139,6 @@ def _show_failure(console: Console, failure: PluginFailure) -> None:
 
 def _show_row(console: Console, label: str, text: str, style: str = "") -> None:
     """A labelled text, wrapped below itself on a terminal; elsewhere every line is whole."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     for number, line in enumerate(text.splitlines() or [""]):
         row = Text.assemble((f"{'' if number else label:<7}", "dim"), (line, style))
         if console.is_terminal:
@@ -164,32 +147,8 @@ def _show_row(console: Console, label: str, text: str, style: str = "") -> None:
             console.print(Text.assemble(" " * 9, row))
 
 
-def _show_verdict(
-    console: Console,
-    reports: list[Report],
-    failures: tuple[PluginFailure, ...],
-    next_command: str,
-) -> None:
-    """How it came out, and the command to type next."""
-    results = [result for report in reports for result in report.results]
-    counts = {status: sum(r.status == status for r in results) for status in _MARKS}
-    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    said = ", ".join([*([said] if said else []), *(["not loaded"] if failures else [])])
-    is_good = not failures and counts["failed"] == 0
-    console.print(said, style="bold green" if is_good else "bold red")
-    console.print(f"Next:  {next_command}")
-
-
-def _next_command(
-    registry: Registry,
-    what: str,
-    reports: list[Report],
-    settings: Sequence[str],
-    has_failures: bool,
-) -> str:
-    if has_failures or not all(report.is_good for report in reports):
-        return f"fix it, then run  searchrl check {shlex.quote(what)}"
-    first = reports[0]
+def _next_command(registry: Registry, what: str, first: Report, settings: Sequence[str]) -> str:
+    """What to type to use what was checked: the first of its reports says what that is."""
     owner = next((owner for owner in registry.owners if str(owner) == first.plugin), None)
     source = owner.source if owner is not None else ""
     if source and source == absolute_source(what):
@@ -198,7 +157,9 @@ def _next_command(
     name = f"{first.name}NAME" if first.name.endswith(":") else first.name
     if first.kind in ("env", "protocol", "retriever"):
         name += "".join(f" --set {shlex.quote(f'{first.kind}.{text}')}" for text in settings)
-    played = next((e.name for e in registry.entries() if _is_env_of(e, first.name)), "regulations")
+    # An environment that is registered with this protocol as its own.
+    fit = [e.name for e in registry.entries() if e.options.get("protocol") == first.name]
+    played = next(iter(fit), "regulations")
     played += "NAME" if played.endswith(":") else ""
     evaluate = f"searchrl eval{plugin} --env regulations --policy scripted"
     return {
@@ -211,8 +172,3 @@ def _next_command(
         "generator": f"searchrl bench{plugin} --set engine.generator={name}",
         "command": f"searchrl{plugin} {name} --help",
     }[first.kind]
-
-
-def _is_env_of(entry: Entry, protocol: str) -> bool:
-    """Whether an environment is registered with a protocol of its own, and with this one."""
-    return entry.kind == "env" and entry.options.get("protocol") == protocol

@@ -61,12 +61,10 @@ def _flags_of(key: ConfigKey) -> list[str]:
     return list(dict.fromkeys(f.name for f in flags if f.key in (key.key, key.path) and f.key))
 
 
-def _values(key: ConfigKey, presets: Presets) -> dict[str, Any]:
-    found = {name: key.find_in(layer) for name, layer in presets.items()}
-    return {name: value for name, value in found.items() if value is not UNSET}
-
-
 def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
+    """What is known about a key, as JSON-able values; `presets` are those that set it."""
+    found = {name: key.find_in(layer) for name, layer in presets.items()}
+    values = {name: value for name, value in found.items() if value is not UNSET}
     return {
         "key": key.key,
         "section": key.section,
@@ -74,26 +72,25 @@ def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
         "default": key.default.strip("`"),
         "why": _plain_text(key.why),
         "flags": _flags_of(key),
-        "presets": {} if key.type == "section" else _values(key, presets),
+        "presets": {} if key.type == "section" else values,
         "example": key.example(presets),
     }
 
 
 def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool) -> None:
+    known = _to_dict(key, presets)
     if key.type == "section":
-        click.echo(f"{click.style(key.key, bold=True)}: {_plain_text(key.why)}")
+        click.echo(f"{click.style(key.key, bold=True)}: {known['why']}")
         return
-    values = _values(key, presets)
-    default = key.default.strip("`")
+    values, default, flags = known["presets"], known["default"], known["flags"]
     shown = f" = {default}" if default not in ("below", "required") else f" ({default})"
     if has_preset and values:
         (value,) = values.values()
         shown = f" = {write(value)} (default {default})"
     title = click.style(key.key, fg="cyan") + shown
-    flags = _flags_of(key)
-    facts = [key.type.replace("`", ""), *flags]
-    click.echo(f"{title}  {click.style(', '.join(facts), dim=True)}")
-    _wrap(_plain_text(key.why), "    ")
+    click.echo(f"{title}  {click.style(', '.join([known['type'], *flags]), dim=True)}")
+    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
+    click.echo(textwrap.indent(textwrap.fill(known["why"], width - 4), "    "))
     if is_short:
         return
     if not has_preset:
@@ -101,14 +98,8 @@ def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool)
             click.echo(f"  preset {name}: {write(value)}")
     if flags:
         click.echo(f"  flag: {' '.join(flags)}")
-    example = key.example(presets)
-    if example:
-        click.echo(f"  example: {example}")
-
-
-def _wrap(text: str, indent: str) -> None:
-    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
-    click.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
+    if known["example"]:
+        click.echo(f"  example: {known['example']}")
 
 
 def _plain_text(markdown: str) -> str:

@@ -25,24 +25,10 @@ from searchrl.programs.planning import Plan, ensure_whole_distribution
 from searchrl.run_folder import choose_folder
 
 
-def ensure_alone(others: list[str]) -> None:
-    """Refuse flags beside `--resume`: a resumed run keeps its own configuration.
-
-    Raises:
-        ConfigError: naming them.
-    """
-    if others:
-        raise ConfigError(
-            f"--resume continues a run with its own configuration and takes no {' '.join(others)}; "
-            "to train on with other settings, start a new run with --init-from RUN"
-        )
-
-
 def ensure_model_policy(config: RunConfig, command: str) -> None:
     """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
 
-    Raises:
-        ConfigError: if `policy` is not `model`, or `command` cannot begin with the model.
+    Raises `ConfigError` if `policy` is not `model`, or `command` cannot begin with the model.
     """
     if config.policy != "model":
         raise ConfigError(

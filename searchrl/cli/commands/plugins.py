@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import click
 
 from searchrl.cli.options import PLUGINS, options, read_layers
+from searchrl.config import merge
 from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
@@ -30,18 +33,14 @@ def plugins(**values: Any) -> None:
       searchrl plugins --plugin my_env.py --json
       searchrl plugins --strict
     """
-    sources: list[str] = []
-    is_strict = False
-    for layer in read_layers(values, PLUGINS):
-        sources = layer.get("plugins") or sources
-        is_strict = layer.get("strict_plugins", is_strict)
-    registry = load_plugins(sources)
+    settings: Mapping[str, Any] = reduce(merge, read_layers(values, PLUGINS), {})
+    registry = load_plugins(settings.get("plugins", ()))
     if values["json"]:
         click.echo(json.dumps(describe(registry), indent=2, ensure_ascii=False))
     else:
         _show(registry)
     faults = [*map(str, registry.failures), *registry.conflicts]
-    if is_strict and faults:
+    if settings.get("strict_plugins") and faults:
         raise PluginError("\n".join(faults))
 
 

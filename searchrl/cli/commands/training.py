@@ -1,8 +1,7 @@
-"""What `searchrl train` and `searchrl sft` have in common: everything but their flags and help.
+"""`searchrl train` and `searchrl sft`: their help, and the order of business they have in common.
 
-Owns the order: `--resume` alone, `--dry-run` before any weight is loaded, `--json`
-alone on stdout. The programs are `programs/train.py` and `programs/sft.py`, the display is
-`screen/console.py`. Imports torch, so commands import it when they run.
+`--resume` stands alone, `--dry-run` ends before any weight is loaded, `--json` is alone on stdout.
+The programs are `programs/train.py` and `programs/sft.py`, the display is `screen/console.py`.
 """
 
 from __future__ import annotations
@@ -14,34 +13,62 @@ from typing import Any, Literal
 
 import click
 
-from searchrl.cli.commands.planned import ensure_alone, ensure_model_policy, show_plan
-from searchrl.cli.loading import load_registry
-from searchrl.cli.options import SHARED, Flag, given_flags, read_layers
-from searchrl.cli.screen.console import ConsoleObserver, make_console
-from searchrl.engine.learning.torchrun import read_place
-from searchrl.programs.planning import plan_run
-from searchrl.run_folder import Run
+from searchrl.cli.options import SFT, SHARED, TRAIN, Flag, given_flags, options, read_layers
+from searchrl.errors import ConfigError
 
 
-def run_training(
+@click.command()
+@options(SHARED, TRAIN)
+def train(**values: Any) -> None:
+    """Train a search agent with GRPO and show how it learns.
+
+    Evaluates on test tasks before and after, on validation tasks during training, and writes a run
+    folder. Without a GPU and without local weights the embedded tiny model is trained, which takes
+    minutes.
+
+    \b
+    Examples:
+      searchrl train --env regulations --reward format+em
+      searchrl train --env corpus --set env.questions=q.jsonl --set env.corpus=docs/
+      searchrl train --config run.yaml --set optim.lr=1e-4 --dry-run
+    """
+    _run("train", TRAIN, values)
+
+
+@click.command()
+@options(SHARED, SFT)
+def sft(**values: Any) -> None:
+    """Cold start: train on scripted or recorded demonstrations.
+
+    Demonstrations come from the environment's scripted policies, mixed as `sft.stages` says, or
+    from --traces. `--model scratch` makes a new small model instead of loading one.
+
+    \b
+    Examples:
+      searchrl sft --env regulations --model tiny --set sft.stages.0.steps=100
+      searchrl sft --env corpus --model Qwen/Qwen3-4B --traces demos.jsonl
+    """
+    _run("sft", SFT, values)
+
+
+def _run(
     command: Literal["train", "sft"], flags: Sequence[Flag], values: Mapping[str, Any]
 ) -> None:
-    """Resume or plan, then run the program of `command`, and show it.
+    """Resume or plan, then run the program of `command`, which has these `flags` of its own."""
+    from searchrl.cli.commands.planned import ensure_model_policy, show_plan
+    from searchrl.cli.loading import load_registry
+    from searchrl.cli.screen.console import ConsoleObserver, make_console
+    from searchrl.engine.learning.torchrun import read_place
+    from searchrl.programs.planning import plan_run
+    from searchrl.run_folder import Run
 
-    Args:
-        command: which program.
-        flags: the command's own flags, besides those all programs share.
-        values: what the command line gave, by parameter.
-    """
     is_json = bool(values["json"])
     is_first = read_place().is_first
     console = make_console(sys.stderr if is_json else sys.stdout)
     console.quiet = not is_first
     with ConsoleObserver(console) as observer:
-        if values["resume"]:
-            ensure_alone(given_flags(values, "resume", "json", "strict"))
-            plan = None
-        else:
+        plan = None
+        if not values["resume"]:
             plan = plan_run(*read_layers(values, SHARED, flags))
             ensure_model_policy(plan.config, command)
             if values["dry_run"]:
@@ -50,6 +77,12 @@ def run_training(
                 return
             for note in plan.notes:
                 observer.note(note)
+        elif others := given_flags(values, "resume", "json", "strict"):
+            raise ConfigError(
+                "--resume continues a run with its own configuration and takes no "
+                f"{' '.join(others)}; to train on with other settings, start a new run with "
+                "--init-from RUN"
+            )
         # Not before: a dry run answers without what only training needs.
         if command == "train":
             from searchrl.programs.train import train as program

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from searchrl.cli.screen.figures import format_metric, format_seconds, label, shown_keys, sparkline
@@ -158,15 +158,11 @@ class ConsoleObserver:
     def _show_memory(self, plan: MemoryPlan) -> None:
         """The plan in a line, and its parts as rows."""
         self.console.print(Text.assemble((f"{'memory':<11}", "bold"), str(plan)))
-        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-        table.add_column(min_width=9)
-        table.add_column("part")
-        table.add_column("bytes", justify="right", no_wrap=True)
-        table.add_column("when", style="dim")
-        table.add_column("what", style="dim")
+        size = Column(justify="right", no_wrap=True)
+        columns = (Column(min_width=9), Column(), size, Column(style="dim"), Column(style="dim"))
+        table = Table(*columns, box=None, padding=(0, 2, 0, 0), show_header=False)
         for part in plan.parts:
-            row = (part.name, format_bytes(part.num_bytes), part.phase, part.why)
-            table.add_row("", *row)
+            table.add_row("", part.name, format_bytes(part.num_bytes), part.phase, part.why)
         self.console.print(table)
         if plan.advice:
             self.note(plan.advice)
@@ -205,25 +201,22 @@ class ConsoleObserver:
         latest_label = next((k for k in ("after", "during") if k in self._held_out), "")
         latest = self._held_out.get(latest_label, {})
         trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("metric")
+        table = Table("metric", box=None, padding=(0, 2, 0, 0), header_style="dim")
+        keys = shown_keys([before, self._now, latest, self._seen])
+        cells = [[label(key) for key in keys]]
         if before:
             table.add_column("held out, before", no_wrap=True)
+            cells.append([format_metric(key, before) for key in keys])
         if self._now:
             table.add_column("training", justify="right", no_wrap=True)
+            cells.append([format_metric(key, self._now, is_bare=True) for key in keys])
             table.add_column("trend", no_wrap=True, style="green")
+            cells.append([sparkline(self._history.get(key, []), trend) for key in keys])
         if latest:
             when = "after" if latest_label == "after" else f"step {self._latest_step}"
             table.add_column(f"held out, {when}", no_wrap=True)
-        for key in shown_keys([before, self._now, latest, self._seen]):
-            row = [label(key)]
-            if before:
-                row.append(format_metric(key, before))
-            if self._now:
-                row.append(format_metric(key, self._now, is_bare=True))
-                row.append(sparkline(self._history.get(key, []), trend))
-            if latest:
-                row.append(format_metric(key, latest))
+            cells.append([format_metric(key, latest) for key in keys])
+        for row in zip(*cells, strict=True):
             table.add_row(*row)
         return table
 

@@ -3,9 +3,8 @@
 Owns the loop over mini- and micro-batches, the reference pass, gradient clipping, AdamW and its
 schedule. The mathematics is `core.loss`; what enters the step is `packing`. Old log-probs are the
 sampler's own: the first update is exactly on-policy, needs no extra forward pass, and its ratio is
-1 up to rounding (`max_abs_log_ratio` shows it). Only an algorithm that corrects for another
-sampler has them recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a
-micro-batch.
+1 up to rounding (`max_abs_log_ratio` shows it). An algorithm that `needs_trainer_logp` has them
+recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a micro-batch.
 """
 
 from __future__ import annotations
@@ -211,7 +210,7 @@ class Learner:
         }
 
     def ensure_same_weights(self, when: str) -> None:
-        """See that all processes hold the same weights; see `Workers.ensure_same`."""
+        """Check that all processes hold the same weights; see `Workers.ensure_same`."""
         self.workers.ensure_same(self.parameters, when)
 
     def _share(self, groups: Sequence[Group[PackedRollout]]) -> list[Group[PackedRollout]]:
@@ -278,7 +277,7 @@ class Learner:
         """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
 
         It is the sum over processes, each of which computes a share of the groups: weights carry
-        the denominator of all of them. Nobody can miss a failure here before the weights change.
+        the denominator of all of them. All processes learn of a failure before weights change.
         Each micro-batch has a `.grad` of its own until its backward pass is through: one that
         runs out of memory half-way leaves nothing behind.
         """
@@ -328,7 +327,7 @@ class Learner:
             if self._fits(batch, run):
                 waiting = without(waiting, set(batch.rollout_ids))
                 continue
-            # Out here the exception is gone, and with it what it kept alive.
+            # Not in the except block: the exception keeps tensors alive.
             num_tokens = batch.layout.ids_BT.numel()
             self.micro_batch_tokens = max(1, min(self.micro_batch_tokens, num_tokens) // 2)
             sums.num_splits += 1

@@ -1,8 +1,8 @@
 """Dynamic loss scaling: gradients of a float16 model, kept above the smallest float16.
 
 Owns the scale and its rule, that of `torch.amp.GradScaler`: a gradient that is not finite halves
-it and skips the step, many good steps in a row double it. Written out because it is two lines, and
-works on any device. The learner multiplies losses by it, divides gradients by it and counts.
+it and skips the step, many good steps in a row double it. Written here because it is two lines and
+works on any device. The learner multiplies losses by it and divides gradients by it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 _GROWTH, _BACKOFF, _GROWTH_INTERVAL = 2.0, 0.5, 2000
 _LEAST = 2.0**-14
-"""Where losses are multiplied by so little, something else is wrong."""
+"""The scale never falls below this: if gradients overflow even here, something else is wrong."""
 
 
 class LossScale:
-    """The factor of the loss of a float16 model; 1 for ever where `is_active` is False."""
+    """The factor of the loss of a float16 model; always 1 if `is_active` is False."""
 
     def __init__(self, is_active: bool) -> None:
         self.is_active = is_active

@@ -1,8 +1,8 @@
-"""Whether a model can run packed rows: found out by trying, before the first step.
+"""Whether a model can run packed rows: tried out before the first step.
 
-Owns the comparison of a short packed row with the same rollouts padded. It finds what no flag
-tells: positions that a model does not take, layers that are no attention and would mix rollouts.
-The learner calls it once.
+Owns the comparison of a short packed row with the same rollouts padded. It finds what no setting of
+a model tells: position ids that it ignores, and layers other than attention, which would mix
+rollouts. The learner calls it once.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def share_groups(
 ) -> list[Group[PackedRollout]]:
     """The groups whose gradient this process computes: even in tokens.
 
-    The longest group first, each to whoever has the least; equal ones in order, so that all
-    processes agree. `is_packed` counts a prompt once per group.
+    The longest group first, each to the process that has the least; equal ones in order, so that
+    all processes agree. `is_packed` counts a prompt once per group.
     """
     if workers.size == 1:
         return list(groups)

@@ -37,7 +37,7 @@ ONLY = Place()
 def read_place(environ: Mapping[str, str] | None = None) -> Place:
     """The place of this process."""
     environ = os.environ if environ is None else environ
-    # Other launchers set RANK and WORLD_SIZE, too; without an address nobody can be met.
+    # Other launchers set RANK and WORLD_SIZE, too; without an address no process can be reached.
     if not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= environ.keys():
         return ONLY
     size = int(environ["WORLD_SIZE"])

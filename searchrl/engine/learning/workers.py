@@ -1,10 +1,10 @@
-"""Several processes that train one policy: how they meet, and how all of them end.
+"""Several processes that train one policy: how they start together, exchange values and end.
 
-Owns the process group of a `torchrun` on one node and the few things that are said in it. Every
-process holds all weights; who does what is `sharing`. Whatever is exchanged begins with one
-envelope from everybody, which says what is about to be exchanged, or that its sender failed: a
-process that fails is heard at the next meeting, wherever the others wait, and nobody waits for the
-dead. A single process meets nobody and never touches `torch.distributed`.
+Owns the process group of a `torchrun` on one node and all exchanges in it. Every process holds all
+weights; `sharing` decides who does what. Each exchange starts with one envelope from every
+process. It says what is exchanged, or that its sender failed. So the others learn of a failure at
+their next exchange and do not wait for a process that has ended. A single process exchanges
+nothing and never touches `torch.distributed`. `train` and the learner are the callers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
 from searchrl.errors import ConfigError, WorkerError
 
 TIMEOUT_S = 1800.0
-"""How long to wait for the others: the slowest share of a sampling phase is not that late."""
+"""How long to wait for the others: longer than any process is late after sampling its share."""
 
 _BUCKET_BYTES = 1 << 26
 """Gradients travel in pieces of this size: few messages, and no copy of all of them at once."""
@@ -52,9 +52,9 @@ class Workers:
         self.place = place
         self.timeout_s = timeout_s
         self._has_all_heard = False
-        """Everybody knows that it ends; from here on nobody exchanges anything."""
+        """All processes know that it ends. After this, nothing is exchanged."""
         self._is_lost = False
-        """Somebody is gone, or out of step: there is nobody to take leave of."""
+        """A process is gone, or out of step: there is no exchange at the end."""
 
     @property
     def rank(self) -> int:
@@ -73,7 +73,7 @@ class Workers:
 
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[Workers]:
-        """Meet the others, and at the end take leave: whoever ends early is heard by all.
+        """Join the others, and leave together; if one ends early, all of them learn why.
 
         A process that failed leaves only after the others have: torchrun kills the others as soon
         as one is gone, and they may be busy saving.
@@ -97,7 +97,7 @@ class Workers:
             self._tell(f"{type(error).__name__}: {error}")
             raise
         except BaseException:
-            # Ctrl-C: agreed upon, or the second one, after which nobody waits for anybody.
+            # Ctrl-C: all agreed on the first one; after a second one no process waits.
             self._is_lost |= not self._has_all_heard
             raise
         finally:
@@ -113,7 +113,7 @@ class Workers:
             self._exchange("a barrier", None)
 
     def agree_to_stop(self, is_asked: bool) -> bool:
-        """Whether anybody was asked to stop; then all must, and nothing more is exchanged."""
+        """Whether any process was asked to stop. Then all stop, and nothing more is exchanged."""
         if self.size == 1:
             return is_asked
         self._has_all_heard = any(self._exchange("whether to stop", is_asked))
@@ -122,7 +122,7 @@ class Workers:
     def sum_gradients(self, parameters: Sequence[Tensor], gradients: list[Tensor | None]) -> None:
         """Replace the gradients by their sums over all processes, the same bits everywhere.
 
-        A missing gradient counts as zeros; one that nobody has stays missing, as in one process.
+        A missing gradient counts as zeros. If no process has it, it stays missing.
         """
         if self.size == 1:
             return
@@ -139,7 +139,7 @@ class Workers:
                 gradient.copy_(part.view_as(gradient))
 
     def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
-        """See that everybody holds the same weights, bit for bit.
+        """Check that all processes hold the same weights, bit for bit.
 
         Args:
             tensors: the weights.
@@ -156,7 +156,7 @@ class Workers:
                 continue
             pairs = enumerate(itertools.zip_longest(marks[0], theirs))
             number = next(n for n, (ours, others) in pairs if ours != others)
-            # All of them see this and end: there is nothing to be told.
+            # All of them find this and end, so no message is needed.
             self._has_all_heard = True
             raise WorkerError(
                 f"{when}: process {rank} holds other weights than process 0 (trained tensor "
@@ -182,7 +182,7 @@ class Workers:
         timeout = datetime.timedelta(seconds=self.timeout_s)
         try:
             store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=timeout))
-            # A name of its own: a program may train several times.
+            # A new name each time: a program may train several times.
             dist.init_process_group(
                 backend,
                 store=PrefixStore(f"searchrl/{next(_joined)}", store),
@@ -241,7 +241,7 @@ class Workers:
             ) from error
 
     def _tell(self, error: str) -> None:
-        """Let the others know, who are at their next meeting or will come to it."""
+        """Tell the others at their next exchange."""
         if self._has_all_heard or self._is_lost:
             return
         with suppress(WorkerError):

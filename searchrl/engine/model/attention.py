@@ -74,7 +74,7 @@ def attending(model: Any) -> Iterator[None]:
 def mask_for(query: Tensor, key: Tensor, is_seen: Tensor) -> Tensor:
     """The mask that `grouped_attention` takes, of [B or 1, 1, T, S] (True: attend).
 
-    To be made once for all layers: it has a row for every query head of a key/value head.
+    Make it once for all layers: it has a row for every query head of a key/value head.
     """
     if query.shape[2] > 1:
         is_seen = is_seen.repeat(1, 1, query.shape[1] // key.shape[1], 1)

@@ -6,8 +6,8 @@ Owns the chunked log-softmax and its gradient. A row's gradient is a multiple of
 
 so u, as wide as a hidden state, is computed while the row's logits exist, and nothing as wide as
 the vocabulary is kept for the backward pass. Only a head that is trained itself (full fine-tuning)
-needs p again: it is kept where that is little (`KEPT_BYTES`), else made a second time. `policy` is
-the caller. Shapes: N rows, D hidden size, V vocabulary.
+needs p again. A small p (`KEPT_BYTES`) is kept, a large one is computed again. `policy` is the
+caller. Shapes: N rows, D hidden size, V vocabulary; `n` is N within one chunk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 CHUNK_BYTES = {"cpu": 1 << 24, "cuda": 1 << 29}
-"""Logits (fp32) that exist at a time, by device: cache on a CPU, keeping the device busy on CUDA.
+"""Bytes of fp32 logits that exist at a time, by device: what fits the cache of a CPU, and enough
+to keep a GPU busy.
 
 In bytes and not in rows, so that memory does not grow with the vocabulary.
 """
@@ -34,7 +35,7 @@ _MIN_ROWS = 8
 
 
 class TokenLogps(NamedTuple):
-    """What the head says of N tokens, in nats and at least fp32."""
+    """Results for N tokens, in nats and at least fp32."""
 
     logp_N: Tensor
     entropy_N: Tensor | None
@@ -70,7 +71,7 @@ def logits_logps(
     with_entropy: bool = False,
     with_best: bool = False,
 ) -> TokenLogps:
-    """The same of logits that are there already: for models whose head is more than a matrix."""
+    """The same from full logits: for models whose head is more than a matrix."""
     logits_NV = logits_NV.to(_precision(logits_NV.dtype))
     logp_NV = torch.log_softmax(logits_NV / temperature, dim=-1)
     logp_N = logp_NV.gather(1, target_N[:, None])[:, 0]
@@ -115,7 +116,7 @@ class _HeadLogps(torch.autograd.Function):
             if with_best:
                 is_best_N[rows] = logits_n >= best_n
             if with_entropy:
-                # As a product of matrices: the elementwise one would be a chunk of its own.
+                # A matrix product: an elementwise product would need memory for one more chunk.
                 mean_n = torch.bmm(p_nV[:, None], logits_nV[:, :, None])[:, 0, 0]
                 entropy_N[rows] = log_sum_n - mean_n
             del logits_nV
@@ -167,7 +168,7 @@ def _weight_gradients(
         scale_n = grad_N[rows] / -temperature
         if sum_V is not None:
             sum_V += scale_n @ minus_nV
-        # The narrow factor takes the scale: the wide one is read once and stays as it was kept.
+        # The narrow factor is scaled; the wide one is read once and not changed.
         scaled_nD = (hidden_ND[rows] * scale_n[:, None]).to(hidden_ND.dtype)
         product_VD = minus_nV.to(hidden_ND.dtype).T @ scaled_nD
         sum_VD += product_VD
@@ -211,8 +212,8 @@ def has_plain_head(model: Any, ids_BT: Tensor) -> bool:
     """Whether logits are a matrix times hidden states: not so with soft-capping or scaling."""
     if type(model.get_output_embeddings()) is not nn.Linear:
         return False
-    # Without dropout: it would make the two passes differ, and use up random numbers. Flags are
-    # put back one by one, because `updating` does not set them all alike.
+    # Without dropout, which would make the two passes differ and draw random numbers. Flags are
+    # restored one by one, because `updating` does not set all of them alike.
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -89,7 +89,7 @@ def _axes(hidden: int, num_content: int, head_dim: int) -> _Axes | None:
 
 
 def _look_one_back(attention: Any, axes: _Axes, speeds: Tensor) -> None:
-    """Attend to the token before, whatever it is, and note its content."""
+    """Attend to the token before, and note its content."""
     head_dim, half = attention.head_dim, len(speeds)
     key = torch.zeros(head_dim)
     key[: len(_PLACE)] = torch.tensor(_PLACE)

@@ -5,8 +5,8 @@ which rollouts of one prompt share it:
 
     [prompt, suffix_1 .. suffix_G, next prompt, ...]
 
-Positions restart behind the prompt for every suffix; a suffix attends to its prompt and to itself
-(`PackedPlan`). Nothing behind the last trained token is computed. `packing` makes layouts,
+The positions of every suffix follow those of its prompt; a suffix attends to its prompt and to
+itself (`PackedPlan`). Nothing after the last trained token is computed. `packing` makes layouts,
 `policy` runs them. Shapes: B rows, T tokens, N trained tokens, H query heads, K key/value heads,
 D head width.
 """

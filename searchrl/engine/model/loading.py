@@ -144,7 +144,7 @@ def _is_tiny_folder(folder: Path) -> bool:
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
-    """A JSON object that lies beside weights."""
+    """The JSON object in a file next to weights."""
     try:
         settings = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -188,7 +188,7 @@ class Policy:
 def _checkpoint_in_eval(
     layer: nn.Module, checkpoint: Callable[..., Any], function: Callable[..., Any], *args: Any
 ) -> Any:
-    """Checkpoint a layer whose own code sees evaluation mode, when it runs and when it reruns.
+    """Checkpoint a layer so that its own code sees evaluation mode in both of its runs.
 
     A layer may read dropout rates off anything (its attributes, the config) once its flag says
     training, so it is the flag that has to change, not the rates.

@@ -41,7 +41,7 @@ class Trust(Enum):
     """Which added tokens of the tokenizer a piece of text may become."""
 
     FOREIGN = "foreign"
-    """None: whatever looks like one is ordinary text."""
+    """None: text that looks like one stays ordinary text."""
     AUTHORED = "authored"
     """Those that are not special: our text about or in the model's voice, such as an instruction
     naming `<think>` or a demonstration using it. A special one could end the message."""
@@ -326,7 +326,7 @@ def _without_added_tokens(backend: Any) -> Any:
 
 
 def _valid(text: str) -> str:
-    """The text with lone surrogates replaced: UTF-8, hence a tokenizer, cannot hold them."""
+    """The text with lone surrogates replaced, because UTF-8 and tokenizers cannot hold them."""
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 

@@ -1,8 +1,8 @@
 """The generation contract: token-level, multi-turn, non-blocking.
 
-Owns the seam between the rollout driver and whatever produces tokens (the scripted policy, plain
-Hugging Face, faster engines later). A generator never sees tags' meaning, rewards or tasks: it
-gets ids and stop strings and gives back ids and log-probs. No torch here.
+Owns the interface between the rollout driver and what produces tokens (the scripted policy, plain
+Hugging Face, faster engines). A generator knows no tags, rewards or tasks: it gets ids and stop
+strings and gives back ids and log-probs. No torch here.
 """
 
 from __future__ import annotations

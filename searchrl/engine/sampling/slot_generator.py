@@ -353,7 +353,7 @@ class SlotGenerator:
         return self._tables[stops]
 
     def _compact(self) -> None:
-        """Once nobody waits for a slot, move the sequences left together."""
+        """If no sequence waits for a slot, move those that are left to the first slots."""
         kept = [slot for slot, held in enumerate(self._held) if held is not None]
         if self._queue or len(kept) > _COMPACT_SHARE * len(self._held):
             return

@@ -94,7 +94,7 @@ class SlotCache:
         self.length = grown
 
     def clear(self) -> None:
-        """Give the memory back, unless it is little."""
+        """Free the memory if it is more than a little."""
         if self.num_bytes > _KEPT_BYTES:
             self._keys, self._values, self.length = [], [], 0
 

@@ -16,7 +16,7 @@ import numpy as np
 from searchrl.errors import PolicyError
 
 START, STOPPED = 0, 1
-"""States of every table: nothing read yet, and a stop string was read (for ever)."""
+"""States of every table: nothing read yet, and a stop string was read (it stays so)."""
 
 
 class StopHit(NamedTuple):

@@ -43,18 +43,17 @@ def _is_an_algorithm(subject: Subject) -> Iterator[Problem]:
             yield Problem(f"{name} = {getattr(made, name)!r}; expected a function", at)
     if made.reduction not in REDUCTIONS:
         what = f"reduction = {made.reduction!r}; expected one of {', '.join(REDUCTIONS)}"
-        yield Problem(what, at, "name the reduction of its paper")
+        yield Problem(what, at)
     for name in ("clip_low", "clip_high", "beta"):
         value = getattr(made, name)
         if not _is_number(value) or value < 0:
             what = f"{name} = {value!r}; expected a number of at least 0"
-            yield Problem(what, at, "give the number of its paper, or leave it out")
+            yield Problem(what, at)
     for num_tokens in (0, 1, 99, 100, 10_000) if made.length_penalty is not None else ():
         penalty: Any = made.length_penalty(num_tokens, 100)
         if not _is_number(penalty) or penalty > 0:
             what = f"length_penalty({num_tokens}, 100) is {penalty!r}; expected at most 0"
-            fix = "return what is taken from the reward, as a negative number"
-            yield Problem(what, made.length_penalty, fix)
+            yield Problem(what, made.length_penalty)
 
 
 @criterion("A3")
@@ -72,8 +71,7 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
             f"{given} where it reads {reward}" for reward, given in seen.items()
         )
         step = make_step("1 100 0 0.5 1", "p p p q q", [1])
-        fix = "take means and deviations over the scored rollouts alone"
-        yield Problem(what, ADVANTAGES.find_place(subject, step), fix)
+        yield Problem(what, ADVANTAGES.find_place(subject, step))
 
 
 @criterion("A6")
@@ -85,11 +83,9 @@ def _is_equivariant(subject: Subject) -> Iterator[Problem]:
         expected = [straight[i] for i in order]
         shuffled = _advantages(subject.make(), reorder(case.step, order))
         if not _is_close(expected, shuffled):
-            yield Problem(
-                f"{case}: in another order of the rollouts the advantages are {shuffled}, "
-                f"expected {expected}",
-                ADVANTAGES.find_place(subject, case.step),
-            )
+            what = f"{case}: in another order of the rollouts the advantages are {shuffled}"
+            at = ADVANTAGES.find_place(subject, case.step)
+            yield Problem(f"{what}, expected {expected}", at)
             return
 
 
@@ -123,11 +119,8 @@ def _points_right(subject: Subject) -> Iterator[Problem]:
     for i, (advantage, slope) in enumerate(zip(batch.adv, gradient, strict=True)):
         if slope * advantage > 0:
             way = "down" if advantage > 0 else "up"
-            yield Problem(
-                f"token {i} has the advantage {advantage:+g} and the gradient {slope:+g}: an "
-                f"update moves its log-prob {way}",
-                at,
-            )
+            what = f"token {i} has the advantage {advantage:+g} and the gradient {slope:+g}"
+            yield Problem(f"{what}: an update moves its log-prob {way}", at)
             return
     if not any(gradient):
         yield Problem("the gradient is 0 at every token, whatever its advantage", at)
@@ -140,11 +133,9 @@ def _keeps_to_mask(subject: Subject) -> Iterator[Problem]:
     with_others = _gradient(TokenBatch(algorithm, mask=mask))
     alone = _gradient(TokenBatch(algorithm, mask=mask, has_others=False))
     if not _is_close(with_others, alone):
-        yield Problem(
-            f"the gradient is {with_others}, and {alone} where the tokens outside the mask are "
-            "left out of the micro-batch",
-            _loss_place(subject, algorithm, mask),
-        )
+        left_out = f"{alone} where the tokens outside the mask are left out of the micro-batch"
+        at = _loss_place(subject, algorithm, mask)
+        yield Problem(f"the gradient is {with_others}, and {left_out}", at)
 
 
 @criterion("A10")
@@ -158,7 +149,7 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
     state = used.state_dict()
     if not isinstance(state, Mapping):
         what = f"state_dict() returned {type(state).__name__}; expected a mapping"
-        yield Problem(what, used.state_dict, "return a dict of what is to be kept")
+        yield Problem(what, used.state_dict)
         return
     buffer = io.BytesIO()
     try:
@@ -167,7 +158,7 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
         fresh.load_state_dict(torch.load(buffer, weights_only=True))
     except Exception as error:
         what = f"what state_dict() returned cannot be saved and loaded: {describe_error(error)}"
-        yield Problem(what, error, "keep tensors, numbers, texts, lists and dicts only")
+        yield Problem(what, error)
         return
     for case in STEPS[:2]:
         before, after = _advantages(used, case.step), _advantages(fresh, case.step)

@@ -34,7 +34,7 @@ from searchrl.testing.kinds.env_play import (
     play,
     playing,
     replay_expert,
-)  # fmt: skip
+)
 from searchrl.testing.kinds.trials import Way, judged, raises_nothing, unchanged
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.texts import HARD_TEXTS
@@ -149,11 +149,9 @@ def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
         for turn, step, other in zip(played.turns, played.steps, harmless.steps, strict=False):
             shown, usual = str(step.observation), str(other.observation)
             if more := [tag for tag in grammar.tags if shown.count(tag) > usual.count(tag)]:
-                yield Problem(
-                    f"a passage that holds {shorten(grammar.forged)} was shown to the model as it "
-                    f"is, {' '.join(more)} included (turn {shorten(turn)})",
-                    find_own(env, "step"),
-                )
+                passage = f"a passage that holds {shorten(grammar.forged)} was shown to the model"
+                what = f"{passage} as it is, with {' '.join(more)} (turn {shorten(turn)})"
+                yield Problem(what, find_own(env, "step"))
                 return
     if not evil.num_shown:
         raise NotApplicable("it showed no passage of the retriever in the episodes of this check")
@@ -178,7 +176,7 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
             best = play(env, (options, turns))
             at = find_own(env, "step", "make_task", "reset")
             if problem := _find_pay_problem(subject, who, best, low, bool(wrong)):
-                failures.append(Problem(f"{options}: {problem[0]}", at, problem[1]))
+                failures.append(Problem(f"{options}: {problem}", at))
     if not num_played:
         raise NotApplicable(
             "neither a scripted policy (expert=) nor gold answers say what is right"
@@ -197,11 +195,9 @@ def _can_travel(subject: Subject) -> Iterator[Problem]:
         for method, info in infos:
             for name in ("task", "action", "passages", "signals"):
                 if error := catch(_send, info.get(name)):
-                    yield Problem(
-                        f"info['{name}'] of {method}() does not survive pickle: "
-                        f"{describe_error(error)}",
-                        find_own(env, *(("make_task",) if name == "task" else ()), method),
-                    )
+                    what = f"info['{name}'] of {method}() does not survive pickle"
+                    at = find_own(env, *(("make_task",) if name == "task" else ()), method)
+                    yield Problem(f"{what}: {describe_error(error)}", at)
                     return
 
 
@@ -240,21 +236,18 @@ def _gold_turns(subject: Subject, task: Task | None) -> list[tuple[str, tuple[st
 
 def _find_pay_problem(
     subject: Subject, who: str, best: Played, low: Played, has_answers: bool
-) -> tuple[str, str] | None:
-    """What is wrong with the pay, and how to fix it if not with a higher reward."""
+) -> str:
+    """What is wrong with the pay of a way to play, or ""."""
     if not best.steps or not best.steps[-1].is_last:
-        return f"{who} does not end the episode", "terminate when an answer is given"
+        return f"{who} does not end the episode"
     answers = best.task.answers if best.task is not None else ()
     if has_answers and answers:
         said = subject.grammar.protocol.final_answer(best.turns)
         if em(said, answers) < 1:
-            return (
-                f"{who} answers {said!r}, which is none of the gold answers {answers!r}",
-                "put every accepted answer into Task.answers, as the model would write it",
-            )
+            return f"{who} answers {said!r}, which is none of the gold answers {answers!r}"
     if best.env_return <= low.env_return:
-        return f"{who} earns {best.env_return:g}; wrong turns earn {low.env_return:g}", ""
-    return None
+        return f"{who} earns {best.env_return:g}; wrong turns earn {low.env_return:g}"
+    return ""
 
 
 class Rewriting:

@@ -57,12 +57,9 @@ def _is_made(subject: Subject) -> Iterator[Problem]:
             yield Problem(f"making the {number} instance raised {describe_error(error)}", error)
             return
         if not isinstance(env, gymnasium.Env):
-            yield Problem(
-                f"the factory returned {type(env).__name__}; expected a gymnasium.Env",
-                subject.entry.load(),
-                "return an instance of a class that derives from gymnasium.Env, such as "
-                "searchrl.envs.text.TextEnv",
-            )
+            what = f"the factory returned {type(env).__name__}; expected a gymnasium.Env"
+            fix = "derive from gymnasium.Env, or from searchrl.envs.text.TextEnv"
+            yield Problem(what, subject.entry.load(), fix)
             return
         env.close()
 
@@ -201,19 +198,12 @@ def _refuses_unknown(subject: Subject) -> Iterator[Problem]:
             prompt, _ = env.reset(seed=0, options=dict(options))
         except (Exception, SystemExit) as error:
             if value not in str(error):
-                yield Problem(
-                    f"reset(options={options}) raised {describe_error(error)}: it does not say "
-                    f"what was wrong with {value}",
-                    error,
-                    fix,
-                )
+                what = f"reset(options={options}) raised {describe_error(error)}"
+                yield Problem(f"{what}: it does not say what was wrong with {value}", error, fix)
             continue
-        yield Problem(
-            f"there are {count} tasks in '{split}'; reset(options={options}) accepted that, "
-            f"and asked {shorten(str(prompt))}",
-            find_own(env, check, "reset", "make_task", "num_tasks"),
-            fix,
-        )
+        what = f"there are {count} tasks in '{split}'; reset(options={options}) accepted that"
+        at = find_own(env, check, "reset", "make_task", "num_tasks")
+        yield Problem(f"{what}, and asked {shorten(str(prompt))}", at, fix)
 
 
 def _identify(env: Env, split: str, index: int) -> tuple[object, object]:

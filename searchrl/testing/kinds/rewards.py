@@ -37,26 +37,22 @@ def _declares(subject: Subject) -> Iterator[Problem]:
     at = type(component)
     if not callable(component):
         what = f"the factory makes a {at.__name__}, which cannot be called with an episode"
-        yield Problem(what, at, "give its class a method __call__(self, episode)")
+        yield Problem(what, at)
         return
     name: Any = getattr(component, "name", None)
     values: Any = getattr(component, "values", None)
     is_range = getattr(component, "is_range", None)
     if not isinstance(name, str) or not name:
-        yield Problem(f"name = {name!r}; expected a text", at, f"set name = {subject.entry.name!r}")
+        yield Problem(f"name = {name!r}; expected a text, {subject.entry.name!r}", at)
     if not isinstance(is_range, bool):
-        fix = "set is_range = False, or True if values are a (low, high)"
-        yield Problem(f"is_range = {is_range!r}; expected True or False", at, fix)
+        yield Problem(f"is_range = {is_range!r}; expected True or False", at)
     is_tuple = isinstance(values, tuple) and len(values) > 0
     if not is_tuple or not all(isinstance(v, numbers.Real) and not math.isnan(v) for v in values):
-        fix = "declare every value it may return, as in values = (0.0, 0.5, 1.0)"
-        yield Problem(f"values = {values!r}; expected a tuple of numbers", at, fix)
+        yield Problem(f"values = {values!r}; expected a tuple of numbers", at)
     elif is_range and (len(values) != 2 or not values[0] < values[1]):
-        fix = "declare the least and the greatest score; math.inf where there is no bound"
-        yield Problem(f"values = {values!r} with is_range; expected (low, high)", at, fix)
+        yield Problem(f"values = {values!r} with is_range; expected (low, high)", at)
     elif not is_range and not all(map(math.isfinite, values)):
-        fix = "set is_range = True if the values are bounds"
-        yield Problem(f"values = {values!r}; a single value must be finite", at, fix)
+        yield Problem(f"values = {values!r}; a single value must be finite", at)
 
 
 @criterion("W4")
@@ -100,11 +96,9 @@ def _ignores_passages(subject: Subject) -> Iterator[Problem]:
     for end in ("", "-wrong"):
         told, neutral = scores.get(f"tag-in-passage{end}"), scores.get(f"neutral-passage{end}")
         if told is not None and neutral is not None and abs(told - neutral) > _TOLERANCE:
-            yield Problem(
-                f"an answer block inside a retrieved passage changes the score from {neutral:g} "
-                f"to {told:g}",
-                _place(subject, f"tag-in-passage{end}"),
-            )
+            change = f"changes the score from {neutral:g} to {told:g}"
+            at = _place(subject, f"tag-in-passage{end}")
+            yield Problem(f"an answer block inside a retrieved passage {change}", at)
 
 
 @criterion("W10")

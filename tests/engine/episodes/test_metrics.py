@@ -1,4 +1,4 @@
-"""Metrics: intervals inside the range that hold the truth as often as they say, or no metric."""
+"""Metrics: intervals stay in their range and hold the truth as often as they say."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_of_zeros_and_ones_it_is_wilsons_but_not_where_more_was_possible() -> No
     values = [1.0] * 3 + [0.0] * 7
     assert mean(values, ZERO_OR_ONE) == proportion(3, 10)
     assert mean(values, (0.0, 2.0))["high"] > proportion(3, 10)["high"]
-    # A constant says of the reward what it says of everything between its ends.
+    # Ten equal values of a wider range leave much of it possible.
     assert mean([1.0] * 10, (0.0, 2.0))["high"] > 1.1
 
 
@@ -196,7 +196,7 @@ class TestGroups:
 
 
 class TestNotMeasured:
-    """What nobody measured is no metric, and what has no sampling error no interval."""
+    """What was not measured is absent; what has no sampling error has no interval."""
 
     def test_mean_of_nothing_is_refused(self) -> None:
         with pytest.raises(ValueError, match="at least one observation"):

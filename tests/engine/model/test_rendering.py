@@ -228,33 +228,34 @@ class TestAssistantPrefix:
         )
         assert prompt.ids == list(expected)
 
-    def test_a_template_without_system_message_gets_the_instruction_in_the_users(self):
-        text = tiny_renderer(NO_SYSTEM).render_prompt("Help.", "Who?").text
-        assert text.startswith("<|im_start|>user\nHelp.\n\nWho?<|im_end|>")
-
-    def test_an_empty_instruction_leaves_no_system_message(self):
-        text = tiny_renderer(CHATML).render_prompt("", "Who?").text
-        assert text.startswith("<|im_start|>user\nWho?<|im_end|>")
-
-    def test_without_a_template_the_prompt_is_raw(self):
-        prompt = tiny_renderer().render_prompt("Help.", "Who?")
-        assert prompt.text == "Help.\n\nWho?\n"
-        assert tiny_renderer().render_prompt("", "Who?").text == "Who?\n"
+    @pytest.mark.parametrize(
+        ("template", "instruction", "head"),
+        [
+            (NO_SYSTEM, "Help.", "<|im_start|>user\nHelp.\n\nWho?<|im_end|>"),
+            (CHATML, "", "<|im_start|>user\nWho?<|im_end|>"),
+            (None, "Help.", "Help.\n\nWho?\n"),
+            (None, "", "Who?\n"),
+        ],
+    )
+    def test_where_the_instruction_goes_without_a_system_message(self, template, instruction, head):
+        text = tiny_renderer(template).render_prompt(instruction, "Who?").text
+        assert text == head if template is None else text.startswith(head)
 
     def test_a_raw_prompt_begins_with_the_tokenizers_own_first_token(self):
         ids = tiny_renderer(bos=True).render_prompt("Help.", "Who?").ids
         assert ids == [0, *tiny_renderer().render_prompt("Help.", "Who?").ids]
 
-    def test_a_template_that_drops_the_user_is_refused(self):
+    @pytest.mark.parametrize(
+        ("template", "match"),
+        [
+            ("{{ messages[0].content }}", "exactly once"),
+            ("{{ raise_exception('never') }}", "never"),
+        ],
+    )
+    def test_a_template_that_drops_the_user_or_fails_is_refused(self, template, match):
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tiny().backend_tokenizer)
-        tokenizer.chat_template = "{{ messages[0].content }}"
-        with pytest.raises(PolicyError, match="exactly once"):
-            Renderer(tokenizer).render_prompt("Help.", "Who?")
-
-    def test_a_template_that_fails_is_named(self):
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tiny().backend_tokenizer)
-        tokenizer.chat_template = "{{ raise_exception('never') }}"
-        with pytest.raises(PolicyError, match="never"):
+        tokenizer.chat_template = template
+        with pytest.raises(PolicyError, match=match):
             Renderer(tokenizer).render_prompt("Help.", "Who?")
 
     def test_a_user_text_like_a_slot_is_no_slot(self):

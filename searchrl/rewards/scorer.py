@@ -170,23 +170,19 @@ def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
     """The result of a call; if the call failed, a failure that names its owner."""
     if isinstance(outcome, Returned):
         return outcome.value
+    detail = "".join(traceback.format_exception(outcome.error))
     match outcome.error:
         case DeadlineExceeded() as late if late.owner == owner:
             # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
         case ScoringFailure() as invalid:
-            detail = "".join(traceback.format_exception(invalid))
             return Failure(FailureKind.SCORING, owner, str(invalid), detail)
         case Exception() | SystemExit() as error:  # a plugin's sys.exit() must not end the run
-            return _failure(FailureKind.SCORING, owner, error)
+            message = f"raised {type(error).__name__}: {error}"
+            return Failure(FailureKind.SCORING, owner, message, detail)
         case error:
             raise error
-
-
-def _failure(kind: FailureKind, owner: str, error: BaseException) -> Failure:
-    message = f"raised {type(error).__name__}: {error}"
-    return Failure(kind, owner, message, "".join(traceback.format_exception(error)))
 
 
 def _checked(component: Reward, result: object, num_turns: int) -> Score | Unscored:

@@ -19,7 +19,7 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 from searchrl.protocols.act import ThinkAct
-from searchrl.protocols.tag_names import INFORMATION_VARIANTS
+from searchrl.protocols.tags import INFORMATION_VARIANTS
 from searchrl.protocols.tool_call import SEARCH_TOOL
 
 

@@ -15,7 +15,7 @@ from model_texts import PASSAGES, SOUP, characters
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.protocols import FIRST_THOUGHT, ThinkSearchAnswer
-from searchrl.protocols.tag_names import INFORMATION_VARIANTS
+from searchrl.protocols.tags import INFORMATION_VARIANTS
 from searchrl.protocols.wrapping import NO_PASSAGE
 
 P = ThinkSearchAnswer()

@@ -25,11 +25,7 @@ KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "judge_v2")
     ("text", "terms", "constant"),
     [
         ("format+em", ((1, "format"), (1, "em")), 0),
-        (
-            "0.2*format+em-0.01*searches",
-            ((0.2, "format"), (1, "em"), (-0.01, "searches")),
-            0,
-        ),
+        ("0.2*format+em-0.01*searches", ((0.2, "format"), (1, "em"), (-0.01, "searches")), 0),
         (" - em\n+ .5 * f1 ", ((-1, "em"), (0.5, "f1")), 0),
         ("2*em-1", ((2, "em"),), -1),
         ("0*searched+1e-3*em", ((0, "searched"), (1e-3, "em")), 0),
@@ -84,8 +80,7 @@ def test_a_malformed_expression_carries_a_caret_at_the_place(
         parse_expression(text, KNOWN)
     head, shown, caret, shape = str(caught.value).splitlines()
     assert message in head and f"column {column}:" in head
-    assert shown == "  " + text
-    assert caret == "  " + " " * (column - 1) + "^"
+    assert shown == "  " + text and caret == "  " + " " * (column - 1) + "^"
     assert '"0.2*format+em-0.01*searches"' in shape
 
 
@@ -130,10 +125,7 @@ NAMES = st.sampled_from(["em", "f1", "judge_v2", "my-plugin:judge", "pkg.x:em", 
 WEIGHTS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e100, max_value=1e100)
 
 
-@given(
-    st.dictionaries(NAMES, WEIGHTS, min_size=1),
-    WEIGHTS,
-)
+@given(st.dictionaries(NAMES, WEIGHTS, min_size=1), WEIGHTS)
 def test_str_round_trips(weights: dict[str, float], constant: float) -> None:
     # + 0.0: the language has no negative zero.
     terms = tuple((weight + 0.0, name) for name, weight in weights.items())

@@ -25,12 +25,7 @@ from searchrl.contracts import (
 )
 from searchrl.core.episode import Action, Failure, FailureKind, Passage, Task
 from searchrl.engine.episodes.world import TaskWorld
-from searchrl.errors import (
-    EnvironmentFailure,
-    GenerationFailure,
-    ProtocolFailure,
-    RetrieverFailure,
-)
+from searchrl.errors import EnvironmentFailure, GenerationFailure, ProtocolFailure, RetrieverFailure
 from searchrl.plugins.deadline import DeadlineExceeded
 
 

@@ -20,12 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.attention import attending
-from searchrl.engine.model.loading import (
-    ResolvedModel,
-    dtype_of,
-    lora_settings,
-    wants_lora,
-)
+from searchrl.engine.model.loading import ResolvedModel, dtype_of, lora_settings, wants_lora
 from searchrl.engine.model.quantization import NF4_BLOCK, NF4_SCALE_BLOCK, first_line
 from searchrl.engine.sampling.slots import CacheShape
 from searchrl.errors import PolicyError

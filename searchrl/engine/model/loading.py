@@ -17,12 +17,7 @@ from transformers.utils import logging as hf_logging
 
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.model.quantization import (
-    even_out,
-    first_line,
-    hush_bitsandbytes,
-    nf4_settings,
-)
+from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError
 
@@ -189,11 +184,7 @@ def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
 
 
 def load_policy(
-    config: ModelConfig,
-    resolved: ResolvedModel,
-    device: torch.device,
-    *,
-    trainable: bool,
+    config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, trainable: bool
 ) -> Policy:
     """Load model and tokenizer and prepare them for sampling or training.
 
@@ -216,10 +207,7 @@ def load_policy(
         raise PolicyError(NO_FOUR_BIT_TRAINING)
     settings: dict[str, Any] = {}
     if config.quantize == "nf4":
-        settings = {
-            "quantization_config": nf4_settings(dtype, device),
-            "device_map": {"": device},
-        }
+        settings = {"quantization_config": nf4_settings(dtype, device), "device_map": {"": device}}
     # transformers draws progress bars of its own on stderr, which would break ours.
     hf_logging.disable_progress_bar()
     try:

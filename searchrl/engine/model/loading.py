@@ -126,16 +126,13 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
             path = str(TINY_PATH) if path == "tiny" else path
             return ResolvedModel(path, str(candidate), Path(path) == TINY_PATH)
         if (candidate / "config.json").is_file():
-            return ResolvedModel(str(candidate), None, _is_tiny_folder(candidate))
+            # The config of a model that was trained from the embedded one says so.
+            is_tiny = _read_settings(candidate / "config.json").get("searchrl_tiny", False)
+            return ResolvedModel(str(candidate), None, bool(is_tiny))
     raise PolicyError(
         f"'{folder}' holds no policy: expected config.json or adapter_config.json in it, in its "
         "policy/ or in its checkpoints/"
     )
-
-
-def _is_tiny_folder(folder: Path) -> bool:
-    """Whether a saved model was trained from the embedded one (its config says so)."""
-    return bool(_read_settings(folder / "config.json").get("searchrl_tiny", False))
 
 
 def _read_settings(path: Path) -> dict[str, Any]:

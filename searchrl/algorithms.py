@@ -80,13 +80,19 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         """Raise TypeError for a loss that cannot be called with columns and settings."""
-        if callable(self.loss) and (old := _old_signature(self.loss)):
+        try:
+            signature = inspect.signature(self.loss)
+        except (TypeError, ValueError):
+            return  # compiled code tells nothing: it has to be called
+        try:
+            signature.bind("columns", "settings")
+        except TypeError as error:
             raise TypeError(
-                f"algorithm '{self.name}' has a loss{old}, but since PLUGIN_API 2 a loss is "
+                f"algorithm '{self.name}' has a loss{signature}, but since PLUGIN_API 2 a loss is "
                 "loss(columns, settings) -> (loss, LossStats): read columns.logp_T, .old_logp_T, "
                 ".adv_T and .weight_T, and settings.clip_low, .clip_high and .beta (docs/hooks.md, "
                 "register_algorithms)"
-            )
+            ) from error
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""
@@ -102,19 +108,6 @@ class Algorithm:
         """Return the length penalty of a run as a function of the tokens alone."""
         penalty = self.length_penalty
         return None if penalty is None else lambda num_tokens: penalty(num_tokens, max_total_tokens)
-
-
-def _old_signature(loss: Callable[..., Any]) -> str:
-    """The parameters of a loss that does not take (columns, settings); "" for one that does."""
-    try:
-        signature = inspect.signature(loss)
-    except (TypeError, ValueError):
-        return ""  # compiled code tells nothing: it has to be called
-    try:
-        signature.bind("columns", "settings")
-    except TypeError:
-        return str(signature)
-    return ""
 
 
 def make_grpo() -> Algorithm:

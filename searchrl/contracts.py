@@ -58,43 +58,35 @@ class TagProtocol(Protocol):
 
     def parse(self, text: str) -> Action:
         """Read one model turn. Total: never raises on model text."""
-        ...
 
     def final_answer(self, turns: Sequence[str]) -> str | None:
         """The answer if the model's turns hold exactly one complete answer block, else None."""
-        ...
 
     def format_score(self, turns: Sequence[str]) -> float:
         """The format verdict on the model-written turns: 1 valid, 0.5 answer only, 0 otherwise."""
-        ...
 
     def render_observation(
         self, passages: Sequence[Passage], budget: TokenBudget | None = None
     ) -> str:
         """Wrap passages for the model; truncates the passages first, then wraps."""
-        ...
 
     def render_notice(self, text: str, budget: TokenBudget | None = None) -> str:
         """Wrap a message of the environment (say, after an invalid turn) for the model.
 
         Truncates the message first, then wraps.
         """
-        ...
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`: for experts, samples and demonstrations."""
-        ...
 
     def opening(self, kind: str) -> str:
         """Text that commits a turn to an action of `kind` (up to and with its opening tag).
 
         Raises ValueError if no turn of this protocol holds an action of that kind.
         """
-        ...
 
     def neutralise(self, text: str) -> str:
         """Make every protocol tag inside foreign text visibly harmless."""
-        ...
 
 
 @runtime_checkable
@@ -107,7 +99,6 @@ class Retriever(Protocol):
         A query without any indexed term gives no passage. Raises on failure; never returns an
         empty list in place of an error.
         """
-        ...
 
 
 @runtime_checkable
@@ -120,7 +111,6 @@ class Reward(Protocol):
 
     def __call__(self, episode: Episode) -> float | Score | Unscored:
         """Score one finished episode."""
-        ...
 
 
 class Expert(Protocol):
@@ -128,7 +118,6 @@ class Expert(Protocol):
 
     def act(self, observation: str) -> str:
         """Return the next turn. The first observation is the environment's prompt."""
-        ...
 
 
 class Metric(TypedDict):
@@ -149,11 +138,9 @@ class Tracker(Protocol):
 
     def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
         """Record the metrics of one step. `phase` is `train` or `eval`."""
-        ...
 
     def close(self) -> None:
         """Flush and release; called once."""
-        ...
 
 
 RetrieverFactory = Callable[..., Retriever]

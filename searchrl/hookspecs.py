@@ -48,7 +48,6 @@ class Register(Protocol):
 
     def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
         """Offer `factory` under `name`; `description` is one line for `searchrl plugins`."""
-        ...
 
 
 class RegisterEnv(Protocol):
@@ -66,7 +65,6 @@ class RegisterEnv(Protocol):
         description: str = "",
     ) -> None:
         """Offer an environment; see `register_envs`."""
-        ...
 
 
 @hookspec

@@ -34,17 +34,14 @@ class Trainable(Protocol):
     @property
     def trajectory(self) -> Trajectory:
         """Its tokens; its sampler log-probs are needed."""
-        ...
 
     @property
     def reward(self) -> float | None:
         """None: unscored, never trained on."""
-        ...
 
     @property
     def turn_scores(self) -> tuple[float, ...] | None:
         """One process score per turn, or None."""
-        ...
 
 
 T = TypeVar("T", bound=Trainable)

@@ -240,6 +240,11 @@ class TextEnv(gymnasium.Env[str, str]):
 
     # The Gymnasium interface.
 
+    @property
+    def task(self) -> Task | None:
+        """The task of the running episode, for subclasses; None before the first reset."""
+        return self._task
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from searchrl.errors import ConfigError, suggest
@@ -66,13 +66,19 @@ def check_settings(
 ) -> dict[str, Any]:
     """Return `settings` converted to the factory's annotations: a number for a `str` becomes text.
 
-    Raises:
-        ConfigError: naming every unknown setting, with near matches, and every wrong value.
+    Raises `ConfigError` for an unknown setting, with near matches, and for every wrong value.
     """
     args, keywords = _PROBES.get(kind, ((), {}))
     # What SearchRL passes by position (a retriever's passages) is no setting.
     parameters = dict(list(_parameters(factory).items())[len(args) :])
-    _ensure_known(kind, name, parameters, {*keywords, "name"} if kind == "env" else (), settings)
+    passed = {*keywords, "name"} if kind == "env" else set()
+    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [n for n, p in parameters.items() if p.kind in named and n not in passed]
+    for key in settings:
+        if key in passed or (key not in known and not is_open):
+            hint = suggest(key, known, "It takes no settings.")
+            raise ConfigError(f"{kind} '{name}' has no setting {key!r}.{hint}")
     checked, problems = dict(settings), []
     for key, value in settings.items():
         parameter = parameters.get(key)
@@ -90,23 +96,6 @@ def check_settings(
 def has_setting(factory: Callable[..., Any], name: str) -> bool:
     """Whether a factory has a parameter of this name."""
     return name in _parameters(factory)
-
-
-def _ensure_known(
-    kind: str,
-    name: str,
-    parameters: Mapping[str, inspect.Parameter],
-    passed: Iterable[str],
-    settings: Mapping[str, Any],
-) -> None:
-    """Refuse settings that have no parameter, and what SearchRL itself passes."""
-    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    known = [n for n, p in parameters.items() if p.kind in named and n not in passed]
-    for key in settings:
-        if key in passed or (key not in known and not is_open):
-            hint = suggest(key, known, "It takes no settings.")
-            raise ConfigError(f"{kind} '{name}' has no setting {key!r}.{hint}")
 
 
 def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

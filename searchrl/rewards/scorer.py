@@ -25,7 +25,6 @@ from searchrl.rewards.expression import RewardSchedule
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
 
-
 _Result = Score | Unscored
 _Call = tuple[Callable[[], _Result], str]
 
@@ -175,18 +174,14 @@ def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
             # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
-        case ScoringFailure() as invalid:
-            detail = "".join(traceback.format_exception(invalid))
-            return Failure(FailureKind.SCORING, owner, str(invalid), detail)
+        case ScoringFailure() as error:
+            message = str(error)
         case Exception() | SystemExit() as error:  # a plugin's sys.exit() must not end the run
-            return _failure(FailureKind.SCORING, owner, error)
+            message = f"raised {type(error).__name__}: {error}"
         case error:
             raise error
-
-
-def _failure(kind: FailureKind, owner: str, error: BaseException) -> Failure:
-    message = f"raised {type(error).__name__}: {error}"
-    return Failure(kind, owner, message, "".join(traceback.format_exception(error)))
+    detail = "".join(traceback.format_exception(error))
+    return Failure(FailureKind.SCORING, owner, message, detail)
 
 
 def _checked(component: Reward, result: object, num_turns: int) -> Score | Unscored:

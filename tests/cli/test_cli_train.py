@@ -176,11 +176,14 @@ def register_envs(register):
 
 
 @pytest.mark.parametrize(
-    ("action", "kind"),
-    [("raise KeyError('the map is lost')", "environment"), ("time.sleep(30)", "timeout")],
+    ("action", "kind", "said"),
+    [
+        ("raise KeyError('the map is lost')", "environment", "KeyError: 'the map is lost'"),
+        ("time.sleep(30)", "timeout", ""),
+    ],
 )
 def test_failing_or_hanging_env_stops_training_and_keeps_what_was_done(
-    micro_flags: list[str], tmp_path: Path, action: str, kind: str
+    micro_flags: list[str], tmp_path: Path, action: str, kind: str, said: str
 ) -> None:
     folder, plugin = tmp_path / "run", tmp_path / "fragile_env.py"
     plugin.write_text(ENV.format(action=action))
@@ -189,7 +192,7 @@ def test_failing_or_hanging_env_stops_training_and_keeps_what_was_done(
     flags += ["--set", "rollout.env_timeout_s=0.1", "--set", "rollout.max_failure_frac=0"]
     flags += ["--set", "rollout.prompts_per_step=4", "--set", "rollout.max_turn_tokens=200"]
     text = complaint("train", *flags, "--seed", "1", code=3)
-    assert f"First: {kind} failure of env 'fragile' (plugin fragile_env)" in text
+    assert f"First: {kind} failure of env 'fragile' (plugin fragile_env): {said}" in text
     assert f"searchrl train --resume {folder}" in text
     assert (folder / "checkpoints" / "step_000000" / "state.json").is_file()
 

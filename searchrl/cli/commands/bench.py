@@ -16,8 +16,6 @@ from searchrl.cli.options import BENCH, SHARED, options, read_layers
 if TYPE_CHECKING:
     from searchrl.programs.benchmark import Measured
 
-_MIB = 1 << 20
-
 
 @click.command()
 @options(SHARED, BENCH)
@@ -61,19 +59,17 @@ def bench(**values: Any) -> None:
 def _rows(one: Measured) -> list[tuple[str, str]]:
     from searchrl.cli.screen.figures import NOT_MEASURED
 
+    shares = f"sampling {one.sample_s:.2f}, update {one.update_s:.2f}"
     trained, use, peak = one.train_tokens_per_s, one.slot_use, one.peak_memory_bytes
     return [
         ("model", f"{one.model} on {one.device}"),
         ("steps timed", f"{one.num_steps} of {one.rollouts_per_step} rollouts"),
-        (
-            "s per step",
-            f"{one.step_s:.2f} (sampling {one.sample_s:.2f}, update {one.update_s:.2f})",
-        ),
+        ("s per step", f"{one.step_s:.2f} ({shares})"),
         ("steps/h", f"{one.steps_per_hour:,.0f}"),
         ("rollouts/s", f"{one.rollouts_per_s:.2f}"),
         ("model tokens per step", f"{one.model_tokens_per_step:,.0f}"),
         ("model tokens/s, sampling", f"{one.sample_tokens_per_s:,.0f}"),
         ("model tokens/s, training", NOT_MEASURED if trained is None else f"{trained:,.0f}"),
         ("slot use", NOT_MEASURED if use is None else f"{use:.1%}"),
-        ("peak memory", NOT_MEASURED if peak is None else f"{peak / _MIB:,.0f} MiB"),
+        ("peak memory", NOT_MEASURED if peak is None else f"{peak / 2**20:,.0f} MiB"),
     ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import micro_policy, most_bytes, token_logps
+from pytest import MonkeyPatch
 from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
@@ -162,11 +163,7 @@ def ensure_peak_is_predicted(
 @pytest.mark.parametrize("is_checkpointing", [False, True])
 @pytest.mark.parametrize("model", ["lora", "full", "nf4", "bf16"])
 def test_activations_are_predicted_within_the_documented_factor(
-    small_qwen3: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    model: str,
-    is_checkpointing: bool,
-    num_tokens: int,
+    small_qwen3: Path, monkeypatch: MonkeyPatch, model: str, is_checkpointing: bool, num_tokens: int
 ):
     monkeypatch.setattr(head, "CHUNK_BYTES", {"cpu": 1 << 15})
     chosen = {
@@ -179,7 +176,7 @@ def test_activations_are_predicted_within_the_documented_factor(
 
 
 class TestARunThatDoesNotFit:
-    def refusal(self, monkeypatch: pytest.MonkeyPatch, config: RunConfig, room: int) -> str:
+    def refusal(self, monkeypatch: MonkeyPatch, config: RunConfig, room: int) -> str:
         monkeypatch.setattr(forecast, "available", lambda device: room)
         plan = plan_of(config)
         assert not plan.fits
@@ -189,7 +186,7 @@ class TestARunThatDoesNotFit:
 
     @pytest.mark.parametrize("share", [0.9, 0.5, 0.3, 0.2])
     def test_is_refused_with_settings_under_which_it_fits(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch, share: float
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch, share: float
     ):
         monkeypatch.setattr(head, "CHUNK_BYTES", {"cpu": 1 << 15})
         config = settings(small_qwen3, model={"adapter": "lora"})
@@ -203,16 +200,14 @@ class TestARunThatDoesNotFit:
         assert plan.fits and plan.available == int(share * need)
 
     def test_smaller_batches_come_first_and_four_bits_last(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch
     ):
         config = settings(small_qwen3, model={"adapter": "lora"})
         plan = plan_of(config)
         text = self.refusal(monkeypatch, config, int(0.9 * plan.total))
         assert "nf4" not in text and "checkpointing=true" not in text
 
-    def test_that_nothing_makes_fit_says_so(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_that_nothing_makes_fit_says_so(self, small_qwen3: Path, monkeypatch: MonkeyPatch):
         config = settings(small_qwen3, model={"adapter": "lora"})
         text = self.refusal(monkeypatch, config, 1000)
         assert "Even with --set rollout.batch_size=" in text
@@ -221,7 +216,7 @@ class TestARunThatDoesNotFit:
         assert "nf4" not in self.refusal(monkeypatch, full, 1000)
 
     def test_close_to_the_limit_is_said_and_an_unknown_limit_is_none(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch
     ):
         config = settings(small_qwen3)
         total = plan_of(config).total

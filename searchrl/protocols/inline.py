@@ -15,8 +15,15 @@ from pathlib import Path
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, Action, Passage
 from searchrl.errors import ConfigError
-from searchrl.protocols.automaton import Part, Segment, TagGrammar, Tags, is_valid_order
-from searchrl.protocols.tag_names import foreign_tags
+from searchrl.protocols.tags import (
+    SEARCH_ORDER,
+    Part,
+    Segment,
+    TagGrammar,
+    Tags,
+    foreign_tags,
+    is_valid_order,
+)
 from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
 
 FIRST_THOUGHT = "I should look this up."
@@ -90,7 +97,7 @@ class InlineProtocol:
         split = [self._grammar.split(turn) for turn in turns]
         if self._final_answer(split) is None:
             return 0.0
-        return 1.0 if is_valid_order([self._readable(turn) for turn in split]) else 0.5
+        return 1.0 if is_valid_order(map(self._readable, split), SEARCH_ORDER) else 0.5
 
     def render_observation(
         self, passages: Sequence[Passage], budget: TokenBudget | None = None

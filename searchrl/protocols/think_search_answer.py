@@ -9,14 +9,13 @@ rollout driver and experts.
 from __future__ import annotations
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action
-from searchrl.protocols.automaton import Tags
 from searchrl.protocols.inline import (
     ANSWER_THOUGHT,
     FIRST_THOUGHT,
     InlineProtocol,
     load_instruction,
 )
-from searchrl.protocols.tag_names import ensure_tag_names
+from searchrl.protocols.tags import Tags, ensure_tag_names
 
 _INSTRUCTION = """\
 Answer the user's question. Work in turns. Begin every turn by reasoning inside <{think}> and \

@@ -21,7 +21,6 @@ from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
-from searchrl.protocols.automaton import Tags
 from searchrl.protocols.inline import (
     ANSWER_THOUGHT,
     FIRST_THOUGHT,
@@ -29,6 +28,7 @@ from searchrl.protocols.inline import (
     invalid,
     load_instruction,
 )
+from searchrl.protocols.tags import Tags
 from searchrl.protocols.wrapping import Wrapping
 
 CALL_THOUGHT = "I should use a tool."

@@ -157,8 +157,7 @@ def test_line_numbers_inside_a_json_array(tmp_path: Path) -> None:
     assert [line for line, _ in reasons(path)] == [4, 5]
     path.write_text(f"[\n {good},\n {{broken}}\n]\n")
     ((line, reason),) = reasons(path)
-    assert line == 3
-    assert "not JSON" in reason
+    assert line == 3 and "not JSON" in reason
     assert "the rest was not read" in reason
 
 
@@ -173,8 +172,7 @@ def test_one_object_over_many_lines_is_one_problem(tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_text(json.dumps({"data": ROWS}, indent=1))
     ((line, reason),) = reasons(path)
-    assert line == 1
-    assert "has no 'question'" in reason
+    assert line == 1 and "has no 'question'" in reason
 
 
 BAD_QUESTIONS: list[tuple[Any, str]] = [
@@ -211,8 +209,7 @@ def test_malformed_question_row_is_reported_with_its_line(
 ) -> None:
     path = write(tmp_path / "q.jsonl", {"id": "first", "question": "q?", "answer": "x"}, row)
     ((line, reason),) = reasons(path)
-    assert line == 2
-    assert expected in reason
+    assert line == 2 and expected in reason
 
 
 def test_all_bad_rows_of_all_files_come_in_one_error(tmp_path: Path) -> None:
@@ -227,8 +224,7 @@ def test_all_bad_rows_of_all_files_come_in_one_error(tmp_path: Path) -> None:
     for line in range(2, len(bad) + 2):
         assert f"{first}:{line}: " in message
     assert f"{second}:1: has no 'question'" in message
-    assert f"{len(bad) + 1} problems" in message
-    assert f"{second}:2" not in message
+    assert f"{len(bad) + 1} problems" in message and f"{second}:2" not in message
 
 
 def test_duplicate_ids_name_both_places(tmp_path: Path) -> None:
@@ -270,8 +266,7 @@ def test_malformed_corpus_row_is_reported_with_its_line(
 ) -> None:
     path = write(tmp_path / "c.jsonl", {"id": "first", "text": "x"}, "", row)
     ((line, reason),) = reasons(path, corpus=True)
-    assert line == 3
-    assert expected in reason
+    assert line == 3 and expected in reason
 
 
 PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS).encode()

@@ -90,8 +90,7 @@ def test_space_samples_are_seeded_and_shaped_like_turns() -> None:
 def test_space_batches_for_vector_environments() -> None:
     space = TextSpace(max_length=20, turns=("a", "b"), seed=1)
     batched = batch_space(space, 3)
-    assert batched.sample() in batched
-    assert create_empty_array(space, 3) in batched
+    assert batched.sample() in batched and create_empty_array(space, 3) in batched
     assert ("x", "y" * 9) in batch_differing_spaces([space, TextSpace(max_length=9)])
 
 
@@ -331,6 +330,5 @@ def test_environments_vectorise() -> None:
 
 
 def test_same_answer_ignores_case_punctuation_and_spacing() -> None:
-    assert same_answer(" form  K27.", "Form K27")
-    assert not same_answer("16:45", "16:50")
+    assert same_answer(" form  K27.", "Form K27") and not same_answer("16:45", "16:50")
     assert same_answer("?!", "?!") and not same_answer("?!", "...")

@@ -66,11 +66,12 @@ def edit(run: Path, **changes: Any) -> None:
     (run / "config.yaml").write_text(config.to_yaml())
 
 
-def pretend_training(run: Path) -> None:
-    """Make the folder look as if a model had been trained in it."""
+def pretend_training(run: Path, **state: object) -> None:
+    """Make the folder look as if a model had been trained in it; `state` is of its checkpoint."""
     edit(run, policy="model", model={"name": "tiny"})
-    (run / "policy").mkdir()
-    (run / "policy" / "config.json").write_text("{}")
+    for folder, file in (("policy", "config.json"), ("checkpoints/step_000001", "state.json")):
+        (run / folder).mkdir(parents=True, exist_ok=True)
+        (run / folder / file).write_text(json.dumps(state))
 
 
 @pytest.fixture
@@ -126,7 +127,6 @@ def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     remove(site)
     for arguments in (
         ["train", "--resume", run],
-        ["sft", "--resume", run],
         ["ask", run, "Where?"],
         ["play", "--config", run / "config.yaml"],
         ["train", "--config", run / "config.yaml", "--dry-run"],
@@ -135,6 +135,8 @@ def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     for program in (lambda: load_agent(run), lambda: train(resume=run)):
         with pytest.raises(UnknownNameError, match="pip install 'searchrl-rivers==0.1.0'"):
             program()
+    pretend_training(run, demos={})
+    assert LOST in complaint("sft", "--resume", run)
 
 
 def test_run_that_does_not_need_the_package_says_nothing(tmp_path: Path, site: Path) -> None:

@@ -285,11 +285,8 @@ def _can_open(protocol: TagProtocol, kind: str) -> bool:
 
 
 def _parse_reward(config: TaskConfig, registry: Registry) -> RewardSchedule:
-    spec: object = config.reward
-    if not isinstance(config.reward, str):
-        spec = [stage.model_dump() for stage in config.reward]
     try:
-        return RewardSchedule.parse(spec, registry.spellings("reward"))
+        return RewardSchedule.parse(config.reward, registry.spellings("reward"))
     except UnknownComponentError as error:
         absence = registry.explain_absence("reward", error.component)
         raise UnknownComponentError(f"{error}{absence}", error.component) from error

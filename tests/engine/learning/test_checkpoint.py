@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import enlarge_lora, micro_policy, play
+from pytest import MonkeyPatch
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
@@ -30,8 +31,6 @@ from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import RunFolderError
 
-MakeWorld = Callable[..., Any]
-
 
 def make_learner(policy: Policy, algorithm: Algorithm | None = None) -> Learner:
     return Learner(
@@ -48,7 +47,7 @@ def state(step: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def groups(policy: Policy, toy_world: MakeWorld) -> list[Group[Rollout]]:
+def groups(policy: Policy, toy_world: Any) -> list[Group[Rollout]]:
     world = toy_world(protocol="short-stops", retriever="random", reward="parity")
     return make_groups(play(policy, world))
 
@@ -93,7 +92,7 @@ def test_state_of_the_algorithm_travels(policy: Policy, tmp_path: Path):
 class TestKilled:
     @pytest.mark.parametrize("moment", ["weights", "state", "sync", "rename"])
     def test_between_any_two_writes_the_old_one_stays_usable(
-        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, moment: str
     ):
         learner = make_learner(policy)
         save_checkpoint(tmp_path, policy, learner, state(1))
@@ -124,7 +123,7 @@ class TestKilled:
         assert not list((tmp_path / "checkpoints").glob(".*.partial"))
 
     def test_a_whole_checkpoint_is_never_taken_apart_to_write_it_again(
-        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
     ):
         # The same step once more (its evaluation was the best so far; Ctrl-C just after it).
         learner = make_learner(policy)
@@ -207,7 +206,7 @@ class TestFullDisk:
         assert weights.stat() == before
 
     def test_errors_that_are_no_full_disk_stay_what_they_are(
-        self, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch
     ):
         def broken(folder: Path) -> None:
             raise KeyError("a bug of ours")

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
-from searchrl.core.advantage import (
-    StepScores,
-    dead_groups,
-    dr_grpo_advantages,
-    grpo_advantages,
-)
+from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages, grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop

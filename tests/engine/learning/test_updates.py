@@ -109,8 +109,7 @@ class TestMiniBatches:
                     make_groups(offered()), lambda name, _, order=order: order.append(name[0])
                 )
             orders.append(order)
-        assert orders[0] == orders[1]
-        assert len({str(order) for order in orders}) > 1
+        assert orders[0] == orders[1] and len({str(order) for order in orders}) > 1
         half = len(orders[0]) // 3
         assert any(order[:half] != order[half : 2 * half] for order in orders)
 
@@ -177,8 +176,7 @@ class TestMemoryRunsOut:
         learner.train_step = lambda *a: caught.append(step(*a))  # type: ignore
         (grad,) = caught_gradients(learner, items)
         restore()
-        assert is_close(grad, expected, 1e-10)
-        assert caught[0]["oom_splits"] >= 1
+        assert is_close(grad, expected, 1e-10) and caught[0]["oom_splits"] >= 1
         assert learner.micro_batch_tokens <= 250
         assert count_forwards(policy, learner, items) > num_batches  # smaller from now on
 
@@ -309,8 +307,7 @@ class TestHalfPrecision:
 def test_memory_of_a_step_does_not_grow_with_the_vocabulary():
     """LoRA, frozen head: the peak beside the parameters, at 32k and 152k tokens."""
     small, large = (peak_beside_parameters(size) for size in (32_000, 152_000))
-    assert small > 8 << 20
-    assert large <= 1.05 * small
+    assert small > 8 << 20 and large <= 1.05 * small
 
 
 def peak_beside_parameters(vocab_size: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import most_bytes
+from pytest import MonkeyPatch
 from torch import Tensor, nn
 
 from searchrl.engine.model import head as head_module
@@ -23,7 +24,7 @@ def make(dtype: torch.dtype, bias: bool = False, trained: bool = True) -> tuple[
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch: MonkeyPatch) -> None:
     """8 rows at a time: 37 make four whole chunks and a part of one."""
     monkeypatch.setattr(head_module, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
 
@@ -38,7 +39,7 @@ def gradients(result: TokenLogps, slope: Tensor, inputs: list[Tensor]) -> tuple[
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_chunks_are_the_full_logits(
     small_chunks: None,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: MonkeyPatch,
     dtype: torch.dtype,
     temperature: float,
     bias: bool,
@@ -121,7 +122,7 @@ def peak_bytes(vocab_size: int) -> int:
     return most_bytes(profile)
 
 
-def test_memory_does_not_grow_with_the_vocabulary(monkeypatch: pytest.MonkeyPatch):
+def test_memory_does_not_grow_with_the_vocabulary(monkeypatch: MonkeyPatch):
     monkeypatch.setattr(head_module, "CHUNK_BYTES", {"cpu": 16 * 4 * 152_000})
     small, large = peak_bytes(32_000), peak_bytes(152_000)
     assert chunk_rows(152_000, torch.device("cpu")) == 16

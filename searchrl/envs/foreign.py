@@ -18,10 +18,10 @@ from gymnasium.error import ResetNeeded
 from searchrl.contracts import RetrieverFactory, TagProtocol, TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Task
 from searchrl.envs.describe import (
-    GAMES,
     Actions,
     Game,
     is_text,
+    load_games,
     parts_of,
     tell_ansi,
     tell_numbers,
@@ -315,7 +315,7 @@ def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, A
 
 def _known_game(inner: gymnasium.Env[Any, Any]) -> Game:
     spec = inner.spec
-    known = GAMES.get(spec.name) if spec is not None and spec.namespace is None else None
+    known = load_games().get(spec.name) if spec is not None and spec.namespace is None else None
     return known or Game("", ())
 
 

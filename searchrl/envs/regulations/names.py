@@ -14,7 +14,7 @@ from random import Random
 
 from pydantic import with_config
 
-from searchrl.envs.regulations.word_lists import ASSETS, EXACT, load_word_list
+from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
 BUILDINGS = ("House", "Hall", "Lodge", "Wing")
 MONTHS = (
@@ -39,7 +39,7 @@ class Names:
 @cache
 def load_names() -> Names:
     """The names of the package, read once."""
-    return load_word_list(Names, ASSETS / "names.json")
+    return load_word_list(Names, ASSETS / "regulations/names.json")
 
 
 class ValueKind(StrEnum):

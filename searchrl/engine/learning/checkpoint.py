@@ -185,13 +185,11 @@ def load_weights(folder: Path, policy: Policy) -> None:
     saved: dict[str, torch.Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         saved |= load_file(path)
-    wanted = {n: p for n, p in policy.model.named_parameters() if p.requires_grad}
-    missing = sorted(wanted.keys() - saved.keys())
+    wanted = {name for name, p in policy.model.named_parameters() if p.requires_grad}
+    missing = sorted(wanted - saved.keys())
     if missing:
         raise RunFolderError(
             f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
             f"'{missing[0]}': it was saved from another architecture"
         )
-    with torch.no_grad():
-        for name, parameter in wanted.items():
-            parameter.copy_(saved[name])
+    policy.model.load_state_dict({name: saved[name] for name in wanted}, strict=False)

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -26,17 +26,8 @@ from searchrl.engine.model.quantization import first_line
 from searchrl.errors import RunFolderError
 from searchrl.run_folder import guarding
 
-
-class Stateful(Protocol):
-    """A learner, as far as a checkpoint is concerned."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Optimiser and counters, tensors and plain values only."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        ...
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.stateful import Stateful
 
 
 def save_checkpoint(

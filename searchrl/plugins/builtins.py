@@ -76,7 +76,7 @@ def register_rewards(register: Register) -> None:
         ("retrieved", "gold passages shown: all, some or none"),
         ("env", "sum of the environment's own rewards"),
     ):
-        register(name, f"searchrl.rewards.components:make_{name}", description=description)
+        register(name, f"searchrl.rewards.components:make.{name}", description=description)
 
 
 @hookimpl

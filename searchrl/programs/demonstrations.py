@@ -79,10 +79,9 @@ class Demonstrator:
             requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
         groups = self.driver.run(requests)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
-        failed = [r for r in rollouts if r.episode.failure is not None]
-        if failed:
-            failure = failed[0].episode.failure
-            assert failure is not None
+        failures = [f for r in rollouts if (f := r.episode.failure) is not None]
+        if failures:
+            failure = failures[0]
             raise ConfigError(
                 f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
             )
@@ -161,13 +160,12 @@ def _encode(
     Raises:
         DataError: listing the traces whose first turn does not fit: they would teach nothing.
     """
-    encoded = []
+    encoded, empty = [], []
     for trace in traces:
         trajectory = trace_trajectory(trace, policy.renderer, world.protocol, config)
-        is_cut = len(trajectory.turns) < len(trace.turns)
-        encoded.append(Demonstration(trajectory, is_cut))
-    pairs = zip(traces, encoded, strict=True)
-    empty = [trace.id for trace, (trajectory, _) in pairs if not trajectory.turns]
+        encoded.append(Demonstration(trajectory, len(trajectory.turns) < len(trace.turns)))
+        if not trajectory.turns:
+            empty.append(trace.id)
     if empty:
         raise DataError(
             f"{len(empty)} traces have no turn within rollout.max_total_tokens="

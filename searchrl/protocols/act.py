@@ -11,14 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from searchrl.core.episode import ACT, INVALID, Action
-from searchrl.protocols.automaton import Part, Segment, Tags
 from searchrl.protocols.inline import InlineProtocol, load_instruction
-from searchrl.protocols.tag_names import ensure_tag_names
-
-_INSTRUCTION = """\
-You act in an environment, in turns. In every turn you may first reason inside <{think}> and \
-</{think}>; then write one action inside <{act}> and </{act}>, and nothing after it. What came of \
-it comes back between <{observation}> and </{observation}>. Never write <{observation}> yourself."""
+from searchrl.protocols.tags import ACT_ORDER, Tags, ensure_tag_names, is_valid_order
 
 
 class ThinkAct(InlineProtocol):
@@ -52,7 +46,7 @@ class ThinkAct(InlineProtocol):
         ensure_tag_names(names)
         # The environment's text may come from another system: its usual tag is neutralised too.
         super().__init__("act", Tags(*names.values()), foreign=["act"])
-        self.instruction = load_instruction(instruction, _INSTRUCTION.format(**names))
+        self.instruction = load_instruction(instruction, self.name, **names)
 
     def read_request(self, text: str) -> Action:
         """The act itself."""
@@ -67,8 +61,7 @@ class ThinkAct(InlineProtocol):
         split = [self._grammar.split(turn) for turn in turns]
         if not split or any(self._read(turn).kind == INVALID for turn in split):
             return 0.0
-        is_whole = _is_whole(_without_blank(split[0])) and all(map(_is_whole, split[1:]))
-        return 1.0 if is_whole else 0.5
+        return 1.0 if is_valid_order(split, ACT_ORDER) else 0.5
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`; without a thought, there is no think block.
@@ -86,18 +79,3 @@ class ThinkAct(InlineProtocol):
         if kind != ACT:
             raise ValueError(f"{self.name} knows act and invalid turns, not {kind!r}")
         return f"<{self.tags.request}>"
-
-
-def _is_whole(turn: Sequence[Segment]) -> bool:
-    """Whether a turn is at most one thought, then one act, and nothing else."""
-    parts = [segment.part for segment in turn]
-    return parts in ([Part.REQUEST], [Part.THINK, Part.REQUEST])
-
-
-def _without_blank(turn: Sequence[Segment]) -> Sequence[Segment]:
-    """A first turn without the empty think block that chat templates write with thinking off.
-
-    So a model that then writes a thought has not thought twice.
-    """
-    is_blank = bool(turn) and turn[0].part is Part.THINK and not turn[0].text
-    return turn[1:] if is_blank else turn

@@ -2,7 +2,7 @@
 
 Owns what each one reads from a finished `Episode` and the values it may return. Components are
 pure and know nothing of weights, steps or each other: the expression combines them, the scorer
-runs them. The built-in plugin registers each factory by its name.
+runs them. The built-in plugin registers each factory by its name (`make.em`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Score, Unscored
@@ -30,7 +30,6 @@ class FunctionReward:
     score: Callable[[Episode], float | Score | Unscored]
     values: tuple[float, ...]
     is_range: bool = False
-    description: str = ""
 
     def __call__(self, episode: Episode) -> float | Score | Unscored:
         """Score one finished episode."""
@@ -55,6 +54,7 @@ def _searched(episode: Episode) -> float:
 
 
 def _retrieved(episode: Episode) -> float:
+    """Which gold passages were shown: all, some or none; without any known, as `searched`."""
     gold = set(episode.task.gold_ids)
     if not gold:
         return _searched(episode)
@@ -66,43 +66,29 @@ def _maker(
     name: str,
     score: Callable[[Episode], float | Score | Unscored],
     values: tuple[float, ...],
-    *,
-    is_range: bool = False,
+    is_range: bool,
 ) -> Callable[[], Reward]:
     """A factory without arguments: a component has no settings."""
     return lambda: FunctionReward(name, score, values, is_range)
 
 
-make_format = _maker("format", attrgetter("format_score"), (0.0, 0.5, 1.0))
-"""The protocol's format verdict."""
-make_em = _maker("em", partial(_against_golds, answers.em), (0.0, 1.0))
-"""Exact match with a gold answer (N1)."""
-make_cover_em = _maker("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0))
-"""A gold answer is part of the answer, in whole tokens (N1)."""
-make_f1 = _maker("f1", partial(_against_golds, answers.f1), (0.0, 1.0), is_range=True)
-"""Token F1 with the best gold answer (N1)."""
-make_fuzzy = _maker("fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0))
-"""1 for an exact answer, 0.5 for a near one, 0 otherwise (N1)."""
-make_searches = _maker("searches", _searches, (0.0, math.inf), is_range=True)
-"""The number of searches, for costs."""
-make_searched = _maker("searched", _searched, (0.0, 1.0))
-"""1 if the agent searched at least once."""
-make_retrieved = _maker("retrieved", _retrieved, (0.0, 0.5, 1.0))
-"""Which gold passages were shown: all, some or none."""
-make_env = _maker("env", attrgetter("env_return"), (-math.inf, math.inf), is_range=True)
-"""The sum of the environment's own rewards."""
-
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
     {
-        "format": make_format,
-        "em": make_em,
-        "cover_em": make_cover_em,
-        "f1": make_f1,
-        "fuzzy": make_fuzzy,
-        "searches": make_searches,
-        "searched": make_searched,
-        "retrieved": make_retrieved,
-        "env": make_env,
+        name: _maker(name, score, values, is_range)
+        for name, score, values, is_range in (
+            ("format", attrgetter("format_score"), (0.0, 0.5, 1.0), False),
+            ("em", partial(_against_golds, answers.em), (0.0, 1.0), False),
+            ("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0), False),
+            ("f1", partial(_against_golds, answers.f1), (0.0, 1.0), True),
+            ("fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0), False),
+            ("searches", _searches, (0.0, math.inf), True),
+            ("searched", _searched, (0.0, 1.0), False),
+            ("retrieved", _retrieved, (0.0, 0.5, 1.0), False),
+            ("env", attrgetter("env_return"), (-math.inf, math.inf), True),
+        )
     }
 )
 """Name -> factory without arguments, in the order of the documentation."""
+
+make = SimpleNamespace(**BUILTIN_REWARDS)
+"""The same factories as attributes, for import strings."""

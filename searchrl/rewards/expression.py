@@ -19,7 +19,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NoReturn
+from typing import NoReturn
+
+from pydantic import ValidationError
 
 from searchrl.config.sections import RewardStage
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError, suggest
@@ -27,6 +29,7 @@ from searchrl.errors import ConfigError, ExpressionError, UnknownNameError, sugg
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _IDENTIFIER = r"[^\W\d]\w*"
 _NAME = re.compile(_IDENTIFIER)
+_WORD = re.compile(r"\w")
 _QUALIFIED = re.compile(rf"\w[\w.-]*:{_IDENTIFIER}")
 _SHAPE = (
     "An expression is a sum of weight*name terms without parentheses, such as "
@@ -69,7 +72,10 @@ class Expression:
     def __str__(self) -> str:
         # "a-b:c" reads as one qualified name, so a minus beside such a name needs its spaces.
         gap = " " if any("-" in name for name in self.names) else ""
-        pieces = [(weight, _term_text(weight, name)) for weight, name in self.terms]
+        pieces = [
+            (weight, name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}")
+            for weight, name in self.terms
+        ]
         if self.constant:
             pieces.append((self.constant, _number_text(self.constant)))
         text = "".join(f"{gap}{'-' if value < 0 else '+'}{gap}{piece}" for value, piece in pieces)
@@ -78,10 +84,6 @@ class Expression:
 
 def _number_text(value: float) -> str:
     return repr(abs(value)).removesuffix(".0")
-
-
-def _term_text(weight: float, name: str) -> str:
-    return name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}"
 
 
 def parse_expression(text: str, known: Iterable[str] | None = None) -> Expression:
@@ -174,17 +176,16 @@ class _Parser:
     def _known_qualified(self) -> str | None:
         for name in self.qualified:
             end = self.pos + len(name)
-            if self.text.startswith(name, self.pos) and not _is_word(self.text[end : end + 1]):
+            if self.text.startswith(name, self.pos) and not _WORD.match(self.text, end):
                 return name
         return None
 
     def _generic_name(self) -> str | None:
-        match = None
-        if _NAME.match(self.text, self.pos):
+        match = _NAME.match(self.text, self.pos)
+        if match and self.known is None:
             # Without known names "a-b:c" is one qualified name. With known names, those were tried
             # before, so that "a" minus "b:c" may be meant.
-            match = _QUALIFIED.match(self.text, self.pos) if self.known is None else None
-            match = match or _NAME.match(self.text, self.pos)
+            match = _QUALIFIED.match(self.text, self.pos) or match
         return match.group() if match else None
 
     def _skip_space(self) -> None:
@@ -217,10 +218,6 @@ class _Parser:
             f"  {' ' * indent}^\n"
             f"{_SHAPE}"
         )
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +253,23 @@ class RewardSchedule:
         ends: list[int] = []
         for number, item in enumerate(spec, start=1):
             where = f"reward stage {number} of {len(spec)}"
-            text, end = _stage_fields(item, where, is_last=number == len(spec))
-            if ends and end is not None and end <= ends[-1]:
+            stage, is_last = _read_stage(item, where), number == len(spec)
+            if is_last and stage.until_step is not None:
                 raise ConfigError(
-                    f"{where}: until_step {end} does not come after the previous stage's {ends[-1]}"
+                    f"{where}: the last stage must have no until_step (it holds to the end of the "
+                    f"run), found {stage.until_step}"
                 )
-            ends += [] if end is None else [end]
+            if not is_last:
+                if stage.until_step is None:
+                    raise ConfigError(f"{where}: only the last stage may have no until_step")
+                if ends and stage.until_step <= ends[-1]:
+                    raise ConfigError(
+                        f"{where}: until_step {stage.until_step} does not come after the previous "
+                        f"stage's {ends[-1]}"
+                    )
+                ends.append(stage.until_step)
             try:
-                expressions.append(parse_expression(text, names))
+                expressions.append(parse_expression(stage.expr, names))
             except ExpressionError as error:
                 raise type(error)(f"{where}: {error}") from None
         return cls(tuple(expressions), tuple(ends))
@@ -283,30 +289,14 @@ class RewardSchedule:
         return ", then ".join(map("".join, parts))
 
 
-def _stage_fields(item: object, where: str, *, is_last: bool) -> tuple[str, int | None]:
-    fields: Mapping[Any, Any]
-    if isinstance(item, Mapping):
-        fields = item
-    elif isinstance(item, RewardStage):
-        fields = item.model_dump()
-    else:
+def _read_stage(item: object, where: str) -> RewardStage:
+    try:
+        return RewardStage.model_validate(item, strict=True)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    key = str(fault["loc"][0]) if fault["loc"] else ""
+    if fault["type"] == "extra_forbidden":
+        raise ConfigError(f"{where}: unknown key '{key}'.{suggest(key, RewardStage.model_fields)}")
+    if not key or fault["type"] == "missing":
         raise ConfigError(f"{where}: expected {{until_step, expr}}, found {item!r}")
-    for key in fields:
-        if key not in ("until_step", "expr"):
-            hint = suggest(str(key), ("until_step", "expr"))
-            raise ConfigError(f"{where}: unknown key '{key}'.{hint}")
-    text, until = fields.get("expr"), fields.get("until_step")
-    if not isinstance(text, str):
-        raise ConfigError(f"{where}: 'expr' must be a reward expression, found {text!r}")
-    if is_last:
-        if until is not None:
-            raise ConfigError(
-                f"{where}: the last stage must have no until_step (it holds to the end of the "
-                f"run), found {until!r}"
-            )
-        return text, None
-    if not isinstance(until, int) or isinstance(until, bool) or until < 1:
-        raise ConfigError(
-            f"{where}: 'until_step' must be a whole number of at least 1, found {until!r}"
-        )
-    return text, until
+    raise ConfigError(f"{where}: {key} = {fault['input']!r}: {fault['msg']}")

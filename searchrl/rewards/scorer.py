@@ -25,7 +25,6 @@ from searchrl.rewards.expression import RewardSchedule
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
 
-
 _Result = Score | Unscored
 _Call = tuple[Callable[[], _Result], str]
 
@@ -170,19 +169,19 @@ def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
     """The result of a call; if the call failed, a failure that names its owner."""
     if isinstance(outcome, Returned):
         return outcome.value
-    detail = "".join(traceback.format_exception(outcome.error))
     match outcome.error:
         case DeadlineExceeded() as late if late.owner == owner:
             # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
-        case ScoringFailure() as invalid:
-            return Failure(FailureKind.SCORING, owner, str(invalid), detail)
+        case ScoringFailure() as error:
+            message = str(error)
         case Exception() | SystemExit() as error:  # a plugin's sys.exit() must not end the run
             message = f"raised {type(error).__name__}: {error}"
-            return Failure(FailureKind.SCORING, owner, message, detail)
         case error:
             raise error
+    detail = "".join(traceback.format_exception(error))
+    return Failure(FailureKind.SCORING, owner, message, detail)
 
 
 def _checked(component: Reward, result: object, num_turns: int) -> Score | Unscored:

@@ -53,8 +53,6 @@ def exact_gradient(
 
 
 # --- values --------------------------------------------------------------------------------------
-
-
 def test_values_by_hand() -> None:
     # The reference gives the token twice the probability: u = log 2.
     logp, ref_logp = torch.tensor([0.25]).log(), torch.tensor([0.5]).log()
@@ -113,8 +111,6 @@ def test_k3_of_nearly_equal_fp32_log_probs_is_not_rounding_noise(sign: float) ->
 
 
 # --- gradients -----------------------------------------------------------------------------------
-
-
 PULLS = [(k3, lambda q, p: kl(p, q)), (k2, kl), (k1, lambda q, p: 0 * kl(q, p))]
 
 
@@ -129,31 +125,20 @@ def test_what_each_pulls_along_as_a_loss(
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@fewer
-@given(u=st.floats(-15, 15))
-def test_gradient_of_k3_in_log_q_is_one_minus_exp_u(u: float) -> None:
-    logp = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(k3(logp, torch.tensor(u, dtype=torch.float64)), logp)
-    assert gradient.item() == pytest.approx(1 - math.exp(u), rel=1e-10, abs=1e-10)
-
-
 @estimators
-@pytest.mark.parametrize("u", [-3.0, -0.2, 0.4, 2.0])
+@pytest.mark.parametrize("u", [-15.0, -3.0, -0.2, 0.4, 2.0, 7.0])
 def test_gradient_equals_finite_difference(estimator: Estimator, u: float) -> None:
     logp = torch.tensor([-1.3], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: estimator(x, torch.full_like(x, -1.3 + u)), (logp,))
 
 
 # --- numbers that would break it -----------------------------------------------------------------
-
-
 def test_clamp_is_from_above_only() -> None:
     u_T = torch.tensor([-300.0, -25.0, 19.0, 20.0, 25.0, 300.0], dtype=torch.float64)
     value_T = k3(torch.zeros_like(u_T), u_T)
     assert value_T[:2].tolist() == pytest.approx([299.0, 24.0], rel=1e-9)
     top = math.exp(KL_LOG_RATIO_MAX) - KL_LOG_RATIO_MAX - 1
-    assert value_T[3:].tolist() == pytest.approx([top] * 3)
-    assert value_T[2].item() < top
+    assert value_T[3:].tolist() == pytest.approx([top] * 3) and value_T[2].item() < top
     assert is_kl_clamped(torch.zeros_like(u_T), u_T).tolist() == [False] * 4 + [True] * 2
     logp = torch.tensor([-120.0], requires_grad=True)  # in fp32 e^120 is infinite
     value = k3(logp, torch.zeros(1))

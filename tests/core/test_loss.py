@@ -12,13 +12,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from types import ModuleType
 
 import pytest
 import torch
 from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
 from torch import Tensor
 
-from searchrl.core import reduction as reduction_module
+from searchrl.core import advantage, reduction
 from searchrl.core.advantage import StepScores, grpo_advantages
 from searchrl.core.columns import LossStats, clamped, loss_columns
 from searchrl.core.kl import k3
@@ -31,8 +32,6 @@ surrogates = pytest.mark.parametrize("name", [name for name in LOSSES if name !=
 
 
 # --- PPO-clip by hand ----------------------------------------------------------------------------
-
-
 def test_four_tokens_by_hand() -> None:
     """Both signs of the advantage on both sides of the clip range [0.8, 1.2].
 
@@ -64,10 +63,7 @@ def test_four_tokens_by_hand() -> None:
     ],
 )
 def test_each_bound_of_the_clip_moves_alone(
-    third: tuple[float, float],
-    knobs: dict[str, float],
-    objective: float,
-    clipped: tuple[int, int],
+    third: tuple[float, float], knobs: dict[str, float], objective: float, clipped: tuple[int, int]
 ) -> None:
     step = hand([1.5, 0.5, third[0], 0.5], [1, 1, third[1], -1])
     loss, _, stats = run("ppo_clip", step, **knobs)
@@ -90,8 +86,6 @@ def test_kl_term_by_hand() -> None:
 
 
 # --- the others by hand --------------------------------------------------------------------------
-
-
 def test_gspo_by_hand() -> None:
     """Ratios 2 and 1/2 cancel within their rollout; 1.21 and 1 have the geometric mean 1.1.
 
@@ -169,8 +163,7 @@ def test_tis_by_hand() -> None:
     assert stats.means()["sampler_ratio_mean"] == pytest.approx(expected, abs=1e-12)
     loss, _, stats = run(functools.partial(tis_loss, cap=3.5), step)
     expected = -(0.5 * 1.2 + 3.5 * 0.5 - 1.5 * 1.5 - 3 * 0.8) / 4
-    assert loss.item() == pytest.approx(expected, abs=1e-12)
-    assert stats.num_cut == 1
+    assert loss.item() == pytest.approx(expected, abs=1e-12) and stats.num_cut == 1
 
 
 def test_masked_tis_by_hand() -> None:
@@ -252,8 +245,6 @@ def test_llds_default_is_a_tenth() -> None:
 
 
 # --- ratio 1 -------------------------------------------------------------------------------------
-
-
 @every_loss
 def test_gradient_at_ratio_one_is_the_policy_gradient(name: str) -> None:
     """-weight_t A_t: REINFORCE for CISPO, its sequence-mean for GSPO, and LLDS is not active."""
@@ -283,8 +274,7 @@ def test_loss_is_zero_at_the_first_update_and_its_gradient_is_not(
     weights = zip(token_weights(counts, reduction), counts, strict=True)
     weight_T = torch.tensor([w for w, n in weights for _ in range(n)], dtype=F64)
     loss, gradient_T, _ = run("ppo_clip", replace(hand([1.0] * 11, spread), weight_T=weight_T))
-    assert (abs(loss.item()) < 1e-12) == is_zero
-    assert gradient_T.abs().min() > 0
+    assert (abs(loss.item()) < 1e-12) == is_zero and gradient_T.abs().min() > 0
 
 
 @pytest.mark.parametrize("clip", [0.2, 0.0])
@@ -313,8 +303,6 @@ def test_expected_gradient_at_ratio_one_is_reinforce(clip: float) -> None:
 
 
 # --- ties: a choice of the loss, not of the torch version ----------------------------------------
-
-
 @pytest.fixture(params=["open", "closed"])
 def interval(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """`clamp` with gradient 0 on its bounds, as in torch 2.14, and with gradient 1, as before."""
@@ -382,8 +370,6 @@ def test_a_log_ratio_on_its_bound_keeps_its_gradient(interval: str, sign: float)
 
 
 # --- what reduces to what ------------------------------------------------------------------------
-
-
 def test_gspo_gradient_is_that_of_the_sequence_ratio() -> None:
     """Autograd through exp(mean log-ratio) * A / S, rollout by rollout: no stop-gradient trick."""
     step = random_step(8)
@@ -452,8 +438,6 @@ def test_reference_without_beta_is_measured_but_does_not_train() -> None:
 
 
 # --- statistics ----------------------------------------------------------------------------------
-
-
 def test_stats_add_up_and_keep_the_largest_log_ratio() -> None:
     left = LossStats(loss=1.0, num_tokens=3, num_clippable=3, num_clipped_low=1, sum_ratio=3.0,
                      max_abs_log_ratio=2)  # fmt: skip
@@ -498,11 +482,8 @@ def test_what_was_not_measured_is_absent_and_never_zero(name: str) -> None:
 
 
 # --- errors --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    "name",
-    ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "rollout_T"],
+    "name", ["old_logp_T", "adv_T", "weight_T", "sampler_logp_T", "ref_logp_T", "rollout_T"]
 )
 def test_columns_that_would_broadcast_are_refused(name: str) -> None:
     step = hand([1.0, 1.0], [1.0, -1.0])
@@ -546,6 +527,7 @@ def test_bad_settings_are_refused(
             run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
 
 
-def test_the_runnable_examples_in_the_docstrings_hold() -> None:
-    result = doctest.testmod(reduction_module)
+@pytest.mark.parametrize("module", [advantage, reduction])
+def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    result = doctest.testmod(module)
     assert result.attempted > 0 and result.failed == 0

@@ -22,8 +22,6 @@ fewer = settings(max_examples=settings().max_examples // 5)
 
 
 # --- layout --------------------------------------------------------------------------------------
-
-
 def assert_split_changes_nothing(name: str, step: Step, part_T: torch.Tensor) -> None:
     """Any parts, empty ones included: the sum of losses, gradients and statistics is the whole's.
 
@@ -103,8 +101,6 @@ def test_padding_changes_nothing_whatever_it_holds(name: str, pad: float) -> Non
 
 
 # --- gradients -----------------------------------------------------------------------------------
-
-
 @every_loss
 @pytest.mark.parametrize("seed", [1, 3, 4])  # in these every rule acts on some token
 @pytest.mark.parametrize("beta", [0.0, 0.3])
@@ -147,8 +143,6 @@ def test_gradients_flow_into_the_current_log_probs_only(name: str) -> None:
 
 
 # --- non-finite and huge numbers -----------------------------------------------------------------
-
-
 @every_loss
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
 def test_what_stands_at_untrained_tokens_is_never_read(name: str, bad: float) -> None:
@@ -215,8 +209,7 @@ def test_clamped_kl_tokens_are_counted() -> None:
     loss, gradient_T, stats = run("ppo_clip", replace(step, ref_logp_T=ref_logp_T), beta=0.1)
     assert stats.num_kl_clamped == 1
     assert stats.means()["kl_clamped_frac"] == pytest.approx(1 / 3)
-    assert gradient_T[0] == 0
-    assert gradient_T[1] > 0 > gradient_T[2]
+    assert gradient_T[0] == 0 and gradient_T[1] > 0 > gradient_T[2]
     assert torch.isfinite(loss)
 
 
@@ -235,14 +228,11 @@ def test_empty_micro_batch_gives_zero_and_can_be_differentiated(
 ) -> None:
     step = hand([1.5] * size, [1.0] * size)
     loss, gradient_T, stats = run(name, replace(step, weight_T=0 * step.weight_T), beta=beta)
-    assert loss.item() == 0.0
-    assert gradient_T.tolist() == [0.0] * size
+    assert loss.item() == 0.0 and gradient_T.tolist() == [0.0] * size
     assert stats == LossStats() and stats.means() == {}
 
 
 # --- precision -----------------------------------------------------------------------------------
-
-
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_widened_before_anything_is_computed(

@@ -43,19 +43,11 @@ def write(path: Path, *rows: Any) -> str:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
     """Ten questions, each answered by a passage of its own."""
-    return {
-        "questions": write(
-            tmp_path / "q.jsonl",
-            *(
-                {"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i)}
-                | {"supporting_ids": [i]}
-                for i in range(10)
-            ),
-        ),
-        "corpus": write(
-            tmp_path / "c.jsonl", *({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
-        ),
-    }
+    rows = [{"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i)} for i in range(10)]
+    questions = (row | {"supporting_ids": [i]} for i, row in enumerate(rows))
+    passages = ({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
+    paths = tmp_path / "q.jsonl", tmp_path / "c.jsonl"
+    return {"questions": write(paths[0], *questions), "corpus": write(paths[1], *passages)}
 
 
 def play_all(env: CorpusEnv, split: str) -> list[Played]:
@@ -67,8 +59,7 @@ def test_plain_gymnasium_loop_on_the_demo() -> None:
     prompt, info = env.reset(seed=3)
     assert prompt == info["task"].question
     observation, *_, info = env.step("<think>a</think><search>old bridge arches</search>")
-    assert "seven arches" in observation
-    assert info["passages"][0].id == "old-bridge"
+    assert "seven arches" in observation and info["passages"][0].id == "old-bridge"
 
 
 def test_sync_vector_env_of_demo_and_files(files: dict[str, str]) -> None:
@@ -76,8 +67,7 @@ def test_sync_vector_env_of_demo_and_files(files: dict[str, str]) -> None:
     prompts, _ = vector.reset(seed=0)
     assert len(prompts) == 2
     observations, rewards, *_ = vector.step(["<search>harbour zz4</search>"] * 2)
-    assert "zz4" in observations[1]
-    assert "zz4" not in observations[0]
+    assert "zz4" in observations[1] and "zz4" not in observations[0]
     assert list(rewards) == [0.0, 0.0]
 
 
@@ -89,8 +79,7 @@ def test_tasks_are_pure_functions_of_split_and_index(files: dict[str, str]) -> N
             assert second.make_task(split, index) == task
             assert (task.split, task.index, task.env) == (split, index, "corpus")
     runs = [[env.reset(seed=s)[1]["task"].id for s in range(8)] for env in (first, second)]
-    assert runs[0] == runs[1]
-    assert len(set(runs[0])) > 1
+    assert runs[0] == runs[1] and len(set(runs[0])) > 1
 
 
 def numbered(ids: Sequence[str]) -> list[Question]:
@@ -104,22 +93,16 @@ def test_split_is_disjoint_complete_and_never_one_sided(ids: list[str], frac: fl
     assert {q.id for q in train} | {q.id for q in test} == set(ids)
     assert not {q.id for q in train} & {q.id for q in test}
     if 0 < frac < 1 and len(ids) > 1:
-        assert train
-        assert test
+        assert train and test
     if frac in (0, 1) and ids:
         assert not (test if frac == 0 else train)
 
 
 def test_split_has_the_stated_share_and_does_not_move_when_questions_are_added() -> None:
-    small, large = (
-        numbered([f"q{i}" for i in range(1000)]),
-        numbered([f"q{i}" for i in range(4000)]),
-    )
+    small, large = (numbered([f"q{i}" for i in range(count)]) for count in (1000, 4000))
     train, test = split_questions(small, 0.2)
     assert 160 <= len(test) <= 240
-    assert {q.id for q in test} == {q.id for q in split_questions(large, 0.2)[1]} & {
-        q.id for q in small
-    }
+    assert set(test) == set(split_questions(large, 0.2)[1]) & set(small)
     assert [q.id for q in train] == [q.id for q in small if q in train]
 
 
@@ -149,8 +132,7 @@ def test_test_question_that_is_trained_on_is_refused(files: dict[str, str], tmp_
 def test_several_question_files(files: dict[str, str], tmp_path: Path) -> None:
     more = write(tmp_path / "more.jsonl", {"id": "m", "question": "more?", "answer": "m"})
     env = make_corpus(**files | {"questions": [files["questions"], more]}, test_frac=0)
-    assert env.num_tasks("train") == 11
-    assert env.make_task("train", 10).id == "m"
+    assert env.num_tasks("train") == 11 and env.make_task("train", 10).id == "m"
 
 
 def test_empty_split_says_how_to_fill_it(files: dict[str, str]) -> None:
@@ -241,8 +223,7 @@ def test_demo_is_sound() -> None:
     env = make_corpus()
     tasks = [env.make_task(s, i) for s in env.splits for i in range(env.num_tasks(s))]
     texts = {p.id: f"{p.title} {p.text}".casefold() for p in env.passages(tasks[0])[1]}
-    assert len(texts) >= 30
-    assert len(tasks) >= 24
+    assert len(texts) >= 30 and len(tasks) >= 24
     assert sum(task.kind == "two_hop" for task in tasks) >= 8
     for task in tasks:
         evidence = " ".join(texts[i] for i in task.gold_ids)
@@ -256,8 +237,7 @@ def test_demo_is_sound() -> None:
 def test_expert_finds_all_evidence_of_the_demo_and_answers() -> None:
     env = make_corpus()
     for played in [p for split in env.splits for p in play_all(env, split)]:
-        assert played.reward == 1.0
-        assert played.signals == {"gold_shown": 1.0}
+        assert played.reward == 1.0 and played.signals == {"gold_shown": 1.0}
         assert PROTOCOL.format_score(played.turns) == 1.0
         assert 1 <= sum(action.kind == SEARCH for action in played.actions) <= 3
 
@@ -279,8 +259,7 @@ def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> No
     questions = write(tmp_path / "q.jsonl", *(row | {"answer": "x"} for row in rows))
     env = make_corpus(questions=questions, corpus=corpus, test_frac=0)
     linked, unlinked, nowhere = play_all(env, "train")
-    assert linked.signals == {"gold_shown": 1.0}
-    assert "Marta Oldenby" in linked.turns[1]
+    assert linked.signals == {"gold_shown": 1.0} and "Marta Oldenby" in linked.turns[1]
     assert "d" in {p.id for p in linked.passages}
     assert "Olga" not in "".join(linked.turns)
     assert unlinked.signals == {"gold_shown": 0.5}
@@ -293,8 +272,7 @@ def test_expert_keeps_the_last_turn_for_the_answer() -> None:
     for max_turns in (1, 2, 3):
         env = make_corpus(max_turns=max_turns, retriever=EmptyRetriever)
         for played in play_all(env, "test"):
-            assert played.is_answered
-            assert len(played.turns) <= max_turns
+            assert played.is_answered and len(played.turns) <= max_turns
             assert played.signals == {"gold_shown": 0.0}
 
 
@@ -302,8 +280,7 @@ def test_expert_on_a_question_of_a_user() -> None:
     env = make_corpus()
     prompt, info = env.reset(options={"question": "Who built the bridge?"})
     expert = make_expert(env, info["task"], PROTOCOL)
-    assert "Who built the bridge?" in expert.act(prompt)
-    assert "unknown" in expert.act("")
+    assert "Who built the bridge?" in expert.act(prompt) and "unknown" in expert.act("")
 
 
 def test_names_and_queries() -> None:
@@ -311,8 +288,7 @@ def test_names_and_queries() -> None:
     names = ["Lindry", "Bank of the Four Rivers", "Ünal O'Neil", "Who's Who"]
     assert names_in(text) == names
     assert names_in("Berlin is in Germany", besides="where is berlin?") == ["Germany"]
-    assert names_in("没有名字") == []
-    assert fit_query([]) == ""
+    assert names_in("没有名字") == [] and fit_query([]) == ""
     assert fit_query(["a  b\nc", "d"]) == "a b c d"
     for long in ("word " * 500, "字" * 500):
         assert 0 < len(fit_query([long]).encode()) <= MAX_QUERY_BYTES
@@ -329,8 +305,5 @@ def test_scripted_recall_on_hotpot(shared_data: Path) -> None:
     assert all(p.is_answered and p.reward == 1.0 and p.passages for p in played)
     assert recall > 0.75
     random_env = make_corpus(**files, retriever=RandomRetriever)
-    by_chance = [
-        play(random_env, make_expert, split="test", index=i).signals["gold_shown"]
-        for i in range(40)
-    ]
-    assert sum(by_chance) / len(by_chance) < 0.05
+    by_chance = [play(random_env, make_expert, split="test", index=i) for i in range(40)]
+    assert sum(p.signals["gold_shown"] for p in by_chance) / 40 < 0.05

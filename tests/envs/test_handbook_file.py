@@ -9,14 +9,8 @@ import pytest
 from playing import PROTOCOL, make_env, play
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
-from searchrl.envs.regulations import (
-    TASK_KINDS,
-    RegulationsEnv,
-    make_expert,
-)
-from searchrl.envs.regulations.names import (
-    school_names,
-)
+from searchrl.envs.regulations import TASK_KINDS, RegulationsEnv, make_expert
+from searchrl.envs.regulations.names import school_names
 from searchrl.envs.regulations.scripts import content_words
 from searchrl.errors import ConfigError, DataError
 
@@ -27,8 +21,6 @@ def env() -> RegulationsEnv:
 
 
 # Fixed handbooks.
-
-
 def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     for env in (make_env(), make_env(handbook="demo")):
         games = [

@@ -14,17 +14,8 @@ from playing import make_env, mean, play, search
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import Task
-from searchrl.envs.regulations import (
-    TASK_KINDS,
-    RegulationsEnv,
-    make_expert,
-)
-from searchrl.envs.regulations.names import (
-    ValueKind,
-    draw_value,
-    load_names,
-    school_names,
-)
+from searchrl.envs.regulations import TASK_KINDS, RegulationsEnv, make_expert
+from searchrl.envs.regulations.names import ValueKind, draw_value, load_names, school_names
 from searchrl.envs.regulations.school import (
     NUM_SCHOOLS,
     Article,
@@ -33,8 +24,8 @@ from searchrl.envs.regulations.school import (
     make_school,
     words_of,
 )
-from searchrl.envs.regulations.word_lists import load_word_list
 from searchrl.envs.regulations.wordings import Subject, load_families, load_topics
+from searchrl.envs.word_lists import load_word_list
 from searchrl.errors import ConfigError, DataError
 
 NUM_TEST_TASKS = 1000
@@ -58,8 +49,6 @@ def articles_of(school: School) -> list[Article]:
 
 
 # The world.
-
-
 def test_tasks_depend_on_nothing_but_split_index_and_world_seed(env: RegulationsEnv) -> None:
     backwards = [make_env().make_task("train", i) for i in reversed(range(60))]
     assert [env.make_task("train", i) for i in range(60)] == backwards[::-1]
@@ -72,8 +61,7 @@ def test_handbooks_have_at_least_forty_short_articles() -> None:
     for number in SCHOOLS:
         for difficulty in Difficulty:
             school = make_school(0, "test", number, difficulty)
-            assert 44 <= len(school.passages) <= 54
-            assert len(school.rules) >= 12
+            assert 44 <= len(school.passages) <= 54 and len(school.rules) >= 12
             assert len({p.id for p in school.passages}) == len(school.passages)
             assert max(len(f"{p.title} {p.text}".split()) for p in school.passages) <= 25
             assert not any(set("{}[]<>") & set(p.title + p.text) for p in school.passages)
@@ -186,8 +174,6 @@ def test_a_damaged_word_list_is_refused_with_the_place(
 
 
 # The tasks.
-
-
 def test_mix_has_its_shares_in_any_stretch(env: RegulationsEnv) -> None:
     for start in (0, 777, 20000):
         kinds = Counter(env.kind_of("train", start + i) for i in range(300))
@@ -268,8 +254,6 @@ def test_prompts_are_short_and_name_the_school(env: RegulationsEnv, tasks: list[
 
 
 # Searching.
-
-
 def test_experts_query_finds_the_article_but_not_always_first(
     env: RegulationsEnv, tasks: list[Task]
 ) -> None:
@@ -321,8 +305,6 @@ def test_the_best_constant_answer_per_template_is_worthless(
 
 
 # Difficulty.
-
-
 @pytest.mark.parametrize("name", ["easy", "hard"])
 def test_difficulty_changes_the_handbook_and_stays_solvable(name: str) -> None:
     env = make_env(difficulty=name)

@@ -37,8 +37,6 @@ def expert_games(env: RegulationsEnv) -> list[Played]:
 
 
 # The scripted policies.
-
-
 def test_expert_is_right_on_every_kind(expert_games: list[Played]) -> None:
     by_kind: dict[str, list[float]] = defaultdict(list)
     for game in expert_games:
@@ -135,8 +133,6 @@ def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
 
 
 # Gymnasium.
-
-
 def test_a_plain_gymnasium_loop_plays_it() -> None:
     env = gymnasium.make("searchrl/Regulations-v0", render_mode="ansi")
     prompt, info = env.reset(seed=4)

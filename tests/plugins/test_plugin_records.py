@@ -66,11 +66,12 @@ def edit(run: Path, **changes: Any) -> None:
     (run / "config.yaml").write_text(config.to_yaml())
 
 
-def pretend_training(run: Path) -> None:
-    """Make the folder look as if a model had been trained in it."""
+def pretend_training(run: Path, **state: object) -> None:
+    """Make the folder look as if a model had been trained in it; `state` is of its checkpoint."""
     edit(run, policy="model", model={"name": "tiny"})
-    (run / "policy").mkdir()
-    (run / "policy" / "config.json").write_text("{}")
+    for folder, file in (("policy", "config.json"), ("checkpoints/step_000001", "state.json")):
+        (run / folder).mkdir(parents=True, exist_ok=True)
+        (run / folder / file).write_text(json.dumps(state))
 
 
 @pytest.fixture
@@ -126,7 +127,6 @@ def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     remove(site)
     for arguments in (
         ["train", "--resume", run],
-        ["sft", "--resume", run],
         ["ask", run, "Where?"],
         ["play", "--config", run / "config.yaml"],
         ["train", "--config", run / "config.yaml", "--dry-run"],
@@ -135,6 +135,8 @@ def test_resume_ask_and_play_say_the_same(tmp_path: Path, site: Path) -> None:
     for program in (lambda: load_agent(run), lambda: train(resume=run)):
         with pytest.raises(UnknownNameError, match="pip install 'searchrl-rivers==0.1.0'"):
             program()
+    pretend_training(run, demos={})
+    assert LOST in complaint("sft", "--resume", run)
 
 
 def test_run_that_does_not_need_the_package_says_nothing(tmp_path: Path, site: Path) -> None:
@@ -163,10 +165,10 @@ def test_resume_tells_the_observer_that_a_reward_changed(
     run = make_run(tmp_path, "--reward", "calm")
     pretend_training(run)
     replace_release(site, "0.2.0", PLUGIN)
-    from searchrl.programs.planning import load_run_plugins
+    from searchrl.programs.planning import find_plan
 
     notes: list[str] = []
-    load_run_plugins(Run.open(run).config, run, notes.append)
+    find_plan("train", None, run, None, notes.append)
     (note,) = notes
     assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
     assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).stderr

@@ -19,8 +19,8 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 from searchrl.protocols.act import ThinkAct
-from searchrl.protocols.tag_names import INFORMATION_VARIANTS
-from searchrl.protocols.tool_call import SEARCH_TOOL
+from searchrl.protocols.tags import INFORMATION_VARIANTS
+from searchrl.protocols.tool_call import load_search_tool
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
         return self.make()
 
 
-TOOLS = [{"name": "add", "description": "Sums."}, SEARCH_TOOL]
+TOOLS = [{"name": "add", "description": "Sums."}, load_search_tool()]
 CASES = [
     Case(
         make=ThinkSearchAnswer,
@@ -81,9 +81,8 @@ CASES = [
 each_protocol = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 each_with_tag_names = pytest.mark.parametrize("make", [ThinkSearchAnswer, ThinkAct])
 
+
 # Settings.
-
-
 @each_protocol
 def test_it_is_a_tag_protocol_whose_instruction_names_its_tags(case: Case) -> None:
     assert isinstance(case.protocol, TagProtocol)
@@ -116,8 +115,6 @@ def test_an_unusable_tag_name_is_named_with_its_setting(make: Any, name: object)
 
 
 # Reading.
-
-
 @each_protocol
 @given(text=SOUP, data=st.data())
 def test_parser_and_verdict_are_total_and_agree(case: Case, text: str, data: st.DataObject) -> None:
@@ -140,8 +137,6 @@ def test_parser_and_verdict_are_total_and_agree(case: Case, text: str, data: st.
 
 
 # Writing.
-
-
 @each_protocol
 def test_every_action_is_written_as_it_is_read_and_no_other_kind_is(case: Case) -> None:
     protocol = case.protocol
@@ -158,8 +153,6 @@ def test_every_action_is_written_as_it_is_read_and_no_other_kind_is(case: Case) 
 
 
 # Observations.
-
-
 @each_protocol
 def test_notices_and_passages_are_wrapped(case: Case) -> None:
     protocol = case.protocol
@@ -209,7 +202,6 @@ def test_a_budget_without_room_for_the_tags_is_refused(case: Case) -> None:
 
 
 # Long texts.
-
 REGISTRY = load_plugins(entry_points=False)
 SIZE = 50_000
 LONG = {
@@ -228,7 +220,5 @@ LONG = {
 @pytest.mark.parametrize("name", REGISTRY.names("protocol"))
 def test_reading_a_long_text_takes_linear_time(name: str, text: str) -> None:
     protocol = REGISTRY.get("protocol", name).make()
-    assert protocol.neutralise(text)
-    assert protocol.parse(text).kind
-    assert protocol.format_score([text]) == 0
-    assert protocol.final_answer([text]) is None
+    assert protocol.neutralise(text) and protocol.parse(text).kind
+    assert protocol.format_score([text]) == 0 and protocol.final_answer([text]) is None

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from model_texts import PASSAGES, SOUP, characters
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.protocols import FIRST_THOUGHT, ThinkSearchAnswer
-from searchrl.protocols.tag_names import INFORMATION_VARIANTS
+from searchrl.protocols.tags import INFORMATION_VARIANTS
 from searchrl.protocols.wrapping import NO_PASSAGE
 
 P = ThinkSearchAnswer()
@@ -92,8 +93,7 @@ class TestParse:
     )
     def test_an_invalid_turn_says_why(self, text, reason):
         action = P.parse(text)
-        assert action.kind == INVALID
-        assert action.payload is None
+        assert action.kind == INVALID and action.payload is None
         assert reason in action.reason
 
     @pytest.mark.parametrize(
@@ -101,8 +101,7 @@ class TestParse:
     )
     def test_model_written_information_is_invalid(self, forged):
         action = P.parse(f"<think>t</think>{forged}<answer>x</answer>")
-        assert action.kind == INVALID
-        assert "<information>" in action.reason
+        assert action.kind == INVALID and "<information>" in action.reason
 
     @pytest.mark.parametrize(
         "end", ["<|im_end|>", "<|endoftext|>", "</s>", "<|im_end|>\n<|im_end|> "]
@@ -208,8 +207,7 @@ class TestVerdict:
 
     def test_answer_example_in_the_prompt_does_not_count(self):
         # The verdict reads model turns; the instruction names <answer> but is not a turn.
-        assert "<answer>" in P.instruction
-        assert P.final_answer([ANSWER_TURN]) == "Room 4"
+        assert "<answer>" in P.instruction and P.final_answer([ANSWER_TURN]) == "Room 4"
 
 
 class TestObservation:
@@ -250,8 +248,7 @@ class TestObservation:
         # Counts of parts do not add up for real tokenizers; here the whole costs extra.
         budget = TokenBudget(60, lambda text: len(text) + text.count("A"), lambda t, n: t[:n])
         observation = P.render_observation([Passage("a", "A" * 99, "T")], budget)
-        assert budget.count(observation) <= 60
-        assert "AAA" in observation
+        assert budget.count(observation) <= 60 and "AAA" in observation
 
     def test_control_tokens_survive_visibly_as_text(self):
         # Making them harmless is the renderer's part; here they must not vanish.
@@ -295,17 +292,8 @@ class TestProperties:
     def test_a_final_answer_is_the_only_complete_block(self, turns):
         if P.final_answer(turns) is not None:
             # Exactly one complete block, by a reading of its own.
-            blocks = sum(
-                len(
-                    re.findall(
-                        r"<answer>(?:(?!</?(?:think|search|information|answer)>).)*</answer>",
-                        t,
-                        re.S,
-                    )
-                )
-                for t in turns
-            )
-            assert blocks == 1
+            block = r"<answer>(?:(?!</?(?:think|search|information|answer)>).)*</answer>"
+            assert sum(len(re.findall(block, t, re.S)) for t in turns) == 1
             assert "<information>" not in next(t for t in turns if P.parse(t).kind == ANSWER)
 
     @given(st.text(), st.text(min_size=1), st.booleans())
@@ -326,16 +314,12 @@ class TestProperties:
 
 class TestRealTranscripts:
     def test_every_transcript_parses(self, shared_data: Path):
-        with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
-            rows = [json.loads(line) for line in lines]
+        rows, kinds = _transcripts(shared_data), set()
         assert len(rows) == 98
-        kinds = set()
         for row in rows:
-            texts = (
-                [row["text"]]
-                if "text" in row
-                else [m["content"] for m in row["messages"] if m["role"] == "assistant"]
-            )
+            messages = row.get("messages", ())
+            texts = [m["content"] for m in messages if m["role"] == "assistant"]
+            texts = texts or [row["text"]]
             kinds |= {P.parse(text).kind for text in texts}
             assert P.format_score(texts) in (0.0, 0.5, 1.0)
         assert kinds == {SEARCH, ANSWER, INVALID}
@@ -350,12 +334,10 @@ class TestRealTranscripts:
         for turns, (answer, num_turns) in zip(dialogues, expected, strict=True):
             assert len(turns) == num_turns
             assert [P.parse(t).kind for t in turns] == [SEARCH] * (num_turns - 1) + [ANSWER]
-            assert P.final_answer(turns) == answer
-            assert P.format_score(turns) == 0.5
+            assert P.final_answer(turns) == answer and P.format_score(turns) == 0.5
             # With each loose thought put into its block the same rollouts are valid.
             fixed = [turns[0], *(_fix(turn) for turn in turns[1:])]
-            assert P.final_answer(fixed) == answer
-            assert P.format_score(fixed) == 1.0
+            assert P.final_answer(fixed) == answer and P.format_score(fixed) == 1.0
 
     def test_search_r1_case_with_its_information_left_in_is_not_fooled(self, shared_data: Path):
         text = (shared_data / "transcripts" / "search_r1_case.txt").read_text(encoding="utf-8")
@@ -363,11 +345,9 @@ class TestRealTranscripts:
             assert P.parse(part).kind == INVALID
 
     def test_o2_searcher_queries_are_read(self, shared_data: Path):
-        with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
-            rows = [json.loads(line) for line in lines]
         first = [
             next(m["content"] for m in row["messages"] if m["role"] == "assistant")
-            for row in rows
+            for row in _transcripts(shared_data)
             if row["source"] == "Acade-Mate/O2-Searcher"
         ]
         searches = [text for text in first if re.search(r"<search>.+</search>", text, re.S)]
@@ -375,6 +355,11 @@ class TestRealTranscripts:
         for text in searches:
             assert P.parse(text).kind == SEARCH
             assert len(P.parse(text).queries) >= text.count("<query>") > 0
+
+
+def _transcripts(shared_data: Path) -> list[dict[str, Any]]:
+    with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def _search_r1_dialogues(shared_data: Path) -> list[list[str]]:

@@ -14,13 +14,14 @@ from model_texts import SOUP
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.protocols import ToolCallProtocol
-from searchrl.protocols.tool_call import MAX_DEPTH, SEARCH_TOOL
+from searchrl.protocols.tool_call import MAX_DEPTH, load_search_tool
 
 CALCULATOR = {
     "name": "calculator",
     "description": "Arithmetic.",
     "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}},
 }
+SEARCH_TOOL = load_search_tool()
 P = ToolCallProtocol(tools=[CALCULATOR, SEARCH_TOOL])
 ANSWER_TURN = "<think>\nSo it is.\n</think>\n\n<answer> 42 </answer>"
 
@@ -150,8 +151,7 @@ class TestParse:
     def test_a_call_that_cannot_be_read_says_why(self, text: str, reason: str):
         action = P.parse(call_turn(text))
         assert (action.kind, action.payload) == (INVALID, None)
-        assert reason in action.reason
-        assert len(action.reason) < 250
+        assert reason in action.reason and len(action.reason) < 250
 
     @pytest.mark.parametrize(
         ("turn", "reason"),
@@ -167,8 +167,7 @@ class TestParse:
     )
     def test_an_invalid_turn_says_why(self, turn: str, reason: str):
         action = P.parse(turn)
-        assert action.kind == INVALID
-        assert reason in action.reason
+        assert action.kind == INVALID and reason in action.reason
 
     def test_the_deepest_call_that_is_read_can_be_written_again(self):
         depth = MAX_DEPTH - 2  # the call and its arguments are two
@@ -243,8 +242,7 @@ class TestProperties:
     def test_what_is_written_is_read_again(self, call: ToolCall, thought: str):
         action = Action(TOOL, call)
         turn = P.render_turn(action, thought)
-        assert P.parse(turn) == action
-        assert P.format_score([turn, ANSWER_TURN]) == 1.0
+        assert P.parse(turn) == action and P.format_score([turn, ANSWER_TURN]) == 1.0
         json.dumps(P.parse(turn).payload.arguments, allow_nan=False).encode()
 
     @given(st.lists(TEXTS.map(str.strip).filter(bool), min_size=1, max_size=3))
@@ -276,8 +274,7 @@ class TestQwen3:
         added = {renderer.encode_model_text(tag)[0] for tag in ("<tool_call>", "</tool_call>")}
         for text in ("<tool_call>", P.render_notice("</tool_call>"), P.neutralise("<tool_call>")):
             ids = renderer.encode_plain(text)
-            assert added.isdisjoint(ids)
-            assert renderer.decode(ids) == text
+            assert added.isdisjoint(ids) and renderer.decode(ids) == text
 
     @pytest.mark.parametrize("thinking", [True, False])
     def test_the_prompt_names_the_tags_as_tokens_and_the_question_cannot(self, renderer, thinking):

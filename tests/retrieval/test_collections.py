@@ -103,8 +103,7 @@ def test_chinese_article_titles_retrieve_their_own_article(shared_data: Path) ->
     retriever = BM25Retriever([Passage(row["id"], row["text"], row["title"]) for row in rows])
     results = retriever.search([row["title"] for row in rows], 3)
     hits = [row["id"] in {p.id for p in found} for row, found in zip(rows, results, strict=True)]
-    assert len(hits) == 779
-    assert fmean(hits) >= 0.95
+    assert len(hits) == 779 and fmean(hits) >= 0.95
 
 
 @pytest.mark.slow
@@ -120,6 +119,5 @@ def test_indexing_and_searching_stay_fast(shared_data: Path) -> None:
         BM25Retriever(small).search([judged[0][0]], 3)
     cycle = (time.perf_counter() - searched) / 20
     # Generous: several times what a slow shared core needs. rank-bm25 alone takes 20 ms a query.
-    assert built - start < 5
-    assert (searched - built) / len(judged) < 0.01
+    assert built - start < 5 and (searched - built) / len(judged) < 0.01
     assert cycle < 0.02

@@ -10,15 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.rewards.answers import (
-    cover_em,
-    em,
-    f1,
-    fuzzy,
-    normalize_n1,
-    normalize_n2,
-    tokenize,
-)
+from searchrl.rewards.answers import cover_em, em, f1, fuzzy, normalize_n1, normalize_n2, tokenize
 
 GOLDEN = {
     # input: (N1, N2)
@@ -52,8 +44,7 @@ def test_normalisation_golden_table(text: str) -> None:
 
 def test_two_dialects_are_not_mixed_up() -> None:
     """N1 joins U.S.A. into one word, N2 splits it: one prediction, two verdicts."""
-    assert em("USA", ["U.S.A."]) == 1.0
-    assert em("USA", ["U.S.A."], normalize_n2) == 0.0
+    assert em("USA", ["U.S.A."]) == 1.0 and em("USA", ["U.S.A."], normalize_n2) == 0.0
     assert em("rock n roll", ["rock-n-roll"]) == 0.0
     assert em("rock n roll", ["rock-n-roll"], normalize_n2) == 1.0
 
@@ -121,8 +112,7 @@ def test_gold_that_normalises_to_empty_does_not_match_everything(gold: str) -> N
 
 
 def test_gold_given_as_a_bare_string_is_one_gold_and_not_its_letters() -> None:
-    assert em("a", "Paris") == em("p", "Paris") == 0.0
-    assert em("paris", "Paris") == 1.0
+    assert em("a", "Paris") == em("p", "Paris") == 0.0 and em("paris", "Paris") == 1.0
 
 
 def test_trailing_control_token_does_not_spoil_a_right_answer() -> None:
@@ -140,8 +130,7 @@ def test_chinese_answers_are_compared_by_character_and_whole_numeral() -> None:
 def test_scores_are_ordered_bounded_and_total(prediction: str, golds: list[str]) -> None:
     exact, cover, overlap, near = (score(prediction, golds) for score in (em, cover_em, f1, fuzzy))
     assert exact in (0.0, 1.0) and cover in (0.0, 1.0) and near in (0.0, 0.5, 1.0)
-    assert 0.0 <= exact <= overlap <= 1.0
-    assert exact <= near
+    assert 0.0 <= exact <= overlap <= 1.0 and exact <= near
     if exact and all(normalize_n1(gold) for gold in golds):
         assert cover == 1.0
 
@@ -163,8 +152,7 @@ def test_real_gold_answers_score_as_themselves_and_none_vanishes(
     with gzip.open(shared_data / "multihop" / pool / "questions.jsonl.gz", "rt") as lines:
         tasks = [json.loads(line)["golden_answers"] for line in lines]
     golds = [gold for answers in tasks for gold in answers]
-    assert len(golds) >= 100
-    assert all(normalize_n1(gold) for gold in golds)
+    assert len(golds) >= 100 and all(normalize_n1(gold) for gold in golds)
     for gold in golds:
         assert em(gold, [gold]) == f1(gold, [gold]) == fuzzy(gold, [gold]) == 1.0
         assert cover_em(f"I think it is {gold}!", [gold]) == 1.0

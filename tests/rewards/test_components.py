@@ -74,16 +74,14 @@ def test_answer_scores_of_a_task_without_gold_are_unscored_and_not_a_constant_ze
     name: str,
 ) -> None:
     result = score(name, Episode(Task("t9", "test", 9, "Play!"), (), "Paris"))
-    assert isinstance(result, Unscored)
-    assert "'t9' has no gold answers" in result.reason
+    assert isinstance(result, Unscored) and "'t9' has no gold answers" in result.reason
 
 
 def test_searches_counts_search_turns_and_searched_says_whether_any() -> None:
     invalid = EpisodeTurn("?", Action(INVALID, reason="no tag"))
     two_queries = EpisodeTurn("", Action(SEARCH, ("a", "b")))
     episode = Episode(TASK, (search("q"), invalid, two_queries, answer("Paris")), "Paris")
-    assert score("searches", episode) == 2.0
-    assert score("searched", episode) == 1.0
+    assert score("searches", episode) == 2.0 and score("searched", episode) == 1.0
     passive = Episode(TASK, (answer("Paris"),), "Paris")
     assert score("searches", passive) == score("searched", passive) == 0.0
 
@@ -93,8 +91,7 @@ def test_retrieved_is_all_some_or_none_of_the_gold_passages() -> None:
         return score("retrieved", Episode(TASK, turns))
 
     assert of(search("q", "g1", "x"), search("r", "g2")) == 1.0
-    assert of(search("q", "g1", "g1")) == 0.5
-    assert of(search("q", "x")) == of() == 0.0
+    assert of(search("q", "g1", "g1")) == 0.5 and of(search("q", "x")) == of() == 0.0
 
 
 def test_retrieved_without_gold_passages_is_whether_the_agent_searched() -> None:

@@ -25,11 +25,7 @@ KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "judge_v2")
     ("text", "terms", "constant"),
     [
         ("format+em", ((1, "format"), (1, "em")), 0),
-        (
-            "0.2*format+em-0.01*searches",
-            ((0.2, "format"), (1, "em"), (-0.01, "searches")),
-            0,
-        ),
+        ("0.2*format+em-0.01*searches", ((0.2, "format"), (1, "em"), (-0.01, "searches")), 0),
         (" - em\n+ .5 * f1 ", ((-1, "em"), (0.5, "f1")), 0),
         ("2*em-1", ((2, "em"),), -1),
         ("0*searched+1e-3*em", ((0, "searched"), (1e-3, "em")), 0),
@@ -84,21 +80,16 @@ def test_a_malformed_expression_carries_a_caret_at_the_place(
         parse_expression(text, KNOWN)
     head, shown, caret, shape = str(caught.value).splitlines()
     assert message in head and f"column {column}:" in head
-    assert shown == "  " + text
-    assert caret == "  " + " " * (column - 1) + "^"
+    assert shown == "  " + text and caret == "  " + " " * (column - 1) + "^"
     assert '"0.2*format+em-0.01*searches"' in shape
 
 
 def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() -> None:
-    lines = parse_error("中文+\n)", ("中文",)).splitlines()
+    with pytest.raises(ExpressionError) as caught:
+        parse_expression("中文+\n)", ("中文",))
+    lines = str(caught.value).splitlines()
     assert lines[1] == "  中文+ )"
     assert lines[2] == "  " + " " * 6 + "^"  # two columns for each Chinese character
-
-
-def parse_error(text: str, known: tuple[str, ...] = KNOWN) -> str:
-    with pytest.raises(ExpressionError) as caught:
-        parse_expression(text, known)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +121,7 @@ NAMES = st.sampled_from(["em", "f1", "judge_v2", "my-plugin:judge", "pkg.x:em", 
 WEIGHTS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e100, max_value=1e100)
 
 
-@given(
-    st.dictionaries(NAMES, WEIGHTS, min_size=1),
-    WEIGHTS,
-)
+@given(st.dictionaries(NAMES, WEIGHTS, min_size=1), WEIGHTS)
 def test_str_round_trips(weights: dict[str, float], constant: float) -> None:
     # + 0.0: the language has no negative zero.
     terms = tuple((weight + 0.0, name) for name, weight in weights.items())
@@ -188,11 +176,12 @@ def test_schedule_reads_configuration_objects() -> None:
         ([], "expected an expression or a list"),
         (["em"], r"stage 1 of 1: expected \{until_step, expr\}, found 'em'"),
         ([{"expr": "em", "until": 3}], "unknown key 'until'. Did you mean 'until_step'"),
-        ([{"until_step": 3}], "'expr' must be a reward expression, found None"),
+        ([{"until_step": 3}], r"expected \{until_step, expr\}, found \{'until_step': 3\}"),
+        ([{"expr": 7}], "stage 1 of 1: expr = 7: Input should be a valid string"),
         ([{"expr": "em", "until_step": 3}], "last stage must have no until_step"),
-        ([{"expr": "em"}, {"expr": "f1"}], "stage 1 of 2: 'until_step' must be a whole number"),
-        ([{"expr": "em", "until_step": 0}, {"expr": "f1"}], "at least 1, found 0"),
-        ([{"expr": "em", "until_step": True}, {"expr": "f1"}], "at least 1, found True"),
+        ([{"expr": "em"}, {"expr": "f1"}], "stage 1 of 2: only the last stage may"),
+        ([{"expr": "em", "until_step": 0}, {"expr": "f1"}], "until_step = 0: Input"),
+        ([{"expr": "em", "until_step": True}, {"expr": "f1"}], "until_step = True: Input"),
         (
             [{"expr": "em", "until_step": 9}, {"expr": "f1", "until_step": 9}, {"expr": "em"}],
             "stage 2 of 3: until_step 9 does not come after the previous stage's 9",

@@ -207,8 +207,7 @@ def test_a_value_below_its_range_is_refused() -> None:
 
 def test_process_scores_are_kept_per_turn() -> None:
     scored = score_probe(Score(1.0, (0.25, 2.0)))
-    assert scored.per_turn == {"probe": (0.25, 2.0)}
-    assert scored.reward == 2.0
+    assert scored.per_turn == {"probe": (0.25, 2.0)} and scored.reward == 2.0
 
 
 def test_a_sum_that_overflows_is_unscored_and_not_an_infinite_reward() -> None:

@@ -14,7 +14,7 @@ from searchrl.core.episode import Action, Failure, FailureKind
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
-from searchrl.engine.episodes.world import TaskWorld, make_world
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import EnvironmentFailure, PluginError
 from searchrl.plugins import Registry, load_plugins
@@ -37,8 +37,9 @@ def world(registry: Registry) -> Callable[..., TaskWorld]:
     def make(env: str = "foreign", *, reward_timeout_s: float | None = None, **task: Any):
         settings = {"reward": "env", **task}
         fault = {"fault": settings.pop("fault")} if "fault" in settings else {}
-        config = build_config({"env": {"name": env, **fault}, **settings})
-        return make_world(config.tasks[0], registry, reward_timeout_s)
+        limits = {"rollout": {"reward_timeout_s": reward_timeout_s}}
+        config = build_config({"env": {"name": env, **fault}, **settings}, limits)
+        return make_worlds(config, registry)[0]
 
     return make
 
@@ -52,8 +53,7 @@ def play(world: TaskWorld, turns: tuple[str, ...] = (SEARCH, ANSWER), **options:
 def failure_of(rollout: Rollout) -> Failure:
     failure = rollout.episode.failure
     assert failure is not None and rollout.scored.reward is None
-    assert rollout.scored.failure is failure
-    assert "Traceback" in failure.detail
+    assert rollout.scored.failure is failure and "Traceback" in failure.detail
     return failure
 
 
@@ -219,8 +219,7 @@ class TestScripts:
         for rollout in self.run(world(), script)[:2]:
             failure = failure_of(rollout)
             assert failure.kind is FailureKind.GENERATION
-            assert failure.owner == f"script of {ENV}"
-            assert message in failure.message
+            assert failure.owner == f"script of {ENV}" and message in failure.message
             # What was played until then is whole.
             assert len(rollout.episode.turns) == len(rollout.trajectory.turns)
 

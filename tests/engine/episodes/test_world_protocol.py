@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest import MonkeyPatch
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.core.episode import ACT, SEARCH
@@ -142,7 +143,7 @@ class TestInstructions:
 
 
 class TestForced:
-    def evaluated(self, registry: Registry, monkeypatch: pytest.MonkeyPatch, tasks: list[Any]):
+    def evaluated(self, registry: Registry, monkeypatch: MonkeyPatch, tasks: list[Any]):
         config: RunConfig = build_config({"tasks": tasks, "eval": {"num_tasks": 4}})
         worlds = make_worlds(config, registry)
         driver = make_scripted_driver(config)
@@ -165,14 +166,14 @@ class TestForced:
         return evaluate_both(worlds, driver, config.eval, seed=0), asked
 
     def test_nothing_is_forced_where_nobody_searches(
-        self, registry: Registry, monkeypatch: pytest.MonkeyPatch
+        self, registry: Registry, monkeypatch: MonkeyPatch
     ):
         result, asked = self.evaluated(registry, monkeypatch, [{"env": LAKE, "reward": "env"}])
         assert not result.forced and "em_forced" not in result.metrics
         assert {forced for _, forced in asked} == {None}
 
     def test_only_tasks_with_a_search_are_forced(
-        self, registry: Registry, monkeypatch: pytest.MonkeyPatch
+        self, registry: Registry, monkeypatch: MonkeyPatch
     ):
         tasks = [{"env": LAKE, "reward": "env"}, {"env": "regulations"}]
         result, asked = self.evaluated(registry, monkeypatch, tasks)

@@ -13,14 +13,7 @@ import pytest
 import torch
 from engine_toy import caught_step, micro_policy, near_items, pack_items, play
 
-from searchrl.algorithms import (
-    Algorithm,
-    make_dr_grpo,
-    make_grpo,
-    make_gspo,
-    make_llds,
-    make_rloo,
-)
+from searchrl.algorithms import Algorithm, make_dr_grpo, make_grpo, make_gspo, make_llds, make_rloo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction
@@ -30,6 +23,7 @@ from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.policy import Policy
 
 CPU = torch.device("cpu")
+Items = list[TrainItem]
 REDUCTIONS = ["token-mean", "sequence-mean", "constant"]
 
 
@@ -67,7 +61,7 @@ class TestMicroBatchSplit:
     @pytest.mark.parametrize("reduction", REDUCTIONS)
     @pytest.mark.parametrize("beta", [0.0, 0.05])
     def test_any_split_gives_one_gradient(
-        self, policy: Policy, items: list[TrainItem], reduction: str, beta: float
+        self, policy: Policy, items: Items, reduction: str, beta: float
     ):
         grads, losses = [], []
         for size in (64, 512, 10**6):
@@ -84,7 +78,7 @@ class TestMicroBatchSplit:
 
     @pytest.mark.parametrize("make", [make_gspo, make_llds])
     def test_losses_over_rollouts_know_the_rollouts_of_any_split(
-        self, policy: Policy, items: list[TrainItem], make: Callable[[], Algorithm]
+        self, policy: Policy, items: Items, make: Callable[[], Algorithm]
     ):
         # Wide enough that rollouts differ: at ratios of exp(N(0, 0.2)) GSPO's own range clips all.
         knobs = {"clip_low": 0.5, "clip_high": 0.5}
@@ -95,13 +89,13 @@ class TestMicroBatchSplit:
         assert (grads[0] - grads[1]).norm() <= 1e-5 * grads[0].norm()
         assert grads[0].norm() > 1e-3
 
-    def test_order_of_the_rollouts_changes_nothing(self, policy: Policy, items: list[TrainItem]):
+    def test_order_of_the_rollouts_changes_nothing(self, policy: Policy, items: Items):
         first, _ = gradient(items, make_learner(policy))
         optim = {"micro_batch_tokens": 64}
         last, _ = gradient(items[::-1], make_learner(policy, optim=optim))
         assert (first - last).norm() <= 1e-5 * first.norm()
 
-    def test_gradient_is_that_of_the_written_formula(self, policy: Policy, items: list[TrainItem]):
+    def test_gradient_is_that_of_the_written_formula(self, policy: Policy, items: Items):
         # By hand, rollout by rollout, unpadded: sequence-mean of token-mean (GRPO, eq. 3).
         grad, _ = gradient(items, make_learner(policy, optim={"micro_batch_tokens": 64}))
         policy.model.zero_grad()
@@ -128,7 +122,7 @@ class TestMicroBatchSplit:
         policy.model.zero_grad()
         assert (grad - expected).norm() <= 1e-5 * expected.norm()
 
-    def test_a_rollout_longer_than_the_budget_gets_a_batch_of_its_own(self, items: list[TrainItem]):
+    def test_a_rollout_longer_than_the_budget_gets_a_batch_of_its_own(self, items: Items):
         batches = list(_batches(items, 10))
         assert [len(batch.rollout_ids) for batch in batches] == [1] * 9
         for batch in _batches(items, 300):
@@ -143,7 +137,7 @@ def _batches(items: Sequence[TrainItem], size: int) -> Any:
 class TestWhatLeavesTheStep:
     @pytest.mark.parametrize("reduction", REDUCTIONS)
     def test_dead_groups_leave_the_denominators_at_beta_zero(
-        self, policy: Policy, items: list[TrainItem], reduction: str
+        self, policy: Policy, items: Items, reduction: str
     ):
         with_dead, stats = gradient(items, make_learner(policy, reduction=reduction))
         without, _ = gradient(items[:9], make_learner(policy, reduction=reduction))
@@ -151,7 +145,7 @@ class TestWhatLeavesTheStep:
         assert stats["num_dead_groups"] == 1 and stats["num_groups"] == 4
         assert stats["num_rollouts"] == 9
 
-    def test_dead_groups_stay_when_there_is_a_kl_term(self, policy: Policy, items: list[TrainItem]):
+    def test_dead_groups_stay_when_there_is_a_kl_term(self, policy: Policy, items: Items):
         learner = make_learner(policy, beta=0.1)
         with torch.no_grad():  # leave the reference, or k3 has no gradient
             for parameter in policy.parameters:
@@ -161,9 +155,7 @@ class TestWhatLeavesTheStep:
         assert stats["num_dead_groups"] == 1 and stats["num_rollouts"] == 12
         assert (with_dead - without).norm() > 1e-3 * without.norm()
 
-    def test_unscored_rollouts_are_excluded_and_counted(
-        self, policy: Policy, items: list[TrainItem]
-    ):
+    def test_unscored_rollouts_are_excluded_and_counted(self, policy: Policy, items: Items):
         # Unscored is not zero: the group's mean and the denominators are those of the others.
         marked = [replace(items[0], reward=None), *items[1:]]
         grad, stats = gradient(marked, make_learner(policy))
@@ -173,7 +165,7 @@ class TestWhatLeavesTheStep:
         assert stats["num_unscored"] == 1 and stats["num_rollouts"] == 8
 
     def test_rollout_without_a_model_token_enters_no_denominator(
-        self, policy: Policy, items: list[TrainItem]
+        self, policy: Policy, items: Items
     ):
         empty = Trajectory("empty", "g0")
         empty.append_prompt([1, 2, 3])
@@ -187,7 +179,7 @@ class TestWhatLeavesTheStep:
 
     @pytest.mark.parametrize("why", ["no items", "all dead", "all unscored"])
     def test_empty_step_does_nothing_and_reports_what_it_counted(
-        self, policy: Policy, items: list[TrainItem], why: str
+        self, policy: Policy, items: Items, why: str
     ):
         offered = {
             "no items": [],
@@ -214,7 +206,7 @@ class TestWhatLeavesTheStep:
 
 class TestNonFinite:
     def test_non_finite_gradient_skips_the_step_and_not_the_schedule(
-        self, policy: Policy, items: list[TrainItem]
+        self, policy: Policy, items: Items
     ):
         learner = make_learner(policy, optim={"warmup_steps": 5})
         learner.train_step(make_groups(items))
@@ -231,16 +223,14 @@ class TestNonFinite:
         assert again["skipped_steps"] == 0 and learner.step == 2
         assert all(torch.isfinite(p).all() for p in policy.parameters)
 
-    def test_one_bad_sampler_logprob_does_not_spoil_the_step(
-        self, policy: Policy, items: list[TrainItem]
-    ):
+    def test_one_bad_sampler_logprob_does_not_spoil_the_step(self, policy: Policy, items: Items):
         bad = Trajectory("bad", "g0")
         bad.append_prompt([1, 2])
         bad.append_model([3, 4], [math.nan, -3.0], version=0, reason=TurnStop.STOP_STRING)
         grad, stats = gradient([*items, TrainItem(bad, 0.9)], make_learner(policy))
         assert torch.isfinite(grad).all() and stats["num_nonfinite"] == 1
 
-    def test_extreme_log_ratio_is_clamped(self, policy: Policy, items: list[TrainItem]):
+    def test_extreme_log_ratio_is_clamped(self, policy: Policy, items: Items):
         far = Trajectory("far", "g0")
         far.append_prompt([1, 2])
         far.append_model([3, 4], [-300.0, -1e-9], version=0, reason=TurnStop.STOP_STRING)
@@ -250,9 +240,7 @@ class TestNonFinite:
 
 
 class TestAlgorithms:
-    def test_dr_grpo_divides_by_the_constant_and_rloo_by_tokens(
-        self, policy: Policy, items: list[TrainItem]
-    ):
+    def test_dr_grpo_divides_by_the_constant_and_rloo_by_tokens(self, policy: Policy, items: Items):
         assert make_learner(policy, make_dr_grpo()).reduction is Reduction.CONSTANT
         assert make_learner(policy, make_rloo()).reduction is Reduction.TOKEN_MEAN
         assert make_learner(policy, make_rloo(), reduction="constant").reduction == "constant"
@@ -262,9 +250,7 @@ class TestAlgorithms:
         ]
         assert not torch.allclose(grads[0], grads[1]) and not torch.allclose(grads[1], grads[2])
 
-    def test_group_is_a_prompt_instance_never_an_index(
-        self, policy: Policy, items: list[TrainItem]
-    ):
+    def test_group_is_a_prompt_instance_never_an_index(self, policy: Policy, items: Items):
         # Two prompts of one index, one all right, one all wrong: no advantage, nothing learned.
         rewards = [1.0] * 3 + [0.0] * 3
         given = [replace(i, reward=r) for i, r in zip(items[:6], rewards, strict=True)]
@@ -272,7 +258,7 @@ class TestAlgorithms:
         assert stats["num_dead_groups"] == 2 and stats["num_tokens"] == 0
 
     def test_gradient_clip_bounds_the_update_and_reports_the_norm_before(
-        self, policy: Policy, items: list[TrainItem]
+        self, policy: Policy, items: Items
     ):
         norms = []
         learner = make_learner(policy, optim={"max_grad_norm": 1e-3})
@@ -297,11 +283,8 @@ def test_learning_rate_warms_up_then_is_constant_or_cosine():
     assert values[2:] == sorted(values[2:], reverse=True)
 
 
-def test_a_second_update_moves_the_ratio_and_measures_it(
-    policy: Policy, toy_world: Callable[..., Any]
-):
-    world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-    groups = make_groups(play(policy, world))
+def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, short_world: Any):
+    groups = make_groups(play(policy, short_world))
     learner = make_learner(policy, beta=0.01)
     first, second = (learner.train_step(groups) for _ in range(2))
     assert first["approx_kl"] < 1e-9 < 1e-4 < second["approx_kl"]
@@ -312,7 +295,7 @@ def test_a_second_update_moves_the_ratio_and_measures_it(
 
 
 @pytest.mark.gpu
-def test_gpu_gradient_equals_the_cpu_gradient(micro_model: Path, items: list[TrainItem]):
+def test_gpu_gradient_equals_the_cpu_gradient(micro_model: Path, items: Items):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     grads = []

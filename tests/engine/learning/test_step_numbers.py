@@ -82,8 +82,6 @@ def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> N
 
 
 # --- GSPO against another precision --------------------------------------------------------------
-
-
 def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(
     micro_model: Path,
 ) -> None:
@@ -114,8 +112,6 @@ def test_gspo_in_bf16_has_the_gradient_of_grpo_at_the_first_update(micro_model: 
 
 
 # --- LLDS and groups without contrast ------------------------------------------------------------
-
-
 def rollout(name: str, length: int, reward: float | None) -> TrainItem:
     trajectory = Trajectory(name, name[0])
     trajectory.append_prompt([1, 2])

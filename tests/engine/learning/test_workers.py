@@ -25,17 +25,12 @@ from searchrl.programs.sft import sft
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
+Both = list[dict[str, Any]]
 HERE = Path(__file__).resolve().parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
-UNDER_TORCHRUN = {
-    "RANK": "1",
-    "WORLD_SIZE": "2",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "2",
-    "MASTER_ADDR": "localhost",
-    "MASTER_PORT": "1",
-}
+UNDER_TORCHRUN = dict(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+UNDER_TORCHRUN |= dict(MASTER_ADDR="localhost", MASTER_PORT="1")
 
 
 def two_steps(model: Path, run_dir: Path) -> dict[str, Any]:
@@ -67,9 +62,7 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
 @pytest.mark.thorough
 class TestLearning:
     @pytest.mark.parametrize("name", LEARNING)
-    def test_two_processes_have_the_gradient_of_one(
-        self, both: list[dict[str, Any]], micro_model: Path, name: str
-    ):
+    def test_two_processes_have_the_gradient_of_one(self, both: Both, micro_model: Path, name: str):
         alone = learn(micro_model, ALONE, **LEARNING[name])
         tolerance = 1e-10 if LEARNING[name].get("dtype") == "float64" else 1e-5
         for two in (both[0][name], both[1][name]):
@@ -89,14 +82,14 @@ class TestLearning:
                 assert theirs[1] == pytest.approx(ratio, rel=1e-5)
                 assert theirs[2] == pytest.approx(entropy, rel=1e-5)
 
-    def test_what_was_compared_is_a_whole_step(self, both: list[dict[str, Any]]):
+    def test_what_was_compared_is_a_whole_step(self, both: Both):
         metrics = both[1]["packed"]["metrics"]
         assert (metrics["num_groups"], metrics["num_dead_groups"]) == (5, 2)
         assert metrics["num_unscored"] == 4 and metrics["num_rollouts"] == 11
         assert len(both[1]["packed"]["columns"]) == 11
         assert both[0]["several updates"]["metrics"]["num_updates"] == 4
 
-    def test_a_gradient_that_nobody_has_stays_missing(self, both: list[dict[str, Any]]):
+    def test_a_gradient_that_nobody_has_stays_missing(self, both: Both):
         """AdamW leaves out a parameter without a gradient; zeros would move it."""
         summed = "returned [[3.0, 3.0, 3.0], [[1.0, 1.0], [1.0, 1.0]], None]"
         assert [two["sums"] for two in both] == [summed, summed]
@@ -110,9 +103,7 @@ class TestLearning:
 
 @pytest.mark.thorough
 class TestSampling:
-    def test_two_processes_sample_what_one_does(
-        self, both: list[dict[str, Any]], micro_model: Path
-    ):
+    def test_two_processes_sample_what_one_does(self, both: Both, micro_model: Path):
         alone = sample(micro_model, ALONE)
         assert len(alone) == 9 and len({row["ids"] for row in alone}) > 3
         for two in both:
@@ -124,10 +115,10 @@ class TestSampling:
                 assert [p[0] for p in pairs] == pytest.approx([p[1] for p in pairs], abs=1e-5)
                 ours["logps"], theirs["logps"] = logps
 
-    def test_one_process_that_stops_stops_both(self, both: list[dict[str, Any]]):
+    def test_one_process_that_stops_stops_both(self, both: Both):
         assert [two["interrupted"] for two in both] == ["Interrupted: ", "Interrupted: "]
 
-    def test_an_env_whose_words_cannot_travel_is_named(self, both: list[dict[str, Any]]):
+    def test_an_env_whose_words_cannot_travel_is_named(self, both: Both):
         first, second = (two["cannot be sent"] for two in both)
         assert second.startswith("PluginError: env 'toy' (plugin toy_world")
         assert "put plain values into its tasks, actions and signals" in second
@@ -136,7 +127,7 @@ class TestSampling:
 
 @pytest.mark.thorough
 class TestEndings:
-    def test_a_failure_is_heard_wherever_the_others_wait(self, both: list[dict[str, Any]]):
+    def test_a_failure_is_heard_wherever_the_others_wait(self, both: Both):
         first, second = (two["fails before gradients"] for two in both)
         assert second == "ZeroDivisionError: the plugin is broken"
         assert first == (
@@ -144,15 +135,15 @@ class TestEndings:
             "ZeroDivisionError: the plugin is broken"
         )
 
-    def test_a_failure_after_the_last_exchange_is_heard(self, both: list[dict[str, Any]]):
+    def test_a_failure_after_the_last_exchange_is_heard(self, both: Both):
         first, second = (two["fails last"] for two in both)
         assert first == "ZeroDivisionError: the disk is full"
         assert second.endswith("process 0 of 2 failed, so all of them end: " + first)
 
-    def test_stopping_is_agreed_upon(self, both: list[dict[str, Any]]):
+    def test_stopping_is_agreed_upon(self, both: Both):
         assert [two["stops"] for two in both] == ["returned True"] * 2
 
-    def test_other_weights_are_found(self, both: list[dict[str, Any]]):
+    def test_other_weights_are_found(self, both: Both):
         """By two changes that cancel in a sum."""
         text = (
             "WorkerError: after step 3: process 1 holds other weights than process 0 (trained "
@@ -160,7 +151,7 @@ class TestEndings:
         )
         assert all(two["other weights"].startswith(text) for two in both)
 
-    def test_processes_that_do_different_things_are_told(self, both: list[dict[str, Any]]):
+    def test_processes_that_do_different_things_are_told(self, both: Both):
         first, second = (two["out of step"] for two in both)
         assert "process 0 exchanges values, process 1 a barrier: they are out of step" in first
         assert "process 1 exchanges a barrier, process 0 values: they are out of step" in second
@@ -169,11 +160,7 @@ class TestEndings:
 @pytest.mark.thorough
 class TestTraining:
     def test_a_crash_and_a_resume_end_where_one_process_does(
-        self,
-        both: list[dict[str, Any]],
-        micro_model: Path,
-        tmp_path: Path,
-        threads_restored: None,
+        self, both: Both, micro_model: Path, tmp_path: Path, threads_restored: None
     ):
         assert both[0]["crash"] == "RuntimeError: the terminal is gone"
         assert both[1]["crash"] == (
@@ -198,7 +185,7 @@ class TestTraining:
         trained = [r for r in two.rollouts("train") if r["ratio"] is not None]
         assert len({r["group_id"] for r in trained}) > 1
 
-    def test_one_process_writes(self, both: list[dict[str, Any]]):
+    def test_one_process_writes(self, both: Both):
         two = Run.open(both[0]["run"])
         assert [path.name for path in two.path.parent.iterdir()] == ["two"]
         steps = [(row["step"], row["phase"]) for row in two.metrics]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from engine_toy import micro_policy, most_bytes, token_logps
+from pytest import MonkeyPatch
 from qwen3_toy import QWEN3_4B, SMALL, save_qwen3
 from transformers import Qwen3Config
 
@@ -16,7 +18,8 @@ from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
 from searchrl.engine.memory.forecast import ensure_fits, make_plan
 from searchrl.engine.memory.machine import PeakMeter
-from searchrl.engine.memory.plan import MemoryPlan, Settings, describe_peak, format_bytes
+from searchrl.engine.memory.plan import MemoryPlan, Settings, format_bytes
+from searchrl.engine.memory.watch import MemoryWatch
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
@@ -75,10 +78,7 @@ def test_weights_and_adapters_are_counted_to_the_byte(
     assert found.get("adapters", 0) == bytes_of(*trained)
     assert found["gradients"] == 2 * bytes_of(*policy.parameters)
     footprint = footprint_of(settings(small_qwen3, model=model))
-    assert (sum(footprint.trained_sizes), footprint.num_parameters) == (
-        policy.num_parameters[0],
-        policy.num_parameters[1] - sum(p.numel() for p in trained),
-    )
+    assert sum(footprint.trained_sizes) == policy.num_parameters[0]
 
 
 @pytest.mark.parametrize("name", ["adamw", "adamw8bit"])
@@ -163,11 +163,7 @@ def ensure_peak_is_predicted(
 @pytest.mark.parametrize("is_checkpointing", [False, True])
 @pytest.mark.parametrize("model", ["lora", "full", "nf4", "bf16"])
 def test_activations_are_predicted_within_the_documented_factor(
-    small_qwen3: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    model: str,
-    is_checkpointing: bool,
-    num_tokens: int,
+    small_qwen3: Path, monkeypatch: MonkeyPatch, model: str, is_checkpointing: bool, num_tokens: int
 ):
     monkeypatch.setattr(head, "CHUNK_BYTES", {"cpu": 1 << 15})
     chosen = {
@@ -180,7 +176,7 @@ def test_activations_are_predicted_within_the_documented_factor(
 
 
 class TestARunThatDoesNotFit:
-    def refusal(self, monkeypatch: pytest.MonkeyPatch, config: RunConfig, room: int) -> str:
+    def refusal(self, monkeypatch: MonkeyPatch, config: RunConfig, room: int) -> str:
         monkeypatch.setattr(forecast, "available", lambda device: room)
         plan = plan_of(config)
         assert not plan.fits
@@ -190,7 +186,7 @@ class TestARunThatDoesNotFit:
 
     @pytest.mark.parametrize("share", [0.9, 0.5, 0.3, 0.2])
     def test_is_refused_with_settings_under_which_it_fits(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch, share: float
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch, share: float
     ):
         monkeypatch.setattr(head, "CHUNK_BYTES", {"cpu": 1 << 15})
         config = settings(small_qwen3, model={"adapter": "lora"})
@@ -204,16 +200,14 @@ class TestARunThatDoesNotFit:
         assert plan.fits and plan.available == int(share * need)
 
     def test_smaller_batches_come_first_and_four_bits_last(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch
     ):
         config = settings(small_qwen3, model={"adapter": "lora"})
         plan = plan_of(config)
         text = self.refusal(monkeypatch, config, int(0.9 * plan.total))
         assert "nf4" not in text and "checkpointing=true" not in text
 
-    def test_that_nothing_makes_fit_says_so(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_that_nothing_makes_fit_says_so(self, small_qwen3: Path, monkeypatch: MonkeyPatch):
         config = settings(small_qwen3, model={"adapter": "lora"})
         text = self.refusal(monkeypatch, config, 1000)
         assert "Even with --set rollout.batch_size=" in text
@@ -222,7 +216,7 @@ class TestARunThatDoesNotFit:
         assert "nf4" not in self.refusal(monkeypatch, full, 1000)
 
     def test_close_to_the_limit_is_said_and_an_unknown_limit_is_none(
-        self, small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
+        self, small_qwen3: Path, monkeypatch: MonkeyPatch
     ):
         config = settings(small_qwen3)
         total = plan_of(config).total
@@ -254,11 +248,11 @@ def test_peak_meter_sees_what_was_held_and_given_back():
 
 
 def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path):
-    plan = plan_of(settings(small_qwen3))
-    text = describe_peak(plan, 3 << 29)
-    assert text == f"memory: predicted {format_bytes(plan.total)}, peak 1.5 GB"
-    assert describe_peak("not predicted (why)", 1) is None
-    assert describe_peak(plan, None) is None
+    plan, notes = plan_of(settings(small_qwen3)), list[str]()
+    for known, peak in ((plan, 3 << 29), ("not predicted (why)", 1), (plan, None)):
+        meter: Any = SimpleNamespace(peak_bytes=lambda peak=peak: peak)
+        MemoryWatch(known, meter).tell_peak(notes.append)
+    assert notes == [f"memory: predicted {format_bytes(plan.total)}, peak 1.5 GB"]
 
 
 def test_model_that_is_not_there_has_no_footprint(tmp_path: Path):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from engine_toy import lora_policy, micro_policy, token_batch, token_logps
+from pytest import MonkeyPatch
 
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.loading import (
@@ -31,7 +32,7 @@ def load(path: Path | str, adapter: Path | None = None, **model: Any) -> Policy:
     return load_policy(ModelConfig(**model), resolved, CPU, trainable=True)
 
 
-def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: pytest.MonkeyPatch):
+def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: MonkeyPatch):
     monkeypatch.setattr("searchrl.engine.model.loading._is_stored", lambda name: False)
     resolved = resolve_model("auto", CPU)
     assert resolved.is_tiny and resolved.path == str(TINY_PATH)
@@ -41,7 +42,7 @@ def test_auto_without_a_gpu_is_the_tiny_model_and_says_so(monkeypatch: pytest.Mo
     assert resolve_model("auto", CPU).path == DEFAULT_MODEL
 
 
-def test_nothing_else_falls_back(monkeypatch: pytest.MonkeyPatch):
+def test_nothing_else_falls_back(monkeypatch: MonkeyPatch):
     assert resolve_model("some/model", CPU) == ResolvedModel("some/model", None, False)
     with pytest.raises(PolicyError, match="model folder './nowhere' does not exist"):
         resolve_model("./nowhere", CPU)
@@ -128,7 +129,7 @@ def test_a_new_model_cannot_be_loaded_and_nobody_is_sent_to_download_it():
     assert "hf download" not in str(caught.value)
 
 
-def test_missing_weights_offline_say_what_to_do(monkeypatch: pytest.MonkeyPatch):
+def test_missing_weights_offline_say_what_to_do(monkeypatch: MonkeyPatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(PolicyError, match="--local-dir DIR.*--model DIR.*--model tiny"):

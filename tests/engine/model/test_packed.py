@@ -10,6 +10,7 @@ import pytest
 import torch
 from engine_toy import pack_items
 from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
+from pytest import MonkeyPatch
 
 from searchrl.algorithms import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
@@ -26,7 +27,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch: MonkeyPatch) -> None:
     """Blocks of attention shorter than most suffixes and prompts."""
     monkeypatch.setattr(layout_module, "BLOCK", {"cpu": 16})
 
@@ -104,7 +105,7 @@ class TestEqualsPadded:
 
 class TestWhatIsComputed:
     def test_a_prompt_once_per_group_and_nothing_behind_the_last_trained_token(
-        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+        self, micro_model: Path, monkeypatch: MonkeyPatch
     ):
         policy, items = make_policy(micro_model), make_items()
         learner = make_learner(policy)
@@ -120,7 +121,7 @@ class TestWhatIsComputed:
         assert sum(ids.numel() for ids in seen) == sum(prompts.values()) + sum(suffixes)
 
     def test_only_rows_that_predict_model_tokens_reach_the_head(
-        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+        self, micro_model: Path, monkeypatch: MonkeyPatch
     ):
         from searchrl.engine.model import policy as policy_module
 
@@ -206,7 +207,7 @@ class TestPlan:
 
 class TestModelsThatCannotPack:
     def test_a_model_that_ignores_positions_is_found_out_and_padded(
-        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
+        self, micro_model: Path, monkeypatch: MonkeyPatch
     ):
         policy = make_policy(micro_model)
         (expected,) = caught_gradients(make_learner(policy), make_items())
@@ -228,7 +229,7 @@ class TestModelsThatCannotPack:
         assert policy.model.config._attn_implementation == before
 
 
-def forget_positions(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def forget_positions(policy: Policy, monkeypatch: MonkeyPatch) -> None:
     """What a model does that has no use for position ids."""
     decoder = policy.model.get_decoder()
     forward: Callable[..., Any] = decoder.forward

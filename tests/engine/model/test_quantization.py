@@ -12,6 +12,7 @@ import torch
 from bitsandbytes.functional import dequantize_4bit
 from engine_toy import lora_policy, micro_policy, token_batch, token_logps
 from generator_play import run
+from pytest import MonkeyPatch
 
 from searchrl.config import build_config
 from searchrl.config.sections import ModelConfig
@@ -41,8 +42,7 @@ def test_base_is_in_four_bits_and_weights_are_counted_as_weights(
     plain = micro_policy(small_qwen3, adapter="lora", lora_r=4)
     assert four_bit.num_parameters == plain.num_parameters
     stored = [p for p in four_bit.model.parameters() if p.dtype == torch.uint8]
-    assert len(stored) == 3 * 7
-    assert all(num_weights(p) == 2 * p.numel() for p in stored)
+    assert len(stored) == 3 * 7 and all(num_weights(p) == 2 * p.numel() for p in stored)
     assert all(p.quant_state.nested and p.quant_state.quant_type == "nf4" for p in stored)
     assert not any(p.requires_grad for p in stored)
     # The head and what norms compute stay as they are loaded: nothing is upcast for training.
@@ -79,7 +79,7 @@ def test_every_pass_computes_with_the_same_weights(four_bit: Policy, small_qwen3
 
 
 def test_layers_that_would_repack_themselves_are_told_not_to(
-    small_qwen3: Path, monkeypatch: pytest.MonkeyPatch
+    small_qwen3: Path, monkeypatch: MonkeyPatch
 ):
     """The same on CPUs that have no such instructions."""
     monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
@@ -120,7 +120,7 @@ class TestWhatCannotBe:
         with pytest.raises(PolicyError, match="freezes the weights it quantises"):
             load_policy(ModelConfig(quantize="nf4"), tiny, CPU, trainable=True)
 
-    def test_without_bitsandbytes(self, micro_model: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_without_bitsandbytes(self, micro_model: Path, monkeypatch: MonkeyPatch):
         find = builtins.__import__
 
         def without(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -135,9 +135,7 @@ class TestWhatCannotBe:
         assert "model.quantize: nf4 needs bitsandbytes" in text
         assert "pip install -U bitsandbytes" in text and "--set model.quantize=none" in text
 
-    def test_on_a_device_that_it_does_not_know(
-        self, micro_model: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_on_a_device_that_it_does_not_know(self, micro_model: Path, monkeypatch: MonkeyPatch):
         def broken(*args: Any, **kwargs: Any) -> Callable[..., Any]:
             raise RuntimeError("Attempted to use bitsandbytes native library\nbut it's missing")
 

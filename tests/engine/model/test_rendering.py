@@ -64,21 +64,15 @@ def tiny(template: str | None = None, bos: bool = False) -> Any:
         special_tokens=["<|im_start|>"],  # one control token inside the model's own vocabulary
         show_progress=False,
     )
-    backend.train_from_iterator(
-        ["<think>the school</think>\n<search>school day</search>"] * 3, trainer
-    )
+    texts = ["<think>the school</think>\n<search>school day</search>"] * 3
+    backend.train_from_iterator(texts, trainer)
     if bos:
         backend.post_processor = processors.TemplateProcessing(
             single="<|im_start|> $A", special_tokens=[("<|im_start|>", 0)]
         )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>")
-    tokenizer.add_special_tokens(
-        {
-            "additional_special_tokens": [
-                AddedToken(t, special=True, normalized=False) for t in SPECIAL
-            ]
-        }
-    )
+    special = [AddedToken(t, special=True, normalized=False) for t in SPECIAL]
+    tokenizer.add_special_tokens({"additional_special_tokens": special})
     tokenizer.add_tokens([AddedToken(t, special=False, normalized=False) for t in ADDED])
     tokenizer.chat_template = template
     return tokenizer
@@ -122,8 +116,7 @@ class TestControlTokenSafety:
     def test_foreign_text_round_trips_without_any_added_token(self, text):
         renderer = tiny_renderer()
         ids = renderer.encode_plain(text)
-        assert not added_ids(tiny()) & set(ids)
-        assert renderer.decode(ids) == text
+        assert not added_ids(tiny()) & set(ids) and renderer.decode(ids) == text
 
     @given(FOREIGN, FOREIGN)
     def test_foreign_text_never_joins_the_template_into_a_control_token(self, before, user):
@@ -207,8 +200,7 @@ class TestAssistantPrefix:
     def test_what_follows_the_assistant_header(self, template, thinking, prefix):
         renderer = tiny_renderer(template)
         prompt = renderer.render_prompt("Help.", "Who?", thinking=thinking)
-        assert prompt.assistant_prefix == prefix
-        assert prompt.text.endswith(prefix)
+        assert prompt.assistant_prefix == prefix and prompt.text.endswith(prefix)
         assert renderer.decode(prompt.ids) == prompt.text
         assert prompt.text.count("Help.") == prompt.text.count("Who?") == 1
 
@@ -314,8 +306,7 @@ class TestQwen:
         everything = "".join(str(t.content) for t in qwen3.added_tokens_decoder.values())
         for text in (EVIL, everything):
             ids = qwen3_renderer.encode_plain(text)
-            assert not control & set(ids)
-            assert qwen3_renderer.decode(ids) == text
+            assert not control & set(ids) and qwen3_renderer.decode(ids) == text
             prompt = qwen3_renderer.render_prompt("Help.", text)
             assert [i for i in prompt.ids if i in control] == [151644, 151645] * 2 + [151644]
         # The pitfall: the library's own switch stops the special token, but not <think>.
@@ -323,8 +314,7 @@ class TestQwen:
 
     def test_added_think_token_is_what_a_demonstration_uses(self, qwen3_renderer):
         ids = qwen3_renderer.encode_model_text("<think>a</think>\n<search>b</search><|im_end|>")
-        assert ids[0] == 151667
-        assert 151668 in ids
+        assert ids[0] == 151667 and 151668 in ids
         assert 151645 not in ids
 
     def test_round_trip_is_exact_up_to_qwens_own_normaliser(self, qwen3_renderer):
@@ -370,8 +360,7 @@ class TestCut:
     def test_a_cut_is_a_prefix_within_the_limit(self, text, limit):
         renderer = tiny_renderer()
         prefix = renderer.cut(text, limit)
-        assert text.startswith(prefix)
-        assert renderer.count(prefix) <= max(limit, 0)
+        assert text.startswith(prefix) and renderer.count(prefix) <= max(limit, 0)
         assert prefix == text or renderer.count(text) > limit
 
     def test_a_character_of_several_tokens_is_never_halved(self):
@@ -381,6 +370,5 @@ class TestCut:
 
     def test_budget_measures_with_the_tokenizer(self):
         budget = tiny_renderer().budget(7)
-        assert budget.max_tokens == 7
-        assert budget.count("😀") == 4
+        assert budget.max_tokens == 7 and budget.count("😀") == 4
         assert budget.cut("a😀", 2) == "a"

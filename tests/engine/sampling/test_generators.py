@@ -139,8 +139,7 @@ def test_version_is_stamped_and_synced(make: Make, policy: Policy):
     generator = make(policy, Sampling())
     assert run(generator, [[5]], [0])[0].version == 0
     policy.version = 3
-    assert generator.sync(policy) == 3
-    assert run(generator, [[5]], [0])[0].version == 3
+    assert generator.sync(policy) == 3 and run(generator, [[5]], [0])[0].version == 3
 
 
 @pytest.mark.parametrize("observation", [[], [40, 41]])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,8 +165,7 @@ def test_lora_dropout_acts_in_a_plain_forward_pass(micro_model: Path):
         noisy = token_logps(policy, ids_BT, chosen_BT)
         with policy.updating():
             update = token_logps(policy, ids_BT, chosen_BT)
-    assert (quiet - noisy).abs().max() > 1e-3
-    assert torch.equal(quiet, update)
+    assert (quiet - noisy).abs().max() > 1e-3 and torch.equal(quiet, update)
 
 
 def trained_of(layout: Layout) -> torch.Tensor:
@@ -213,8 +212,7 @@ class TestEnvironmentTokensGetNoGradient:
         predicts_T = torch.zeros_like(grad_T, dtype=torch.bool)
         predicts_T[batch.layout.row_N] = True
         assert 0 < predicts_T.sum() < len(predicts_T)
-        assert (grad_T[~predicts_T] == 0).all()
-        assert (grad_T[predicts_T] > 0).any()
+        assert (grad_T[~predicts_T] == 0).all() and (grad_T[predicts_T] > 0).any()
         # The last row of a prompt starts several rollouts, whose pulls may cancel.
         is_alone_N = batch.layout.row_N.bincount()[batch.layout.row_N] == 1
         has_adv_N = batch.adv_N != 0
@@ -258,7 +256,7 @@ class TestEnvironmentTokensGetNoGradient:
 
 class TestTheLastToken:
     def test_text_beyond_the_stop_string_is_kept_in_ids_and_cut_from_the_action(
-        self, toy_world: Callable[..., Any], policy: Policy
+        self, toy_world: Any, policy: Policy
     ):
         text = "<think>t</think>\n<search>mira</search>\n\n<answer>9</answer>"
         said = Said(text)
@@ -280,8 +278,7 @@ class TestTheLastToken:
                 ids = rollout.trajectory.ids[turn.start : turn.stop]
                 text = policy.renderer.decode(ids)
                 if turn.reason is TurnStop.STOP_STRING:
-                    assert text == said.text + turn.overhang
-                    assert said.text[-1] in "aei"
+                    assert text == said.text + turn.overhang and said.text[-1] in "aei"
                     # Decoding stopped with the very token that completed the stop string.
                     assert not set("aei") & set(policy.renderer.decode(ids[:-1]))
                     overhanging += bool(turn.overhang)
@@ -307,9 +304,7 @@ class TestTheLastToken:
         sequence.append(spelt[-1], 0.0)
         assert generator._stop_reason(sequence) is TurnStop.STOP_STRING
 
-    def test_end_of_message_token_does_not_spoil_an_answer(
-        self, toy_world: Callable[..., Any], policy: Policy
-    ):
+    def test_end_of_message_token_does_not_spoil_an_answer(self, toy_world: Any, policy: Policy):
         (eos,) = policy.eos_ids
         answer = "<think>t</think>\n<answer>4</answer>"
         said = Said(answer, TurnStop.EOS, extra_ids=(eos,))
@@ -320,12 +315,11 @@ class TestTheLastToken:
         assert rollout.trajectory.turns[0].overhang == ""
         (given_up,), _ = say(toy_world(), [Said("<think>t", TurnStop.EOS, (eos,))], policy.renderer)
         assert given_up.episode.turns[0].text == "<think>t"
-        assert rollout.episode.final_answer == "4"
-        assert rollout.scored.reward == 1.0
+        assert rollout.episode.final_answer == "4" and rollout.scored.reward == 1.0
         assert rollout.episode.stop_reason is StopReason.ANSWERED
 
     def test_genuine_pad_or_eos_token_is_trained_like_any_other(
-        self, toy_world: Callable[..., Any], policy: Policy
+        self, toy_world: Any, policy: Policy
     ):
         (eos,) = policy.eos_ids
         assert policy.tokenizer.pad_token_id == eos

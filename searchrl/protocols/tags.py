@@ -1,18 +1,25 @@
-"""The grammar of a turn and the automaton behind the format verdict.
+"""Tags: which names are usable, how a turn splits into blocks, which order of blocks is valid.
 
-Owns how a turn's text is split into blocks (`TagGrammar.split`, for any tag names) and which order
-of blocks over a search dialogue is valid (`is_valid_order`): think -> (search -> information ->
-think)* -> answer. It reads the model's turns only: the environment's part is the step from one turn
-to the next. Knows no rewards, no passages and no prompt text. Called by the protocols.
+Owns the check of configured names, the pattern of tags in foreign text, how a turn's text is split
+(`TagGrammar.split`, for any tag names) and which order of blocks over a dialogue is valid
+(`is_valid_order`). It reads the model's turns only: the environment's part is the step from one
+turn to the next. Knows no rewards, no passages and no prompt text. Called by the protocols.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from searchrl.errors import ConfigError
+
+INFORMATION_VARIANTS = ("information", "context", "result", "r")
+"""Names that systems use for the environment's tag: neutralised in foreign text everywhere."""
+
+_TAG_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Tags(NamedTuple):
@@ -121,70 +128,52 @@ class TagGrammar:
         return tuple(segments)
 
 
-class State(StrEnum):
-    """The states of the format automaton."""
+SEARCH_ORDER = re.compile(r"(BT?|T)(R;[BT])*A;+")
+"""think -> (search -> information -> think)* -> answer, as `is_valid_order` reads it.
 
-    START = "start"
-    """Nothing written: a thought must come."""
-    BLANKED = "blanked"
-    """The dialogue began with an empty think block, as chat templates write it with thinking
-    off. It counts as the thought; a model that then writes a thought has not thought twice."""
-    THOUGHT = "thought"
-    """A thought is complete: a request or the answer must come, in the same turn."""
-    REQUESTED = "requested"
-    """A request is complete: the turn must end here."""
-    INFORMED = "informed"
-    """The environment has replied: a new thought must come."""
-    ANSWERED = "answered"
-    """The answer is complete: nothing may come."""
-    BROKEN = "broken"
-    """The order is invalid, and stays invalid."""
+After a blank think block at the start, as chat templates write it with thinking off, the model
+may still think once: the blank block is not its thought.
+"""
+ACT_ORDER = re.compile(r"B?([BT]?R;)+")
+"""At most one thought, then one act, in every turn; a blank think block may begin the first."""
+
+_LETTERS = {Part.THINK: "T", Part.REQUEST: "R", Part.ANSWER: "A"}
 
 
-class Event(StrEnum):
-    """What moves the automaton."""
+def is_valid_order(turns: Iterable[Sequence[Segment]], order: re.Pattern[str]) -> bool:
+    """Whether the blocks of a dialogue's turns follow `order`.
 
-    BLANK_THINK = "blank_think"
-    THINK = "think"
-    REQUEST = "request"
-    ANSWER = "answer"
-    TURN_END = "turn_end"
-    FAULT = "fault"
-
-
-# Every step that is allowed; any other (state, event) breaks the order.
-_STEPS: dict[tuple[State, Event], State] = {
-    (State.START, Event.BLANK_THINK): State.BLANKED,
-    (State.START, Event.THINK): State.THOUGHT,
-    (State.BLANKED, Event.THINK): State.THOUGHT,
-    (State.BLANKED, Event.REQUEST): State.REQUESTED,
-    (State.BLANKED, Event.ANSWER): State.ANSWERED,
-    (State.THOUGHT, Event.REQUEST): State.REQUESTED,
-    (State.THOUGHT, Event.ANSWER): State.ANSWERED,
-    (State.REQUESTED, Event.TURN_END): State.INFORMED,
-    (State.INFORMED, Event.BLANK_THINK): State.THOUGHT,
-    (State.INFORMED, Event.THINK): State.THOUGHT,
-    (State.ANSWERED, Event.TURN_END): State.ANSWERED,
-}
+    `order` matches one letter per block: T a thought, B a think block without text, R a request,
+    A an answer, and `;` the end of a turn. Anything else is `?`, also a block without text.
+    """
+    written = "".join("".join(map(_letter, turn)) + ";" for turn in turns)
+    return order.fullmatch(written) is not None
 
 
-def _events(turns: Sequence[Sequence[Segment]]) -> Iterator[Event]:
-    for turn in turns:
-        for segment in turn:
-            if segment.part is Part.THINK:
-                yield Event.THINK if segment.text else Event.BLANK_THINK
-            elif segment.part is Part.REQUEST and segment.text:
-                yield Event.REQUEST
-            elif segment.part is Part.ANSWER and segment.text:
-                yield Event.ANSWER
-            else:
-                yield Event.FAULT
-        yield Event.TURN_END
+def _letter(segment: Segment) -> str:
+    if segment.part is Part.THINK and not segment.text:
+        return "B"
+    return _LETTERS.get(segment.part, "?") if segment.text else "?"
 
 
-def is_valid_order(turns: Sequence[Sequence[Segment]]) -> bool:
-    """Whether a dialogue's turns follow think -> (search -> information -> think)* -> answer."""
-    state = State.START
-    for event in _events(turns):
-        state = _STEPS.get((state, event), State.BROKEN)
-    return state is State.ANSWERED
+def ensure_tag_names(names: Mapping[str, str]) -> None:
+    """Raise `ConfigError` if the name of a setting's tag is not a tag name, or is used twice."""
+    for setting, name in names.items():
+        if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
+            raise ConfigError(
+                f"protocol.{setting}: {name!r} is not a tag name; expected a lower-case letter "
+                "followed by lower-case letters, digits or underscores"
+            )
+    if len(set(names.values())) < len(names):
+        listed = ", ".join(names.values())
+        raise ConfigError(f"protocol tags must differ from each other, got {listed}")
+
+
+def foreign_tags(names: Iterable[str]) -> re.Pattern[str]:
+    """A pattern of the tags of `names` and of the usual ones of other systems.
+
+    It finds them in any case and spacing. The quantifiers are possessive, so that long runs of
+    blanks take linear time.
+    """
+    known = "|".join(sorted({*names, *INFORMATION_VARIANTS, "think", "search", "answer"}))
+    return re.compile(rf"<(\s*+/?\s*+(?:{known})\s*+/?\s*+)>", re.IGNORECASE)

@@ -12,13 +12,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from types import ModuleType
 
 import pytest
 import torch
 from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
 from torch import Tensor
 
-from searchrl.core import reduction as reduction_module
+from searchrl.core import advantage, reduction
 from searchrl.core.advantage import StepScores, grpo_advantages
 from searchrl.core.columns import LossStats, clamped, loss_columns
 from searchrl.core.kl import k3
@@ -526,6 +527,7 @@ def test_bad_settings_are_refused(
             run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
 
 
-def test_the_runnable_examples_in_the_docstrings_hold() -> None:
-    result = doctest.testmod(reduction_module)
+@pytest.mark.parametrize("module", [advantage, reduction])
+def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    result = doctest.testmod(module)
     assert result.attempted > 0 and result.failed == 0

@@ -24,7 +24,7 @@ from torch import Tensor
 from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
+from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, is_finite
 from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
 
@@ -97,6 +97,15 @@ class MicroBatch:
     def num_tokens(self) -> list[int]:
         """Trained tokens of each rollout: how to split a column."""
         return [len(rollout.sampler_logp) for rollout in self.rollouts]
+
+    def token_columns(self, logp_N: Tensor, entropy_N: Tensor) -> dict[str, TokenColumns]:
+        """What an update with these log-probs and entropies saw of each rollout, by its name."""
+        ratio_N = (logp_N - self.sampler_logp_N).exp()
+        parts = zip(ratio_N.split(self.num_tokens), entropy_N.split(self.num_tokens), strict=True)
+        return {
+            r.rollout_id: TokenColumns(r.advantage, tuple(ratio.tolist()), tuple(entropy.tolist()))
+            for r, (ratio, entropy) in zip(self.rollouts, parts, strict=True)
+        }
 
 
 def pack_step(
@@ -407,7 +416,7 @@ def _micro_batch(
         columns[2] += [rollout.weight] * num_tokens
         columns[3] += rollout.hold_weights
         owners += [number] * num_tokens
-    layout = pack(rollouts, device) if is_packed else _padded(rollouts, device)
+    layout = pack(rollouts, device) if is_packed else pad(rollouts, device)
     logp_N, adv_N, weight_N, hold_weight_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
     )
@@ -415,7 +424,8 @@ def _micro_batch(
     return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
 
 
-def _padded(rollouts: Sequence[PackedRollout], device: torch.device) -> Layout:
+def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
+    """The padded layout of rollouts of any length: one row each."""
     shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
     ids_BT = torch.zeros(shape, dtype=torch.long)
     mask_BT = torch.zeros(shape, dtype=torch.bool)

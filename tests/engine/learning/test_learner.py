@@ -283,9 +283,8 @@ def test_learning_rate_warms_up_then_is_constant_or_cosine():
     assert values[2:] == sorted(values[2:], reverse=True)
 
 
-def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, toy_world: Any):
-    world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-    groups = make_groups(play(policy, world))
+def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, short_world: Any):
+    groups = make_groups(play(policy, short_world))
     learner = make_learner(policy, beta=0.01)
     first, second = (learner.train_step(groups) for _ in range(2))
     assert first["approx_kl"] < 1e-9 < 1e-4 < second["approx_kl"]

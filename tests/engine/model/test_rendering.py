@@ -64,21 +64,15 @@ def tiny(template: str | None = None, bos: bool = False) -> Any:
         special_tokens=["<|im_start|>"],  # one control token inside the model's own vocabulary
         show_progress=False,
     )
-    backend.train_from_iterator(
-        ["<think>the school</think>\n<search>school day</search>"] * 3, trainer
-    )
+    texts = ["<think>the school</think>\n<search>school day</search>"] * 3
+    backend.train_from_iterator(texts, trainer)
     if bos:
         backend.post_processor = processors.TemplateProcessing(
             single="<|im_start|> $A", special_tokens=[("<|im_start|>", 0)]
         )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>")
-    tokenizer.add_special_tokens(
-        {
-            "additional_special_tokens": [
-                AddedToken(t, special=True, normalized=False) for t in SPECIAL
-            ]
-        }
-    )
+    special = [AddedToken(t, special=True, normalized=False) for t in SPECIAL]
+    tokenizer.add_special_tokens({"additional_special_tokens": special})
     tokenizer.add_tokens([AddedToken(t, special=False, normalized=False) for t in ADDED])
     tokenizer.chat_template = template
     return tokenizer

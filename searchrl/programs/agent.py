@@ -54,17 +54,15 @@ class Answer:
         }
 
 
+@dataclass(slots=True)
 class Agent:
     """A policy in its environment. Made by `load_agent`."""
 
-    def __init__(
-        self, config: RunConfig, registry: Registry, world: TaskWorld, driver: RolloutDriver
-    ) -> None:
-        self.config = config
-        self.registry = registry
-        self.world = world
-        self.driver = driver
-        self._num_asked = 0
+    config: RunConfig
+    registry: Registry
+    world: TaskWorld
+    driver: RolloutDriver
+    _num_asked: int = 0
 
     def ask(self, question: str, **reset_options: Any) -> Answer:
         """Answer a question by searching.

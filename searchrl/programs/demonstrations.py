@@ -93,13 +93,18 @@ class Demonstrator:
 
 
 def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
-    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations."""
+    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations.
+
+    The scripts are experts; for an env without one, the main script of the first stage.
+    """
     driver = make_scripted_driver(config)
     count = config.model.scratch.tokenizer_tasks
+    mix = config.sft.stages[0].mix
+    main = max(mix, key=lambda name: mix[name])
     requests = [
         _demo_request(
             world,
-            _reading(world, config),
+            "expert" if "expert" in world.entry.script_names else main,
             n // len(worlds) % world.num_tasks(TRAIN),
             config.seed,
             f"tokenizer/{n}",
@@ -114,12 +119,6 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
         for turn in rollout.episode.turns:
             texts += [turn.text, turn.observation]
     return texts
-
-
-def _reading(world: TaskWorld, config: RunConfig) -> str:
-    """Which script the tokenizer reads: the expert, or else the main one of the first stage."""
-    mix = config.sft.stages[0].mix
-    return "expert" if "expert" in world.entry.script_names else max(mix, key=lambda n: mix[n])
 
 
 def limits_text(config: RunConfig) -> str:

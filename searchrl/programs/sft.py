@@ -44,8 +44,7 @@ from searchrl.programs.demonstrations import (
 )
 from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.planning import Plan, find_plan, set_threads
-from searchrl.programs.rescue import keeping_finished
-from searchrl.programs.stopping import StopFlag, catching_ctrl_c
+from searchrl.programs.stopping import StopFlag, catching_ctrl_c, keeping_finished
 from searchrl.programs.traces import load_traces
 from searchrl.run_folder import Run, RunWriter, choose_folder
 
@@ -84,10 +83,7 @@ def sft(
         course = _Course(plan, registry, worlds, observer)
         course.open(folder, resume)
         path = course.writer.path
-        with (
-            catching_ctrl_c() as stop,
-            keeping_finished("sft", path, course.save, observer.note),
-        ):
+        with catching_ctrl_c() as stop, keeping_finished("sft", path, course.save, observer.note):
             course.train(stop)
             save_policy(path, course.policy)
             summary = course.finish(stop)
@@ -271,8 +267,7 @@ def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:
 
 
 def _ahead(
-    steps: Sequence[tuple[int, tuple[SftStage, int]]],
-    demonstrate: Demonstrator,
+    steps: Sequence[tuple[int, tuple[SftStage, int]]], demonstrate: Demonstrator
 ) -> Iterator[tuple[int, SftStage, int, list[Demonstration]]]:
     """Each step with its demonstrations. Scripts need no weights: they play one step ahead."""
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -39,9 +39,8 @@ from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.planning import Plan, find_plan, first_advice
-from searchrl.programs.rescue import keeping_finished
 from searchrl.programs.session import Session
-from searchrl.programs.stopping import StopFlag, catching_ctrl_c
+from searchrl.programs.stopping import StopFlag, catching_ctrl_c, keeping_finished
 from searchrl.run_folder import Run, RunWriter, SilentWriter, choose_folder
 from searchrl.trackers.feed import Trackers
 
@@ -77,10 +76,7 @@ def train(
     all_trackers = plan.config.log.trackers
     for spec in all_trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)
-    with (
-        workers.joined(plan.device),
-        catching_ctrl_c(and_sigterm=workers.size > 1) as stop,
-    ):
+    with workers.joined(plan.device), catching_ctrl_c(and_sigterm=workers.size > 1) as stop:
         is_new_here = resume is None and workers.is_first
         folder = choose_folder(plan.config) if is_new_here else None
         workers.barrier()  # no process loads weights if the folder cannot be used
@@ -187,30 +183,25 @@ def _begin(session: Session, observer: Observer, stop: StopFlag, folder: Path | 
     return training
 
 
+@dataclass
 class _Training:
     """A run that is under way: what it holds, where it writes, how far it has come."""
 
-    def __init__(
-        self,
-        session: Session,
-        observer: Observer,
-        stop: StopFlag,
-        writer: RunWriter,
-        progress: _Progress,
-    ) -> None:
-        self.session = session
-        self.config = session.config
-        self.observer = observer
-        self.stop = stop
-        self.writer = writer
-        self.progress = progress
-        self.evaluator = session.make_driver(session.config.eval, lambda text: None)
+    session: Session
+    observer: Observer
+    stop: StopFlag
+    writer: RunWriter
+    progress: _Progress
+
+    def __post_init__(self) -> None:
+        self.config = self.session.config
+        self.evaluator = self.session.make_driver(self.config.eval, lambda text: None)
         self.limit = FailureLimit(
             "training",
             self.config.rollout.max_failure_frac,
-            writer.write_failure,
-            observer.note,
-            f"Fix it, then continue with: searchrl train --resume {writer.path}",
+            self.writer.write_failure,
+            self.observer.note,
+            f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
         )
 
     def run(self, trackers: Trackers) -> dict[str, Any]:

@@ -262,15 +262,15 @@ def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
                 f"protocol.tools.{number}: expected a mapping of name, description and parameters, "
                 f"got {_short(repr(tool))}"
             )
-        name, parameters = tool.get("name"), tool.get("parameters", {})
+        name, where = tool.get("name"), f"protocol.tools.{number}"
         if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"protocol.tools.{number}.name: expected text, got {name!r}")
+            raise ConfigError(f"{where}.name: expected text, got {name!r}")
         if name in [other["name"] for other in made]:
-            raise ConfigError(f"protocol.tools.{number}.name: there is a tool {name!r} already")
+            raise ConfigError(f"{where}.name: there is a tool {name!r} already")
         if not isinstance(tool.get("description", ""), str):
-            raise ConfigError(f"protocol.tools.{number}.description: expected text")
-        if not isinstance(parameters, Mapping):
-            raise ConfigError(f"protocol.tools.{number}.parameters: expected a JSON schema")
+            raise ConfigError(f"{where}.description: expected text")
+        if not isinstance(tool.get("parameters", {}), Mapping):
+            raise ConfigError(f"{where}.parameters: expected a JSON schema")
         try:
             made.append(json.loads(json.dumps(dict(tool), allow_nan=False)))
         except (TypeError, ValueError) as error:

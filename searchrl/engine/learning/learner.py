@@ -302,10 +302,7 @@ class Learner:
             parameter.grad = total
 
     def _in_micro_batches(
-        self,
-        groups: Sequence[Group[PackedRollout]],
-        run: Callable[[MicroBatch], None],
-        sums: _Sums,
+        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], None], sums: _Sums
     ) -> None:
         """Run all rollouts through `run`; what memory does not hold is split and run again."""
         waiting = list(groups)

@@ -49,7 +49,6 @@ def make(name: str, **own: Any) -> Algorithm:
 
 
 # --- the numbers a run uses ----------------------------------------------------------------------
-
 OWN_NUMBERS = {
     "grpo": (0.2, 0.2, 1e-3, "sequence-mean"),
     "dr_grpo": (0.2, 0.2, 1e-3, "constant"),
@@ -168,8 +167,6 @@ def test_settings_out_of_range_are_refused_before_anything_starts(
 
 
 # --- two steps of each ---------------------------------------------------------------------------
-
-
 class Noting(SilentObserver):
     """Keeps the metrics of the steps."""
 
@@ -222,8 +219,6 @@ def test_two_steps_by_name(name: str, micro_model: Path, tmp_path: Path) -> None
 
 
 # --- dynamic sampling ----------------------------------------------------------------------------
-
-
 def groups_of(run: Run, step: int) -> dict[str, list[dict[str, Any]]]:
     """The recorded rollouts of a step (from 0) by group."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -309,8 +304,7 @@ def test_refills_end_at_their_limit_and_the_step_goes_on(
     (row,) = [row for row in run.metrics if row["phase"] == "train"]
     assert row["refills"] == max_refills
     assert len(list(run.rollouts("train"))) == 6 * (1 + max_refills)
-    assert row["unscored"] == 1.0
-    assert row["num_rollouts"] == 0
+    assert row["unscored"] == 1.0 and row["num_rollouts"] == 0
     unmeasured = {"reward", "overlong", "loss", "kl", "entropy", "ratio_mean", "grad_norm"}
     assert not unmeasured & row.keys()
     assert run.summary["best"] is None, "an evaluation without a reward chooses nothing"
@@ -361,8 +355,6 @@ def test_only_the_places_without_contrast_are_asked_for_again() -> None:
 
 
 # --- overlong penalty ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("own", "expected"),
     [

@@ -53,8 +53,7 @@ def test_step(tmp_path: Path) -> None:
 def test_turns(tmp_path: Path) -> None:
     sizes = ["--group-size", "2", "--prompt-tokens", "16", "--observation-tokens", "8"]
     result, _ = run("bench_turns.py", tmp_path, *TINY, *sizes, "--turns", "1", "3")
-    assert result["ratio"].keys() == {"1", "3"}
-    assert result["loop_over_trl"] > 0
+    assert result["ratio"].keys() == {"1", "3"} and result["loop_over_trl"] > 0
     # Four episodes of two prompts: the loop reads every prompt in every turn of every episode.
     assert result["turns"]["3"]["loop_prefill"] == 4 * (16 + (16 + 12) + (16 + 24))
     # All but the last token of a prompt, and every observation as long as it is.

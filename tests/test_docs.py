@@ -73,8 +73,6 @@ def section(text: str, heading: str) -> str:
 
 
 # --- blocks run ----------------------------------------------------------------------------
-
-
 @pytest.fixture
 def docs_folder(own_folder: Path) -> Path:
     """A current folder as that of a reader: with the examples in it."""
@@ -154,8 +152,6 @@ def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path
 
 
 # --- the code is in the docs ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("kind", "hook"), HOOKS.items())
 def test_every_hook_has_its_heading_its_signature_and_a_snippet(kind: str, hook: str) -> None:
     text = section(page("hooks.md"), f"## `{hook}`")
@@ -324,8 +320,6 @@ def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
 
 
 # --- the text itself -----------------------------------------------------------------------
-
-
 def anchors(path: Path) -> set[str]:
     """Anchors of a page's headings, as GitHub makes them."""
     inside, found = False, set()

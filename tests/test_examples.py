@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import succeed
+from pytest import MonkeyPatch
 
 from searchrl.config import build_config, load_preset, load_yaml
 from searchrl.engine.episodes.world import make_worlds
@@ -34,7 +35,7 @@ EXPECTED = {
 """What each example must print."""
 
 
-def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def run(name: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [name])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
@@ -45,10 +46,7 @@ def test_every_example_is_run_here() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - {TRAINING}))
 def test_example_runs(
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    own_folder: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, monkeypatch: MonkeyPatch, own_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(name, monkeypatch)
     printed = capsys.readouterr().out
@@ -59,7 +57,7 @@ def test_example_runs(
 
 
 def test_training_example_runs_in_miniature(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = os.environ.get("SEARCHRL_EXAMPLE_STEPS", "1")
     monkeypatch.setenv("SEARCHRL_EXAMPLE_STEPS", steps)
@@ -76,7 +74,7 @@ def test_training_example_runs_in_miniature(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_training_example_runs_as_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SEARCHRL_EXAMPLE_STEPS", raising=False)
     run(TRAINING, monkeypatch)
@@ -116,5 +114,4 @@ def test_example_configuration_shows_the_preset_it_comes_from() -> None:
         for key, value in preset[section].items()
         if example[section].get(key) != value
     }
-    assert not differing
-    assert example["max_steps"] == preset["max_steps"]
+    assert not differing and example["max_steps"] == preset["max_steps"]

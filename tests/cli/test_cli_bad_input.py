@@ -227,5 +227,4 @@ def test_unknown_tracker_is_found_before_the_run_begins(
 ) -> None:
     folder = tmp_path / "run"
     flags = [*micro_flags, "--set", "log.trackers=[jsnol]", "--run-dir", folder]
-    assert "'jsonl'" in complaint("train", *flags)
-    assert not folder.exists()
+    assert "'jsonl'" in complaint("train", *flags) and not folder.exists()

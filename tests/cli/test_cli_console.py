@@ -95,8 +95,7 @@ def test_numbers_keep_the_digits_that_mean_something() -> None:
 
 
 def test_sparkline_keeps_zero_and_one_on_the_scale() -> None:
-    assert sparkline([], 5) == ""
-    assert sparkline([1.0, 1.0, 1.0], 5) == "███"
+    assert sparkline([], 5) == "" and sparkline([1.0, 1.0, 1.0], 5) == "███"
     assert sparkline([0.0, 0.0], 5) == "▁▁"
     assert sparkline([0.50, 0.51, 0.49], 3) in ("▄▅▄", "▅▅▄", "▄▅▅")
     assert len(sparkline([i / 1000 for i in range(1000)], 18)) == 18

@@ -194,6 +194,5 @@ def test_broken_plugin_is_named_and_stops_nothing() -> None:
 def test_prompts_that_leave_no_room_are_no_measurement(micro_model: Path) -> None:
     flags = ["--model", str(micro_model), "--num-tasks", "2", "--set", "rollout.max_total_tokens=5"]
     result = call("eval", "--env", "regulations", *flags)
-    assert result.exit_code == 2
-    assert "no prompt leaves room for a turn" in result.output
+    assert result.exit_code == 2 and "no prompt leaves room for a turn" in result.output
     assert "rollout.max_total_tokens" in result.output

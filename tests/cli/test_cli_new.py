@@ -73,20 +73,16 @@ def test_it_says_what_it_wrote_and_what_comes_next() -> None:
     ],
 )
 def test_mistakes_leave_nothing(kind: str, name: str, message: str, own_folder: Path) -> None:
-    assert message in complaint("new", kind, name)
-    assert not list(own_folder.iterdir())
+    assert message in complaint("new", kind, name) and not list(own_folder.iterdir())
 
 
 # --- the commands it names, one kind after the other ---------------------------------------
-
-
 def test_first_minutes_of_an_environment() -> None:
     """The path of the docs up to the training; each command names the next one."""
     check, play, evaluate, _ = scaffold("env", "capitals")
     assert f"searchrl {play}" in run(check)
     played = run(play, "--index", 0, typed="s Belland\na Highwick\n")
-    assert "em 1" in played
-    assert played.splitlines()[-1] == f"Next:  searchrl {evaluate}"
+    assert "em 1" in played and played.splitlines()[-1] == f"Next:  searchrl {evaluate}"
     evaluated = succeed(*shlex.split(evaluate), "--json")
     assert json.loads(evaluated.stdout)["em"] == {"value": 1.0, "low": ANY, "high": 1.0, "n": 5}
     next_command = evaluated.stderr.splitlines()[-1].removeprefix("Next:  searchrl ")

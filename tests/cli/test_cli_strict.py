@@ -80,6 +80,5 @@ def test_resume_may_be_strict(tmp_path: Path) -> None:
     succeed(*COMMANDS["eval"], "--plugin", BROKEN, "--run-dir", run)
     assert Run.open(run).config.plugins == [BROKEN]
     result = call("train", "--resume", run, "--strict")
-    assert result.exit_code == 2
-    assert "Error: plugin hook_raises" in result.stderr
+    assert result.exit_code == 2 and "Error: plugin hook_raises" in result.stderr
     assert "Error: plugin" not in call("train", "--resume", run).stderr

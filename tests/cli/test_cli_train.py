@@ -54,8 +54,7 @@ def test_dry_run_loads_no_weights(tmp_path: Path) -> None:
     (model / "config.json").write_text("{}")
     result = succeed("train", "--model", str(model), "--dry-run", "--json")
     plan = json.loads(result.stdout)
-    assert plan["model"] == str(model)
-    assert plan["config"]["preset"] == "qwen3_4b_lora"
+    assert plan["model"] == str(model) and plan["config"]["preset"] == "qwen3_4b_lora"
 
 
 def test_auto_says_what_it_became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,8 +123,7 @@ def test_ctrl_c_checkpoints_and_resume_goes_on(micro_flags: list[str], tmp_path:
     assert done and done[-1] < 3
     result = succeed("train", "--resume", folder)
     done = [row["step"] for row in Run.open(folder).metrics if row["phase"] == "train"]
-    assert done == [1, 2, 3]
-    assert "held out, before" in result.stdout
+    assert done == [1, 2, 3] and "held out, before" in result.stdout
 
 
 def test_failing_reward_stops_training_and_is_attributed(
@@ -208,8 +206,7 @@ def test_full_disk_says_what_to_do(
 
     monkeypatch.setattr("searchrl.run_folder.os.fsync", full)
     text = complaint("train", *micro_flags, "--run-dir", folder)
-    assert "No space left on device" in text
-    assert f"--resume {folder}" in text
+    assert "No space left on device" in text and f"--resume {folder}" in text
 
 
 def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) -> None:

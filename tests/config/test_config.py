@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from searchrl.config import (
-    RunConfig,
-    build_config,
-    load_yaml,
-    merge,
-    parse_set,
-)
+from searchrl.config import RunConfig, build_config, load_yaml, merge, parse_set
 from searchrl.errors import ConfigError
 
 
@@ -31,8 +25,6 @@ def config(*assignments: str, under: dict[str, Any] | None = None) -> RunConfig:
 
 
 # --- names and short forms -----------------------------------------------------------------
-
-
 def test_short_forms_write_the_first_task() -> None:
     short = build_config(
         {"env": "corpus", "reward": "em", "protocol": {"name": "mine", "tag": "t"}},
@@ -96,8 +88,6 @@ def test_a_value_out_of_range_is_refused_naming_its_key(assignment: str) -> None
 
 
 # --- --set ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -177,8 +167,6 @@ def test_set_of_an_element_that_is_not_there_names_how_many_are() -> None:
 
 
 # --- merging -------------------------------------------------------------------------------
-
-
 def test_merge_leaves_its_arguments_alone() -> None:
     base = {"a": {"b": 1}, "tasks": [{"weight": 1}]}
     over = {"a": {"c": 2}, "tasks": {"0": {"weight": 2}}}
@@ -233,8 +221,6 @@ def test_a_reward_schedule_survives_merging() -> None:
 
 
 # --- files and fingerprints ----------------------------------------------------------------
-
-
 def test_yaml_round_trip_gives_an_equal_config() -> None:
     original = build_config(
         {"env": {"name": "corpus", "corpus": "texte/Größe", "topk": 5}},
@@ -242,15 +228,13 @@ def test_yaml_round_trip_gives_an_equal_config() -> None:
         {"optim": {"lr": 1e-7}, "log": {"trackers": ["jsonl"]}, "rollout": {"env_timeout_s": None}},
     )
     again = build_config(yaml.safe_load(original.to_yaml()))
-    assert again == original
-    assert again.fingerprint == original.fingerprint
+    assert again == original and again.fingerprint == original.fingerprint
     assert "Größe" in original.to_yaml()
 
 
 def test_the_fingerprint_sees_what_changes_results_and_nothing_else() -> None:
     first = build_config().fingerprint
-    assert first == build_config().fingerprint
-    assert len(first) == 16
+    assert first == build_config().fingerprint and len(first) == 16
     assert int(first, 16) >= 0
     for same in ("run_dir=elsewhere", "log.compress=false", "checkpoint.every=3", "num_threads=1"):
         assert config(same).fingerprint == first, same

@@ -6,21 +6,8 @@ from typing import Any
 
 import pytest
 
-from searchrl.config import (
-    RunConfig,
-    build_config,
-    load_preset,
-    parse_set,
-    preset_names,
-)
-from searchrl.config.keys import (
-    UNSET,
-    ConfigKey,
-    config_keys,
-    config_schema,
-    find_keys,
-    write,
-)
+from searchrl.config import RunConfig, build_config, load_preset, parse_set, preset_names
+from searchrl.config.keys import UNSET, ConfigKey, config_keys, config_schema, find_keys, write
 from searchrl.config.tree import TASK_KEYS
 from searchrl.errors import UnknownNameError
 
@@ -129,8 +116,6 @@ def test_examples_change_something_where_another_value_is_known() -> None:
 
 
 # --- the schema ----------------------------------------------------------------------------
-
-
 def find_problems(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> list[str]:
     """What a schema of the words used here has against a value; enough of JSON schema to tell."""
     if "$ref" in schema:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import succeed
+from pytest import MonkeyPatch
 
 from searchrl.plugins import load_plugins
 
@@ -25,7 +26,7 @@ def register_trackers(register):
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def plugin(tmp_path: Path, monkeypatch: MonkeyPatch) -> str:
     (tmp_path / "srl_lazy_tracker.py").write_text("def make(run_dir): pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "mine.py"
@@ -41,7 +42,7 @@ def lines(text: str) -> list[str]:
 
 
 def test_trace_shows_imports_hooks_and_lazy_factories_once(
-    plugin: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plugin: str, monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SEARCHRL_TRACE", "1")
     registry = load_plugins([plugin], entry_points=False)
@@ -58,7 +59,7 @@ def test_trace_shows_imports_hooks_and_lazy_factories_once(
 
 
 def test_trace_shows_where_a_plugin_stops(
-    plugin: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plugin: str, monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SEARCHRL_TRACE", "1")
     Path(plugin).write_text(PLUGIN.replace('register("loud", dict)', "1 / 0"))
@@ -72,10 +73,7 @@ def test_trace_shows_where_a_plugin_stops(
 
 @pytest.mark.parametrize("value", [None, "", "0"])
 def test_nothing_is_printed_when_it_is_off(
-    plugin: str,
-    value: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    plugin: str, value: str | None, monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SEARCHRL_TRACE", raising=False)
     if value is not None:

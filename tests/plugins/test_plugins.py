@@ -52,16 +52,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # --- broken plugins ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     path = write_broken(name, tmp_path)
     files = [fixture("good"), str(path), fixture("rival_em")]
     registry = load_plugins(files, entry_points=False)
     (failure,) = registry.failures
-    assert failure.plugin == name
-    assert BROKEN[name].message in str(failure)
+    assert failure.plugin == name and BROKEN[name].message in str(failure)
     if line := fault_line(path):
         assert f"plugin {name} ({path}:{line}) " in str(failure)
     foreign = [e.owner.name for e in registry.entries() if e.owner.origin is not Origin.BUILTIN]
@@ -87,8 +84,7 @@ def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path:
 )
 def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, text: str) -> None:
     (failure,) = load_text(tmp_path / "mine.py", f"{line}\n{reward_plugin('calm')}").failures
-    assert re.search(text, failure.message)
-    assert failure.line == 1
+    assert re.search(text, failure.message) and failure.line == 1
 
 
 def test_a_plugin_of_an_older_api_loads(tmp_path: Path) -> None:
@@ -105,15 +101,12 @@ def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
 def test_hook_failure_keeps_the_traceback_and_is_named_below_unknown_names() -> None:
     registry = load("hook_raises")
     (failure,) = registry.failures
-    assert failure.hook == "register_rewards"
-    assert "make_it()" in failure.detail
+    assert failure.hook == "register_rewards" and "make_it()" in failure.detail
     with pytest.raises(UnknownNameError, match="Not loaded: plugin hook_raises .* raised in"):
         registry.get("reward", "whole")
 
 
 # --- names ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", HOOKS)
 def test_did_you_mean_or_list_for_every_kind(kind: str) -> None:
     registry = load()
@@ -185,8 +178,6 @@ def test_unknown_kind_is_a_programming_error() -> None:
 
 
 # --- sources -------------------------------------------------------------------------------
-
-
 def test_missing_file_and_folder_raise_at_once(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="there is no file"):
         load_plugins([str(tmp_path / "nowhere.py")])
@@ -254,8 +245,6 @@ def test_importable_module_as_plugin(site: Path) -> None:
 
 
 # --- installed distributions ---------------------------------------------------------------
-
-
 def test_entry_point_plugin_is_owned_by_its_distribution(site: Path) -> None:
     install(site, "Srl-Alpha", "1.2", {"srl_alpha": reward_plugin("a")}, "x = srl_alpha")
     registry = load_plugins()
@@ -265,8 +254,7 @@ def test_entry_point_plugin_is_owned_by_its_distribution(site: Path) -> None:
     own_files = (site / "Srl_Alpha-1.2.dist-info" / "RECORD").read_bytes()
     assert record["hash_of"] == "RECORD"
     assert record["sha256"] == hashlib.sha256(own_files).hexdigest()
-    assert record["names"] == {"reward": ["a"]}
-    assert registry.sources == ()
+    assert record["names"] == {"reward": ["a"]} and registry.sources == ()
     assert "a" not in load_plugins(entry_points=False).names("reward")
 
 
@@ -280,8 +268,7 @@ def test_editable_install_is_hashed_by_its_code_not_its_record(site: Path) -> No
 
     before = record()
     (site / "srl_edit.py").write_text(reward_plugin("a") + "# edited\n")
-    assert before["hash_of"] == "file"
-    assert record()["sha256"] != before["sha256"]
+    assert before["hash_of"] == "file" and record()["sha256"] != before["sha256"]
 
 
 def test_same_entry_point_name_in_two_distributions_is_not_skipped(site: Path) -> None:
@@ -289,8 +276,7 @@ def test_same_entry_point_name_in_two_distributions_is_not_skipped(site: Path) -
         module = f"srl_{name}"
         install(site, f"srl-{name}", "1", {module: reward_plugin(name)}, f"same = {module}")
     registry = load_plugins()
-    assert {"beta", "gamma"} <= set(registry.names("reward"))
-    assert not registry.failures
+    assert {"beta", "gamma"} <= set(registry.names("reward")) and not registry.failures
 
 
 def test_repeated_entry_point_and_shared_module_are_reported(site: Path) -> None:
@@ -318,8 +304,6 @@ def test_file_of_an_installed_plugin_is_the_same_plugin(site: Path) -> None:
 
 
 # --- use -----------------------------------------------------------------------------------
-
-
 def test_lazy_target_that_is_missing_names_plugin_and_line() -> None:
     registry = load("missing_target")
     line = fault_line(FIXTURES / "missing_target.py")
@@ -349,8 +333,7 @@ def test_scripts_and_expert_resolve_by_name() -> None:
     entry = load("good").get("env", "capitals")
     assert entry.script_names == ("expert", "lazy")
     made: Any = entry.load_script()(None, None, None)  # type: ignore[arg-type]
-    assert made == "expert"
-    assert entry.load_script("lazy") is json.dumps
+    assert made == "expert" and entry.load_script("lazy") is json.dumps
     with pytest.raises(UnknownNameError, match="no scripted policy 'lasy'. Did you mean 'lazy'"):
         entry.load_script("lasy")
     assert load("good").get("env", "world:x").load_scripts() == {}
@@ -389,8 +372,6 @@ def test_plugin_env_is_a_gymnasium_id() -> None:
 
 
 # --- provenance and other processes --------------------------------------------------------
-
-
 def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
     registry = load("good")
     ours, theirs = json.loads(json.dumps(registry.provenance()))
@@ -435,8 +416,6 @@ def test_registry_itself_does_not_cross_processes() -> None:
 
 
 # --- the package ---------------------------------------------------------------------------
-
-
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         _ = searchrl.trian  # type: ignore[attr-defined]

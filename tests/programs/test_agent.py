@@ -58,8 +58,7 @@ def test_agent_uses_the_trained_weights(micro_run: Path, micro_model: Path) -> N
 
 def test_overrides_replace_the_runs_settings(micro_run: Path) -> None:
     agent = load_agent(micro_run, retriever="empty", seed=4)
-    assert agent.config.tasks[0].retriever.name == "empty"
-    assert agent.config.seed == 4
+    assert agent.config.tasks[0].retriever.name == "empty" and agent.config.seed == 4
     with pytest.raises(ConfigError, match="unknown key"):
         load_agent(micro_run, retreiver="empty")
 

@@ -364,11 +364,6 @@ def toy_rollout(micro_model: Path) -> Rollout:
     config = plan_run(settings(micro_model, Path("unused"), task=task)).config
     worlds = make_worlds(config, load_plugins(config.plugins))
     result = run_episodes(
-        worlds,
-        make_scripted_driver(config),
-        split="test",
-        num_tasks=1,
-        seed=0,
-        script="expert",
+        worlds, make_scripted_driver(config), split="test", num_tasks=1, seed=0, script="expert"
     )
     return result.rollouts[0]

@@ -16,13 +16,7 @@ import pytest
 
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.scaffold import (
-    KINDS,
-    Scaffold,
-    ensure_free,
-    make_scaffold,
-    write_scaffold,
-)
+from searchrl.scaffold import KINDS, Scaffold, ensure_free, make_scaffold, write_scaffold
 
 REPO = Path(__file__).resolve().parent.parent.parent
 MAX_LINES = {
@@ -62,8 +56,7 @@ def test_single_file_loads_and_registers_its_name(kind: str, name: str, tmp_path
     (path,) = write(kind, name, tmp_path).files
     assert path == Path(f"{name.replace('-', '_')}.py")
     entry = load_plugins([str(tmp_path / path)], strict=True).get(kind, name)
-    assert entry.description
-    assert (entry.name, entry.owner.name) == (name, path.stem)
+    assert entry.description and (entry.name, entry.owner.name) == (name, path.stem)
 
 
 @every_kind
@@ -133,8 +126,7 @@ def test_package_is_complete(kind: str, tmp_path: Path) -> None:
     tests = "tests/test_my_thing.py"
     assert files == {"searchrl_my_thing/__init__.py", tests, "pyproject.toml", "README.md"}
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["name"] == f"searchrl-{name}"
-    assert project["license"] == "MIT"
+    assert project["name"] == f"searchrl-{name}" and project["license"] == "MIT"
     assert project["dependencies"] == ["searchrl"]
     assert project["entry-points"]["searchrl"] == {"my_thing": "searchrl_my_thing"}
     code = (root / "searchrl_my_thing" / "__init__.py").read_text("utf-8")

@@ -64,12 +64,10 @@ def test_make_episode_shows_passages_after_searches_that_go_on() -> None:
     assert [bool(turn.observation) for turn in episode.turns] == [True, True, False]
     assert "text" in episode.turns[0].observation
     assert episode.turns[2].action.kind == SEARCH
-    assert episode.stop_reason is StopReason.TURN_LIMIT
-    assert episode.task is task
+    assert episode.stop_reason is StopReason.TURN_LIMIT and episode.task is task
 
 
 @pytest.mark.parametrize("module", [cases, policies, steps], ids=lambda module: module.__name__)
 def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
+    assert outcome.attempted > 0 and outcome.failed == 0

@@ -97,8 +97,7 @@ def test_what_a_lazy_string_cannot_load_is_the_first_finding(write: Write) -> No
     registry = load_plugins([path], entry_points=False)
     report = check_entry(registry, registry.get("env", "gone"))
     first, *others = report.results
-    assert first.number == "E1"
-    assert "no_such" in first.findings[0].what
+    assert first.number == "E1" and "no_such" in first.findings[0].what
     assert (first.findings[0].file, first.findings[0].line) == (path, 5)
     assert {other.status for other in others} == {Status.NOT_APPLICABLE}
 
@@ -149,8 +148,7 @@ def test_fault_of_a_command_is_found(
     (failed,) = report.failed
     assert failed.number == number
     (finding,) = failed.findings
-    assert message in finding.what
-    assert finding.line == line
+    assert message in finding.what and finding.line == line
 
 
 def test_sound_command_is_checked_and_never_run(write: Write) -> None:
@@ -184,14 +182,12 @@ def test_fault_of_a_generator_is_found(
     report = check_only(write, GENERATOR.replace(old, new))
     (failed,) = report.failed
     (finding,) = failed.findings
-    assert (failed.number, finding.line) == ("G2", line)
-    assert message in finding.what
+    assert (failed.number, finding.line) == ("G2", line) and message in finding.what
 
 
 def test_a_generator_is_not_run_and_the_report_says_so(write: Write) -> None:
     report = check_only(write, GENERATOR)
-    assert report.is_good
-    assert report.results[-1].status is Status.NOT_APPLICABLE
+    assert report.is_good and report.results[-1].status is Status.NOT_APPLICABLE
     assert "takes a model" in report.results[-1].note
 
 

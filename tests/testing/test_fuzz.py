@@ -38,8 +38,7 @@ def test_nothing_is_written_into_the_current_folder(
 
 
 def test_what_a_call_raises_is_caught_but_not_ctrl_c() -> None:
-    assert isinstance(catch(int, "x"), ValueError)
-    assert catch(int, "1") is None
+    assert isinstance(catch(int, "x"), ValueError) and catch(int, "1") is None
     with pytest.raises(KeyboardInterrupt):
         catch(_interrupt)
 

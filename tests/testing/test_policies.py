@@ -34,8 +34,7 @@ def test_says_its_turns_and_keeps_what_it_heard() -> None:
     policy = Says([SEARCH, "<think>so</think><answer>no</answer>"])
     episode = play_episode(env(), policy, PROTOCOL, split="test", index=0)
     assert [turn.action.kind for turn in episode.turns] == ["search", "answer"]
-    assert policy.heard[1] == episode.turns[0].observation
-    assert episode.turns[0].passages
+    assert policy.heard[1] == episode.turns[0].observation and episode.turns[0].passages
     assert (episode.final_answer, episode.stop_reason) == ("no", StopReason.ANSWERED)
 
 
@@ -50,8 +49,7 @@ def test_answers_gold_is_paid_and_may_leave_out_the_search() -> None:
     for searches in (True, False):
         policy = AnswersGold(task, PROTOCOL, searches=searches)
         episode = play_episode(world, policy, PROTOCOL, split="test", index=0)
-        assert episode.env_return == 1.0
-        assert episode.num_searches == searches
+        assert episode.env_return == 1.0 and episode.num_searches == searches
         assert episode.format_score == 1.0
 
 

@@ -159,9 +159,7 @@ def test_a_loss_of_plugin_api_1_gets_one_sentence_with_the_new_signature(tmp_pat
         ("llds", {"lambda": 0.1}),
     ],
 )
-def test_settings_out_of_range_are_refused_before_anything_starts(
-    name: str, wrong: dict[str, Any]
-) -> None:
+def test_settings_out_of_range_are_refused_before_anything_starts(name: str, wrong: dict[str, Any]):
     with pytest.raises(ConfigError, match=f"algorithm '{name}'.*{next(iter(wrong))}"):
         registry.get("algorithm", name).ensure_settings(wrong)
 
@@ -277,8 +275,7 @@ def test_replaced_groups_are_not_trained_on(dapo_run: Run) -> None:
             place = name.rpartition("/")[2]
             later = [other for other in groups if other.endswith(place) and len(other) > len(name)]
             if later and "/refill" not in name:
-                assert not has_contrast(rows)
-                assert all(row["advantage"] is None for row in rows)
+                assert not has_contrast(rows) and all(row["advantage"] is None for row in rows)
             if has_contrast(rows):
                 assert all(row["advantage"] is not None for row in rows)
 
@@ -343,8 +340,7 @@ def test_only_the_places_without_contrast_are_asked_for_again() -> None:
 
     sampler = SimpleNamespace(run=lambda requests, **_: [outcomes[r] for r in requests])
     drawn = sample_groups(sampler, Prompts(), 7, max_refills=3)  # type: ignore[arg-type]
-    assert asked == [(7, 0, [0, 1, 2]), (7, 1, [1, 2]), (7, 2, [1])]
-    assert drawn.num_refills == 2
+    assert asked == [(7, 0, [0, 1, 2]), (7, 1, [1, 2]), (7, 2, [1])] and drawn.num_refills == 2
     assert drawn.groups == (outcomes[0, 0], outcomes[2, 1], outcomes[1, 2])
     assert drawn.replaced == (outcomes[0, 1], outcomes[0, 2], outcomes[1, 1])
     assert len(drawn.rollouts) == 12
@@ -367,8 +363,7 @@ def test_only_the_places_without_contrast_are_asked_for_again() -> None:
 )
 def test_overlong_penalty_by_hand(own: dict[str, Any], expected: dict[int, float]) -> None:
     penalty = make("dapo", **own).length_penalty_of(100)
-    assert penalty is not None
-    assert {n: penalty(n) for n in expected} == pytest.approx(expected)
+    assert penalty is not None and {n: penalty(n) for n in expected} == pytest.approx(expected)
 
 
 def test_algorithms_without_an_overlong_penalty_have_none() -> None:

@@ -43,8 +43,7 @@ def test_step(tmp_path: Path) -> None:
     args = [*TINY, "--group-size", "2", "--prompt-tokens", "16", "--memory"]
     result, shown = run("bench_step.py", tmp_path, *args)
     assert result["ratio"] == pytest.approx(result["trl"]["wall_s"] / result["ours"]["wall_s"])
-    assert f"{result['ratio']:.2f} times" in shown
-    assert result["num_model_tokens"] == 2 * 2 * 4
+    assert f"{result['ratio']:.2f} times" in shown and result["num_model_tokens"] == 2 * 2 * 4
     # Each side alone: what the other imports is not in its peak.
     assert 1 << 26 < result["ours_peak_bytes"] < result["trl_peak_bytes"]
 
@@ -70,15 +69,13 @@ def test_scaling(tmp_path: Path) -> None:
     prompts = [row["prefill"] - 2 * row["value"] * 32 for row in groups]
     assert prompts == [2 * 63, 2 * 63]
     assert [row["trained"] for row in groups] == [2 * (64 + n * (2 * 4 + 32 - 1)) for n in (2, 4)]
-    assert [row["value"] for row in result["axes"]["slots"]] == [8, 16]
-    assert result["ratio"] > 0
+    assert [row["value"] for row in result["axes"]["slots"]] == [8, 16] and result["ratio"] > 0
 
 
 def test_gpu_script_on_a_micro_model(tmp_path: Path) -> None:
     args = ["--shape", "micro", "--device", "cpu", "--threads", "1"]
     result, _ = run("bench_gpu.py", tmp_path, *args)
-    assert "step W" in result["figures"]
-    assert result["figures"]["step W"]["ours"]["of_limit"] > 0
+    assert "step W" in result["figures"] and result["figures"]["step W"]["ours"]["of_limit"] > 0
     assert "decode, continuous batching" in result["skipped"]
     if importlib.util.find_spec("trl") is not None:
         assert result["ratio"] > 0

@@ -32,12 +32,8 @@ def settings(folder: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
         "tasks": [task],
         "plugins": [str(TOY_PLUGIN)],
         "model": {"name": str(folder), "adapter": "full"},
-        "rollout": {
-            "group_size": 3,
-            "prompts_per_step": 2,
-            "max_turn_tokens": 12,
-            "max_total_tokens": 300,
-        },
+        "rollout": {"group_size": 3, "prompts_per_step": 2}
+        | {"max_turn_tokens": 12, "max_total_tokens": 300},
         "algorithm": {"beta": 0.01},
         "optim": {"lr": 1e-2, "warmup_steps": 1, "schedule": "cosine"},
         "eval": {"num_tasks": 2, "num_tasks_during": 2, "every": 3, "forced": False},

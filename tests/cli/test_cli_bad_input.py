@@ -60,9 +60,7 @@ def test_wrong_values_are_named_before_any_episode(flags: str, parts: list[str])
         ("--model tiny --algorithm grop", ["'grpo'"]),
     ],
 )
-def test_dry_run_names_what_could_not_be_trained(
-    tmp_path: Path, flags: str, parts: list[str]
-) -> None:
+def test_dry_run_names_what_could_not_be_trained(tmp_path: Path, flags: str, parts: list[str]):
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{broken")
     text = complaint("train", "--dry-run", *flags.format(tmp_path).split())
@@ -157,9 +155,7 @@ def test_a_new_model_is_made_by_sft_only(command: str) -> None:
     assert "hf download" not in text
 
 
-def test_missing_weights_offline_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_offline_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     text = complaint("eval", "--model", "nobody/no-such-model")
     assert "cannot get the weights of 'nobody/no-such-model'" in text
@@ -187,9 +183,7 @@ def test_unwritable_run_folder_is_found_before_anything_is_loaded(
             assert "--resume" not in text and "is kept" not in text  # nothing ever began
 
 
-def test_a_folder_that_is_no_run_is_not_to_be_resumed(
-    tmp_path: Path, micro_flags: list[str]
-) -> None:
+def test_a_folder_that_is_no_run_is_not_to_be_resumed(tmp_path: Path, micro_flags: list[str]):
     (tmp_path / "notes.txt").write_text("mine")
     text = complaint("train", *micro_flags, "--run-dir", str(tmp_path))
     assert "not empty, and holds nothing to resume; choose another with --run-dir" in text
@@ -222,9 +216,7 @@ def test_resume_takes_no_plugin_before_the_command_either(micro_run: Path) -> No
     assert "takes no --plugin;" in text
 
 
-def test_unknown_tracker_is_found_before_the_run_begins(
-    micro_flags: list[str], tmp_path: Path
-) -> None:
+def test_unknown_tracker_is_found_before_the_run_begins(micro_flags: list[str], tmp_path: Path):
     folder = tmp_path / "run"
     flags = [*micro_flags, "--set", "log.trackers=[jsnol]", "--run-dir", folder]
     assert "'jsonl'" in complaint("train", *flags) and not folder.exists()

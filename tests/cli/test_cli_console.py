@@ -83,8 +83,7 @@ def test_several_environments_show_what_each_earns() -> None:
 
 
 def test_numbers_keep_the_digits_that_mean_something() -> None:
-    assert format_value("em", 0.95349) == "0.953"
-    assert format_value("kl", 0.00012) == "1.2e-04"
+    assert format_value("em", 0.95349) == "0.953" and format_value("kl", 0.00012) == "1.2e-04"
     assert format_value("tokens_per_s", 12345.6) == "12,346"
     assert format_metric("em", {"em": proportion(0, 4)}) == "0.000 [0.000, 0.490]"
     assert format_metric("em", {"em": proportion(0, 4)}, is_bare=True) == "0.000"
@@ -102,16 +101,13 @@ def test_sparkline_keeps_zero_and_one_on_the_scale() -> None:
     assert sparkline([0.0, 0.01], 2) == "▁█"
 
 
-def test_pair_shows_one_task_that_was_wrong_and_is_right(
-    episodes: dict[str, tuple[Rollout, ...]],
-) -> None:
+def test_pair_shows_one_task_that_was_wrong_and_is_right(episodes: dict[str, tuple[Rollout, ...]]):
     pair = choose_pair(episodes["passive"], episodes["expert"])
     assert pair is not None and pair[0] is not None
     before, after = pair
     assert before.episode.task.id == after.episode.task.id
     assert before.scored.scores["em"] == 0 and after.scored.scores["em"] == 1
-    assert choose_pair((), ()) is None
-    assert choose_pair((), episodes["expert"]) is not None
+    assert choose_pair((), ()) is None and choose_pair((), episodes["expert"]) is not None
 
 
 def test_episode_is_coloured_on_a_terminal_only(episodes: dict[str, tuple[Rollout, ...]]) -> None:

@@ -99,9 +99,7 @@ class TestFailedEpisodes:
         assert file.read_text().count("Traceback") == 2
         assert json.loads(result.stdout)["em"]["n"] == 10
 
-    def test_too_many_end_it_with_the_tracebacks_saved(
-        self, tmp_path: Path, temporary: Path
-    ) -> None:
+    def test_too_many_end_it_with_the_tracebacks_saved(self, tmp_path: Path, temporary: Path):
         result = call(*self.flags(tmp_path, every=2))
         assert result.exit_code == 3, result.output
         (file,) = temporary.iterdir()

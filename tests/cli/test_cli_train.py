@@ -92,9 +92,7 @@ def test_plain_output_has_one_line_per_step_and_no_control_codes(
     assert str(folder / "summary.json") in out and f"searchrl ask {folder}" in out
 
 
-def test_a_step_that_taught_nothing_is_explained_once(
-    micro_flags: list[str], tmp_path: Path
-) -> None:
+def test_a_step_that_taught_nothing_is_explained_once(micro_flags: list[str], tmp_path: Path):
     """Both steps have dead groups only: "the gradient is not 0" was said of them."""
     result = succeed("train", *micro_flags, "--max-steps", "2", "--run-dir", str(tmp_path / "run"))
     assert result.stdout.count("this step taught nothing") == 1
@@ -126,9 +124,7 @@ def test_ctrl_c_checkpoints_and_resume_goes_on(micro_flags: list[str], tmp_path:
     assert done == [1, 2, 3] and "held out, before" in result.stdout
 
 
-def test_failing_reward_stops_training_and_is_attributed(
-    micro_flags: list[str], tmp_path: Path
-) -> None:
+def test_failing_reward_stops_training_and_is_attributed(micro_flags: list[str], tmp_path: Path):
     folder = tmp_path / "run"
     plugin = breaking(tmp_path, "raise RuntimeError('the table is empty')", step=0)
     flags = [*micro_flags, "--plugin", plugin, "--reward", "format+breaks"]

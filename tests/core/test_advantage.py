@@ -69,9 +69,7 @@ ROOT = math.sqrt(3 / 2)
         (rloo_advantages, [4.0, 2.0, 1.0], [2.5, -0.5, -2.0]),
     ],
 )
-def test_one_group_by_hand(
-    estimate: AdvantageFn, values: list[float], expected: list[float]
-) -> None:
+def test_one_group_by_hand(estimate: AdvantageFn, values: list[float], expected: list[float]):
     assert estimate(group(values)) == pytest.approx(expected, abs=2e-6)
 
 
@@ -155,9 +153,7 @@ def test_one_rollout_with_an_advantage_keeps_its_group_alive() -> None:
 @every_estimator
 @fewer
 @given(step=steps())
-def test_unscored_rollouts_get_zero_and_leave_their_group(
-    estimate: AdvantageFn, step: StepScores
-) -> None:
+def test_unscored_rollouts_get_zero_and_leave_their_group(estimate: AdvantageFn, step: StepScores):
     kept = [i for i, scored in enumerate(step.is_scored) if scored]
     alone = StepScores(
         [step.rewards[i] for i in kept], [step.group_ids[i] for i in kept], [True] * len(kept)
@@ -186,9 +182,7 @@ def test_order_of_rollouts_does_not_matter(
 @pytest.mark.parametrize("estimate", OF_A_GROUP, ids=lambda fn: fn.__name__)
 @fewer
 @given(left=one_group, right=one_group)
-def test_groups_do_not_see_each_other(
-    estimate: AdvantageFn, left: list[float], right: list[float]
-) -> None:
+def test_groups_do_not_see_each_other(estimate: AdvantageFn, left: list[float], right: list[float]):
     ids = ["l"] * len(left) + ["r"] * len(right)
     both = estimate(StepScores(left + right, ids, [True] * len(ids)))
     assert both == estimate(group(left)) + estimate(group(right))
@@ -208,9 +202,7 @@ def test_shifting_all_rewards_changes_nothing(
 
 @fewer
 @given(values=one_group, scale=st.floats(1e-2, 1e2))
-def test_scaling_all_rewards_changes_grpo_only_through_delta(
-    values: list[float], scale: float
-) -> None:
+def test_scaling_all_rewards_changes_grpo_only_through_delta(values: list[float], scale: float):
     delta = 1e-6
     scaled = [scale * v for v in values]
     same_delta = grpo_advantages(group(scaled), delta=delta)
@@ -259,9 +251,7 @@ def test_grpo_advantages_have_unit_variance(values: list[float]) -> None:
 @every_estimator
 @fewer
 @given(values=one_group)
-def test_better_reward_never_gets_a_lower_advantage(
-    estimate: AdvantageFn, values: list[float]
-) -> None:
+def test_better_reward_never_gets_a_lower_advantage(estimate: AdvantageFn, values: list[float]):
     result = estimate(group(values))
     for (r1, a1), (r2, a2) in itertools.combinations(zip(values, result, strict=True), 2):
         assert (r1 > r2) == (a1 > a2) or r1 == r2

@@ -157,8 +157,7 @@ def test_half_precision_is_widened_before_the_subtraction(
     assert torch.equal(ref_logp.to(dtype).float(), ref_logp)
     assert not torch.equal((ref_logp.to(dtype) - logp.to(dtype)).float(), ref_logp - logp)
     result = estimator(logp.to(dtype), ref_logp.to(dtype))
-    assert result.dtype == torch.float32
-    assert torch.equal(result, estimator(logp, ref_logp))
+    assert result.dtype == torch.float32 and torch.equal(result, estimator(logp, ref_logp))
 
 
 @estimators

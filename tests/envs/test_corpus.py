@@ -260,10 +260,8 @@ def test_expert_does_not_search_for_titles_it_has_not_seen(tmp_path: Path) -> No
     env = make_corpus(questions=questions, corpus=corpus, test_frac=0)
     linked, unlinked, nowhere = play_all(env, "train")
     assert linked.signals == {"gold_shown": 1.0} and "Marta Oldenby" in linked.turns[1]
-    assert "d" in {p.id for p in linked.passages}
-    assert "Olga" not in "".join(linked.turns)
-    assert unlinked.signals == {"gold_shown": 0.5}
-    assert "Hidden" not in "".join(unlinked.turns)
+    assert "d" in {p.id for p in linked.passages} and "Olga" not in "".join(linked.turns)
+    assert unlinked.signals == {"gold_shown": 0.5} and "Hidden" not in "".join(unlinked.turns)
     assert nowhere.signals == {"gold_shown": 0.0}
     assert all(p.is_answered and p.reward == 1.0 for p in (linked, unlinked, nowhere))
 

@@ -188,9 +188,7 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("row", "expected"), BAD_QUESTIONS)
-def test_malformed_question_row_is_reported_with_its_line(
-    tmp_path: Path, row: Any, expected: str
-) -> None:
+def test_malformed_question_row_is_reported_with_its_line(tmp_path: Path, row: Any, expected: str):
     path = write(tmp_path / "q.jsonl", {"id": "first", "question": "q?", "answer": "x"}, row)
     ((line, reason),) = reasons(path)
     assert line == 2 and expected in reason
@@ -230,9 +228,7 @@ def test_rows_without_ids_do_not_clash_between_files_of_one_name(tmp_path: Path)
         ("[]", "expected an object"),
     ],
 )
-def test_malformed_corpus_row_is_reported_with_its_line(
-    tmp_path: Path, row: Any, expected: str
-) -> None:
+def test_malformed_corpus_row_is_reported_with_its_line(tmp_path: Path, row: Any, expected: str):
     path = write(tmp_path / "c.jsonl", {"id": "first", "text": "x"}, "", row)
     ((line, reason),) = reasons(path, corpus=True)
     assert line == 3 and expected in reason
@@ -265,8 +261,7 @@ def test_a_file_that_cannot_be_read_is_one_problem(
     # As a corpus, rows of questions have problems of their own, which begin with "has".
     for corpus, what in ((False, "question"), (True, "passage")):
         found = [r for r in reasons(tmp_path / name, corpus=corpus) if not r[1].startswith("has ")]
-        assert [at for at, _ in found] == [line]
-        assert found[0][1].startswith(reason.format(what))
+        assert [at for at, _ in found] == [line] and found[0][1].startswith(reason.format(what))
 
 
 def test_parquet_without_pyarrow_says_what_to_install(

@@ -289,9 +289,7 @@ def test_one_search_is_not_enough_for_two_hops(env: RegulationsEnv, tasks: list[
     assert mean(both) <= 0.05
 
 
-def test_the_best_constant_answer_per_template_is_worthless(
-    env: RegulationsEnv, tasks: list[Task]
-) -> None:
+def test_the_best_constant_answer_per_template_is_worthless(env: RegulationsEnv, tasks: list[Task]):
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for number in range(100):
         for slot in range(10):

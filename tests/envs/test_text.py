@@ -122,8 +122,7 @@ def test_search_shows_passages_and_right_answer_is_rewarded() -> None:
     assert (reward, terminated, truncated) == (0.0, False, False)
     assert text == PROTOCOL.render_observation(PASSAGES[1:2])
     assert info["passages"] == PASSAGES[1:2] == env.last_passages
-    assert info["action"].queries == ("blue thing",)
-    assert info["signals"] == {"gold_shown": 1.0}
+    assert info["action"].queries == ("blue thing",) and info["signals"] == {"gold_shown": 1.0}
     text, reward, terminated, truncated, info = env.step(answer(" Whale. "))
     assert (text, reward, terminated, truncated) == ("", 1.0, True, False)
     env.reset(options={"index": 1})

@@ -102,9 +102,7 @@ LOST = (
 )
 
 
-def test_eval_of_a_run_whose_package_is_gone_says_how_to_get_it_back(
-    tmp_path: Path, site: Path
-) -> None:
+def test_eval_of_a_run_whose_package_is_gone_says_how_to_get_it_back(tmp_path: Path, site: Path):
     run = make_run(tmp_path, "--env", "rivers")
     succeed("eval", run)
     remove(site)
@@ -112,9 +110,7 @@ def test_eval_of_a_run_whose_package_is_gone_says_how_to_get_it_back(
     assert "unknown env 'rivers'" in text and LOST in text
 
 
-def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(
-    tmp_path: Path, site: Path
-) -> None:
+def test_reward_of_a_package_that_is_gone_is_explained_below_the_caret(tmp_path: Path, site: Path):
     run = make_run(tmp_path, "--reward", "em+0.5*calm")
     remove(site)
     text = complaint("eval", run)

@@ -123,8 +123,7 @@ def test_conflict_names_both_owners_and_neither_wins() -> None:
         registry.get("reward", "em")
     text = str(caught.value)
     assert "plugin searchrl 0.1.0" in text and "plugin rival_em 1.0" in text
-    assert f"{fixture('rival_em')}:10" in text
-    assert "use 'searchrl:em' or 'rival_em:em'" in text
+    assert f"{fixture('rival_em')}:10" in text and "use 'searchrl:em' or 'rival_em:em'" in text
     assert registry.conflicts == (text,)
     assert registry.get("reward", "rival_em:em").owner.name == "rival_em"
     assert registry.get("reward", "searchrl:em").owner.name == "searchrl"

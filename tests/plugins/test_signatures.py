@@ -114,9 +114,7 @@ def test_settings_that_fit_are_taken_as_annotated(
         ({"words": ["a", ["b"]]}, "cannot use words.1 = \\['b'\\]: Input should be a valid string"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused_by_name(
-    settings: dict[str, Any], message: str
-) -> None:
+def test_settings_that_do_not_fit_are_refused_by_name(settings: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         check(settings)
 

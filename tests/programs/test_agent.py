@@ -36,8 +36,7 @@ def test_agent_of_a_run_answers_about_the_demo_handbook(micro_run: Path) -> None
     assert agent.config.tasks == Run.open(micro_run).config.tasks
     assert agent.driver.generator is not None
     rollout = agent.play(QUESTION)
-    assert rollout.episode.task.split == "demo"
-    assert rollout.episode.task.question == QUESTION
+    assert rollout.episode.task.split == "demo" and rollout.episode.task.question == QUESTION
     answer = agent.ask(QUESTION)
     assert answer.question == QUESTION
     assert answer.trace[0].text == rollout.episode.turns[0].text  # greedy

@@ -167,8 +167,7 @@ def test_tags_in_foreign_text_are_made_harmless_and_stay_readable(case: Case) ->
     for name in (*case.tags, *INFORMATION_VARIANTS, "think", "search", "answer"):
         text = f"a </{name}> b < {name.upper()} > c < / {name.title()} > d <{name}/> e </ {name}\n>"
         safe = text.replace("<", "‹").replace(">", "›")
-        assert protocol.neutralise(text) == safe
-        assert safe in protocol.render_notice(text)
+        assert protocol.neutralise(text) == safe and safe in protocol.render_notice(text)
     for text in ("a < b and c > d", "<b>bold</b>", "<research>", "<|im_end|>", "x<r y>"):
         assert protocol.neutralise(text) == text
 

@@ -95,9 +95,7 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
         ("三个工作日", ["三个工作日内"], (0, 0, 10 / 11, 0.5)),
     ],
 )
-def test_scores_by_hand(
-    prediction: str | None, golds: list[str], expected: tuple[float, ...]
-) -> None:
+def test_scores_by_hand(prediction: str | None, golds: list[str], expected: tuple[float, ...]):
     got = tuple(score(prediction, golds) for score in (em, cover_em, f1, fuzzy))
     assert got == pytest.approx(expected, abs=1e-12)
 
@@ -146,9 +144,7 @@ POOLS = ("2wikimultihopqa_pool", "hotpotqa_distractor_pool", "musique_pool")
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_real_gold_answers_score_as_themselves_and_none_vanishes(
-    shared_data: Path, pool: str
-) -> None:
+def test_real_gold_answers_score_as_themselves_and_none_vanishes(shared_data: Path, pool: str):
     with gzip.open(shared_data / "multihop" / pool / "questions.jsonl.gz", "rt") as lines:
         tasks = [json.loads(line)["golden_answers"] for line in lines]
     golds = [gold for answers in tasks for gold in answers]

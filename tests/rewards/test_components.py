@@ -46,8 +46,7 @@ def test_the_issue_names_exactly_these_components() -> None:
 @pytest.mark.parametrize("name", BUILTIN_REWARDS)
 def test_every_component_bears_its_registered_name_and_lists_its_values_in_order(name: str) -> None:
     component = BUILTIN_REWARDS[name]()
-    assert component.name == name
-    assert component.values == tuple(sorted(component.values))
+    assert component.name == name and component.values == tuple(sorted(component.values))
 
 
 def test_built_ins_are_discrete_except_f1_searches_and_env() -> None:
@@ -70,9 +69,7 @@ def test_many_answer_blocks_do_not_raise_the_hit_rate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["em", "cover_em", "f1", "fuzzy"])
-def test_answer_scores_of_a_task_without_gold_are_unscored_and_not_a_constant_zero(
-    name: str,
-) -> None:
+def test_answer_scores_of_a_task_without_gold_are_unscored_and_not_a_constant_zero(name: str):
     result = score(name, Episode(Task("t9", "test", 9, "Play!"), (), "Paris"))
     assert isinstance(result, Unscored) and "'t9' has no gold answers" in result.reason
 

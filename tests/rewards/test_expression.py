@@ -73,9 +73,7 @@ def test_a_weight_of_zero_is_not_read_and_a_missing_score_is_an_error() -> None:
         ("nan*em", 1, "unknown reward component 'nan'"),
     ],
 )
-def test_a_malformed_expression_carries_a_caret_at_the_place(
-    text: str, column: int, message: str
-) -> None:
+def test_a_malformed_expression_carries_a_caret_at_the_place(text: str, column: int, message: str):
     with pytest.raises(ExpressionError) as caught:
         parse_expression(text, KNOWN)
     head, shown, caret, shape = str(caught.value).splitlines()
@@ -158,8 +156,7 @@ DAG = [
 def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
     schedule = RewardSchedule.parse(DAG)
     assert schedule.at(0).terms[0] == schedule.at(29).terms[0] == (0.2, "judge")
-    assert schedule.at(30).terms[0] == (0.5, "judge")
-    assert schedule.at(10**9) == schedule.at(30)
+    assert schedule.at(30).terms[0] == (0.5, "judge") and schedule.at(10**9) == schedule.at(30)
     assert schedule.names == ("judge", "valid_dag", "format")
     assert str(schedule).endswith("until step 30, then 0.5*judge+0.25*valid_dag+0.25*format")
 

@@ -41,9 +41,7 @@ def test_the_normalisation_table_is_what_the_code_does() -> None:
             assert normalize(text) == ("" if cell == "(nothing)" else cell.strip("`"))
 
 
-def test_every_python_block_runs_and_prints_what_the_page_shows(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_python_block_runs_and_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]):
     namespace: dict[str, Any] = {"__name__": "rewards_md"}
     for number, block in enumerate(blocks("python"), start=1):
         exec(compile(block, f"rewards.md block {number}", "exec"), namespace)

@@ -145,9 +145,7 @@ def raises(error: BaseException) -> Callable[[Episode], float]:
         (Score(1.0, (0.1, math.nan)), "returned the per-turn score nan"),
     ],
 )
-def test_a_broken_component_is_an_attributed_failure_and_not_a_zero(
-    result: Any, message: str
-) -> None:
+def test_a_broken_component_is_an_attributed_failure_and_not_a_zero(result: Any, message: str):
     scorer = make_scorer("em+probe", result, owners={"probe": "judges 0.2 (judges.py)"})
     scored = scorer.score(EPISODE)
     assert scored.reward is None and scored.failure is not None and scored.unscored is not None
@@ -194,9 +192,7 @@ def test_a_hanging_component_is_a_timeout_that_says_where_it_hangs() -> None:
         (-3.0, {"values": (-math.inf, math.inf), "is_range": True}, -3.0),
     ],
 )
-def test_numbers_inside_the_declaration_pass(
-    result: Any, fields: dict[str, Any], value: float
-) -> None:
+def test_numbers_inside_the_declaration_pass(result: Any, fields: dict[str, Any], value: float):
     assert score_probe(result, **fields).scores["probe"] == value
 
 

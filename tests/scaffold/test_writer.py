@@ -174,9 +174,7 @@ def test_impossible_names_are_refused(kind: str, name: str, message: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["json", "numpy"])
-def test_a_file_may_not_hide_a_module_but_a_package_may_have_its_name(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_file_may_not_hide_a_module_but_a_package_may_have_its_name(name: str, tmp_path: Path):
     with pytest.raises(ConfigError, match=f"{name}.py would be imported in place of the module"):
         write("env", name, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -51,8 +51,7 @@ def test_the_pair_of_the_injection_differs_in_what_was_found_alone() -> None:
 
 def test_another_protocol_writes_and_reads_the_cases() -> None:
     others = {case.name: case for case in reward_cases(ThinkSearchAnswer(answer="final"))}
-    assert others.keys() == CASES.keys()
-    assert "<final>" in others["gold"].episode.turns[-1].text
+    assert others.keys() == CASES.keys() and "<final>" in others["gold"].episode.turns[-1].text
     assert others["gold"].episode.final_answer == CASES["gold"].episode.final_answer
 
 
@@ -62,8 +61,7 @@ def test_make_episode_shows_passages_after_searches_that_go_on() -> None:
     episode = make_episode(task, [search, "prose", search], passages=[Passage("p", "text")])
     assert [len(turn.passages) for turn in episode.turns] == [1, 0, 0]
     assert [bool(turn.observation) for turn in episode.turns] == [True, True, False]
-    assert "text" in episode.turns[0].observation
-    assert episode.turns[2].action.kind == SEARCH
+    assert "text" in episode.turns[0].observation and episode.turns[2].action.kind == SEARCH
     assert episode.stop_reason is StopReason.TURN_LIMIT and episode.task is task
 
 

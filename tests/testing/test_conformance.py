@@ -87,8 +87,7 @@ def test_a_file_that_cannot_be_loaded_is_a_failure_with_its_line() -> None:
     path = str(FIXTURES / "plugins" / "hook_raises.py")
     registry = load_plugins([path], entry_points=False)
     (failure,) = find_failures(registry, path)
-    assert (failure.file, failure.line) == (path, 7)
-    assert find_entries(registry, path) == ()
+    assert (failure.file, failure.line) == (path, 7) and find_entries(registry, path) == ()
     assert find_failures(registry, "regulations") == ()
 
 
@@ -141,9 +140,7 @@ COMMAND = "@hookimpl\ndef register_commands(register):\n    register('hello', he
         ),
     ],
 )
-def test_fault_of_a_command_is_found(
-    write: Write, code: str, number: str, line: int, message: str
-) -> None:
+def test_fault_of_a_command_is_found(write: Write, code: str, number: str, line: int, message: str):
     report = check_only(write, code + COMMAND)
     (failed,) = report.failed
     assert failed.number == number
@@ -176,9 +173,7 @@ GENERATOR = (
         ("max_tokens): ...", "temperature, max_tokens): ...", 6, "submit(self, handle"),
     ],
 )
-def test_fault_of_a_generator_is_found(
-    write: Write, old: str, new: str, line: int, message: str
-) -> None:
+def test_fault_of_a_generator_is_found(write: Write, old: str, new: str, line: int, message: str):
     report = check_only(write, GENERATOR.replace(old, new))
     (failed,) = report.failed
     (finding,) = failed.findings
@@ -222,8 +217,7 @@ def test_every_row_of_the_table_has_a_check() -> None:
     checked = [one.number for kind in HOOKS for one in criteria_of(kind)]
     assert sorted(table) == sorted(checked)
     needed = {number for row in table.values() for number in row.get("needs", "").split()}
-    assert needed <= {*table}
-    assert all(row["title"] and row["why"] for row in table.values())
+    assert needed <= {*table} and all(row["title"] and row["why"] for row in table.values())
 
 
 def test_an_error_is_reported_once_by_the_criterion_that_looks_for_it(tmp_path: Path) -> None:

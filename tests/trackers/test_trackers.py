@@ -84,9 +84,7 @@ def test_jsonl_that_cannot_write_says_where(tmp_path: Path) -> None:
         JsonlTracker(tmp_path, path="file/x.jsonl")
 
 
-def test_tensorboard_missing_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensorboard_missing_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match="pip install 'searchrl\\[tensorboard\\]'"):
         TensorBoardTracker(tmp_path)

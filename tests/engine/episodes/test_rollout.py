@@ -52,8 +52,7 @@ class TestBudgets:
     def test_turn_gets_at_most_its_tokens_and_an_unfinished_turn_is_no_action(self, toy_world: Any):
         limits = Limits(30, 1000, 10_000)
         (rollout,), generator = say(toy_world(), [SEARCH_MIRA, ANSWER], ByteCodec(), limits)
-        assert generator.submitted == [([], 30)]
-        assert rollout.trajectory.num_model_tokens == 30
+        assert generator.submitted == [([], 30)] and rollout.trajectory.num_model_tokens == 30
         assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
         assert rollout.episode.turns[0].text == SEARCH_MIRA[:30]
         assert rollout.episode.turns[0].action.kind == "invalid"

@@ -45,9 +45,7 @@ def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Pa
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0])
-def test_the_reference_is_asked_at_the_sampling_temperature(
-    micro_model: Path, temperature: float
-) -> None:
+def test_the_reference_is_asked_at_the_sampling_temperature(micro_model: Path, temperature: float):
     """Before the first update it is the policy itself: any other temperature shows as a KL."""
     policy = make_policy(micro_model)
     for parameter in policy.parameters:
@@ -82,9 +80,7 @@ def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> N
 
 
 # --- GSPO against another precision --------------------------------------------------------------
-def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(
-    micro_model: Path,
-) -> None:
+def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(micro_model: Path):
     """The items' sampler log-probs are 0.3 nats off; its range is 3e-4."""
     policy, items = make_policy(micro_model), make_items()
     learner = make_learner(policy, algorithm=make_gspo(), clip=None)

@@ -315,15 +315,9 @@ def peak_beside_parameters(vocab_size: int) -> int:
 
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=vocab_size,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        tie_word_embeddings=True,
-    )
+        vocab_size=vocab_size, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, tie_word_embeddings=True,
+    )  # fmt: skip
     settings = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
     unused: Any = None
     policy = Policy(

@@ -162,8 +162,7 @@ def test_saving_and_loading_keeps_weights_and_tokens(
     again = load(resolved.path, Path(resolved.adapter_path), dtype="float32", quantize=quantize)
     with torch.no_grad():
         before, after = (token_logps(one, *token_batch()) for one in (policy, again))
-    assert torch.equal(before, after)
-    assert len(again.parameters) == len(policy.parameters)
+    assert torch.equal(before, after) and len(again.parameters) == len(policy.parameters)
     text = "<think>né 你好</think>\n<search>3</search>"
     assert again.renderer.encode_model_text(text) == policy.renderer.encode_model_text(text)
     assert again.tokenizer.chat_template == policy.tokenizer.chat_template

@@ -130,8 +130,7 @@ class TestControlTokenSafety:
     def test_passage_with_im_end_or_think_becomes_no_control_token(self):
         observation = ThinkSearchAnswer().render_observation([Passage("1", EVIL, EVIL)])
         ids = tiny_renderer().encode_plain(observation)
-        assert not added_ids(tiny()) & set(ids)
-        assert tiny_renderer().decode(ids) == observation
+        assert not added_ids(tiny()) & set(ids) and tiny_renderer().decode(ids) == observation
         assert "<|im_end|>" in observation
 
     def test_model_text_uses_added_tokens_but_never_special_ones(self):
@@ -139,8 +138,7 @@ class TestControlTokenSafety:
         text = "<think>a</think>\n<search>b</search><|im_end|>"
         ids = renderer.encode_model_text(text)
         used = [tokenizer.convert_ids_to_tokens(i) for i in ids if i in added_ids(tokenizer)]
-        assert used == ["<think>", "</think>", "</search>"]
-        assert renderer.decode(ids) == text
+        assert used == ["<think>", "</think>", "</search>"] and renderer.decode(ids) == text
 
     def test_the_instruction_may_name_added_tokens_but_cannot_end_its_message(self):
         renderer, tokenizer = tiny_renderer(CHATML), tiny()

@@ -62,8 +62,7 @@ def test_batch_composition_does_not_change_what_is_sampled(
     together = run(make(policy, Sampling(), batch_size), prompts, keys, max_tokens=16)
     for prompt, key, turn in zip(prompts, keys, together, strict=True):
         (alone,) = run(make(policy, Sampling()), [prompt], [key], max_tokens=16)
-        assert alone.ids == turn.ids
-        assert alone.logps == pytest.approx(turn.logps, abs=1e-5)
+        assert alone.ids == turn.ids and alone.logps == pytest.approx(turn.logps, abs=1e-5)
 
 
 def test_siblings_differ_and_equal_keys_agree(make: Make, policy: Policy):
@@ -82,8 +81,7 @@ def test_draws_depend_on_key_and_position_only(make: Make, policy: Policy):
     (fresh,) = run(
         make(policy, Sampling()), [[*PROMPTS[0], *first.ids, 40, 41, 42]], [9], max_tokens=6
     )
-    assert fresh.ids == second.ids
-    assert fresh.logps == pytest.approx(second.logps, abs=1e-5)
+    assert fresh.ids == second.ids and fresh.logps == pytest.approx(second.logps, abs=1e-5)
 
 
 def test_turns_after_an_observation_condition_on_it(make: Make, policy: Policy):

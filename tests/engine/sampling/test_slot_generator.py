@@ -112,8 +112,7 @@ def test_tokens_computed_grow_with_what_is_appended_not_with_turns_squared(polic
         finish(generator, [handle])
     # The last token of a turn is computed with the observation behind it.
     assert generator.stats.num_prefilled == len(PROMPTS[0]) - 1
-    assert generator.stats.num_appended == 7 * 10
-    assert generator.stats.num_decoded == 8 * 5
+    assert generator.stats.num_appended == 7 * 10 and generator.stats.num_decoded == 8 * 5
 
 
 def test_a_sibling_that_waited_for_a_slot_reads_no_prompt_of_older_weights(policy: Policy):

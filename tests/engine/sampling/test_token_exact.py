@@ -220,8 +220,7 @@ class TestEnvironmentTokensGetNoGradient:
         loss.backward()
         predicts_BT = trained_of(batch.layout).roll(-1, 1)
         predicts_BT[:, -1] = False
-        assert logits_BTV.grad is not None
-        assert (logits_BTV.grad[~predicts_BT] == 0).all()
+        assert logits_BTV.grad is not None and (logits_BTV.grad[~predicts_BT] == 0).all()
         # Other observation and prompt tokens as targets: the same loss to the last bit.
         other = batch.layout.ids_BT.clone()
         other[~trained_of(batch.layout)] = 7

@@ -83,19 +83,22 @@ class Actions:
         self._parts = parts_of(space)
         if self._parts is None and not is_text(space):
             raise unsupported(env, "actions", space)
-        self._names = self._default_names() if names is None else [str(name) for name in names]
+        # The numbers of a single part, whose actions can have names and be masked.
+        self._single = self._parts[0] if self._parts and len(self._parts) == 1 else None
+        self._names = [str(name) for name in (self._single or () if names is None else names)]
         if names is not None:
             self._ensure_names(env)
-        self._numbers = {_key(name): number for number, name in enumerate(self._names)}
+        self._numbers = dict(zip(map(_key, self._names), self._single or (), strict=True))
 
     def listed(self, mask: Any = None) -> str:
         """The legal actions as a sentence's end: `left, down, right, up`."""
         if self._parts is None:
             return "any text that is short enough"
-        if len(self._parts) > 1:
-            ranges = [_range_text(part) for part in self._parts]
-            return f"{len(ranges)} numbers, such as {self.example()}: {', '.join(ranges)}"
-        names = [self._names[number] for number in self._legal(mask)]
+        if self._single is None:
+            ranges = ", ".join(f"{part[0]} to {part[-1]}" for part in self._parts)
+            example = ", ".join(str(part[0]) for part in self._parts)
+            return f"{len(self._parts)} numbers, such as {example}: {ranges}"
+        names = [self._names[place] for place in self._legal(mask)]
         if len(names) > MAX_LISTED:
             return f"{names[0]}, {names[1]}, …, {names[-1]} ({len(names)} of them)"
         return ", ".join(names)
@@ -107,51 +110,36 @@ class Actions:
         """
         if self._parts is None:
             return text if self.space.contains(text) else None
-        if len(self._parts) == 1:
-            number = self._numbers.get(_key(text))
-            if number is None:
-                number = _read_number(text, self._parts[0])
-            if number is None or number not in self._legal(mask):
-                return None
-            return int(self._parts[0].start) + number
+        if self._single is not None:
+            number = self._numbers.get(_key(text), _read_number(text, self._single))
+            is_legal = number is not None and number - self._single[0] in self._legal(mask)
+            return number if is_legal else None
         words = [word for word in re.split(r"[\s,;]+", text.strip(" ()[]")) if word]
         if len(words) != len(self._parts):
             return None
-        read = [_read_number(w, part) for w, part in zip(words, self._parts, strict=True)]
-        if any(number is None for number in read):
+        numbers = [_read_number(w, part) for w, part in zip(words, self._parts, strict=True)]
+        if None in numbers:
             return None
-        return self._put_together([n for n in read if n is not None])
+        if isinstance(self.space, Tuple):
+            return tuple(numbers)
+        return np.array(numbers, dtype=self.space.dtype)
 
     def sample(self, rng: Random, mask: Any = None) -> str:
         """A legal action in words."""
         if self._parts is None:
             self.space.seed(rng.getrandbits(31))
             return str(self.space.sample())
-        if len(self._parts) == 1:
+        if self._single is not None:
             return self._names[rng.choice(self._legal(mask))]
-        return ", ".join(str(int(p.start) + rng.randrange(int(p.n))) for p in self._parts)
-
-    def example(self) -> str:
-        """The first action in words."""
-        if self._parts is None:
-            return "…"
-        if len(self._parts) == 1:
-            return self._names[0]
-        return ", ".join(str(int(part.start)) for part in self._parts)
-
-    def _default_names(self) -> list[str]:
-        if self._parts is None or len(self._parts) != 1:
-            return []
-        (part,) = self._parts
-        return [str(int(part.start) + number) for number in range(int(part.n))]
+        return ", ".join(str(rng.choice(part)) for part in self._parts)
 
     def _ensure_names(self, env: str) -> None:
-        if self._parts is None or len(self._parts) != 1:
+        if self._single is None:
             raise ConfigError(
                 f"env {env}: action_names name the actions of a Discrete space; this env's is "
                 f"{self.space}. Leave them out"
             )
-        count = int(self._parts[0].n)
+        count = len(self._single)
         if len(self._names) != count or len({_key(name) for name in self._names}) != count:
             raise ConfigError(
                 f"env {env}: action_names must be {count} different names, one per action, got "
@@ -164,30 +152,23 @@ class Actions:
             return list(range(len(self._names)))
         return [int(i) for i in np.flatnonzero(np.asarray(mask))] or self._legal(None)
 
-    def _put_together(self, numbers: Sequence[int]) -> Any:
-        parts = self._parts or []
-        values = [int(part.start) + n for part, n in zip(parts, numbers, strict=True)]
-        if isinstance(self.space, Tuple):
-            return tuple(values)
-        return np.array(values, dtype=self.space.dtype)
-
 
 def is_text(space: Space) -> bool:
     """Whether a space holds text: Gymnasium's `Text` or our `TextSpace`."""
     return isinstance(space, Text | TextSpace)
 
 
-def parts_of(space: Space) -> list[Discrete] | None:
-    """The discrete spaces that a space consists of; None for other spaces."""
+def parts_of(space: Space) -> list[range] | None:
+    """The numbers of each discrete space that a space consists of; None for other spaces."""
     if isinstance(space, Discrete):
-        return [space]
+        return [range(int(space.start), int(space.start) + int(space.n))]
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
         starts = getattr(space, "start", np.zeros_like(space.nvec))
-        return [Discrete(int(n), start=int(s)) for n, s in zip(space.nvec, starts, strict=True)]
+        return [range(int(s), int(s) + int(n)) for n, s in zip(space.nvec, starts, strict=True)]
     if isinstance(space, MultiBinary) and len(space.shape) == 1:
-        return [Discrete(2) for _ in range(space.shape[0])]
+        return [range(2)] * space.shape[0]
     if isinstance(space, Tuple) and all(isinstance(part, Discrete) for part in space):
-        return list(space)
+        return [part for inner in space for part in parts_of(inner) or ()]
     return None
 
 
@@ -237,17 +218,11 @@ def unsupported(env: str, what: str, space: Space) -> ConfigError:
     )
 
 
-def _range_text(part: Any) -> str:
-    start = int(part.start)
-    return f"{start} to {start + int(part.n) - 1}"
-
-
-def _read_number(text: str, part: Any) -> int | None:
-    """The position in a Discrete space of the number in `text`; None for anything else."""
+def _read_number(text: str, part: range) -> int | None:
+    """The number in `text` if it is one of `part`; None for anything else."""
     if not re.fullmatch(r"\s*-?\d{1,18}\s*", text):
         return None
-    position = int(text) - int(part.start)
-    return position if 0 <= position < int(part.n) else None
+    return int(text) if int(text) in part else None
 
 
 def _key(name: str) -> str:

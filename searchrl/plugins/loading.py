@@ -121,7 +121,7 @@ def load_plugins(
                 raise PluginError(str(failure)) from error
             failures.append(failure)
     owners = tuple(loaded.values())
-    registry = Registry(entries, owners, failures, has_entry_points=entry_points, recorded=recorded)
+    registry = Registry(tuple(entries), owners, tuple(failures), entry_points, tuple(recorded))
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
     _register_gym_ids(registry)
@@ -339,27 +339,28 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
             continue
         function = getattr(plugin, name)
         if options is None:
-            if _is_defined_in(function, plugin):
+            # A function imported from elsewhere may have the name of a hook.
+            is_function = isinstance(function, types.FunctionType)
+            module = plugin.__name__ if isinstance(plugin, ModuleType) else None
+            if is_function and function.__module__ == module:
                 raise PluginFault(f"does not mark {name} with @hookimpl", _line_of(function))
             continue
         num_hooks += 1
         hook = options.get("specname") or name
-        if hook not in HOOKS.values():
-            if options.get("optionalhook"):
-                continue
-            known = suggest(hook, HOOKS.values())
-            raise PluginFault(f"has an unknown hook '{hook}'.{known}", _line_of(function))
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise PluginFault(
-                f"has {name} as a coroutine or generator, not a plain function", _line_of(function)
-            )
+        if hook not in HOOKS.values() and options.get("optionalhook"):
+            continue
         parameters = inspect.signature(function).parameters
         is_fit = list(parameters) == ["register"]
-        if not is_fit or parameters["register"].default is not inspect.Parameter.empty:
+        if hook not in HOOKS.values():
+            problem = f"has an unknown hook '{hook}'.{suggest(hook, HOOKS.values())}"
+        elif inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            problem = f"has {name} as a coroutine or generator, not a plain function"
+        elif not is_fit or parameters["register"].default is not inspect.Parameter.empty:
             found = ", ".join(str(p) for p in parameters.values())
-            raise PluginFault(
-                f"defines {name}({found}); expected {name}(register)", _line_of(function)
-            )
+            problem = f"defines {name}({found}); expected {name}(register)"
+        else:
+            continue
+        raise PluginFault(problem, _line_of(function))
     if not num_hooks:
         raise PluginFault(
             "has no hooks: define a function such as register_rewards(register) and mark it with "
@@ -402,14 +403,6 @@ def _line_of(function: Callable[..., object]) -> int:
     inner = inspect.unwrap(function)
     inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
     return inner.__code__.co_firstlineno if isinstance(inner, types.FunctionType) else 0
-
-
-def _is_defined_in(value: object, plugin: object) -> bool:
-    return (
-        isinstance(value, types.FunctionType)
-        and isinstance(plugin, ModuleType)
-        and value.__module__ == plugin.__name__
-    )
 
 
 def _find_line(file: str, word: str) -> int:

@@ -185,23 +185,15 @@ class PluginSpec:
     fingerprint: str
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Registry:
     """Everything the loaded plugins offer. Immutable once built; made by `load_plugins`."""
 
-    def __init__(
-        self,
-        entries: Sequence[Entry],
-        owners: Sequence[Owner],
-        failures: Sequence[PluginFailure] = (),
-        *,
-        has_entry_points: bool = True,
-        recorded: Sequence[PluginRecord] = (),
-    ) -> None:
-        self._entries = tuple(entries)
-        self.owners = tuple(owners)
-        self.failures = tuple(failures)
-        self.recorded = tuple(recorded)
-        self.has_entry_points = has_entry_points
+    _entries: tuple[Entry, ...]
+    owners: tuple[Owner, ...]
+    failures: tuple[PluginFailure, ...] = ()
+    has_entry_points: bool = True
+    recorded: tuple[PluginRecord, ...] = ()
 
     def get(self, kind: str, name: str) -> Entry:
         """Return the entry of `name`: plain, `plugin:name`, or `scheme:rest` for environments.

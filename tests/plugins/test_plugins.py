@@ -164,7 +164,7 @@ def test_lookup_among_nothing_says_what_there_is_none_of() -> None:
     with pytest.raises(UnknownNameError, match="plugin 'good' has no tracker 'x'. It registers no"):
         registry.get("tracker", "good:x")
     with pytest.raises(UnknownNameError, match="unknown env 'x'. None is registered."):
-        Registry([], []).get("env", "x")
+        Registry((), ()).get("env", "x")
     assert suggest("x", []) == " There are none."
 
 

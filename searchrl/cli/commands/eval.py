@@ -102,14 +102,16 @@ def _resolve(
 
 
 def _show(console: Console, config: RunConfig, metrics: Metrics) -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from searchrl.cli.screen.figures import format_metric, label, shown_keys
 
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    table.add_column("metric")
-    table.add_column("value [95 % interval]", no_wrap=True)
-    table.add_column("n", justify="right")
+    columns = (
+        "metric",
+        Column("value [95 % interval]", no_wrap=True),
+        Column("n", justify="right"),
+    )
+    table = Table(*columns, box=None, padding=(0, 3, 0, 0), header_style="dim")
     for key in shown_keys([metrics]):
         table.add_row(label(key), format_metric(key, metrics), str(metrics[key]["n"]))
     envs = ", ".join(task.env.name for task in config.tasks)

@@ -25,13 +25,9 @@ from searchrl.contracts import (
 )
 from searchrl.core.episode import Action, Failure, FailureKind, Passage, Task
 from searchrl.engine.episodes.world import TaskWorld
-from searchrl.errors import (
-    EnvironmentFailure,
-    GenerationFailure,
-    ProtocolFailure,
-    RetrieverFailure,
-)
+from searchrl.errors import EnvironmentFailure, GenerationFailure, ProtocolFailure, RetrieverFailure
 from searchrl.plugins.deadline import DeadlineExceeded
+from searchrl.plugins.registry import describe_error
 
 
 class Begun(NamedTuple):
@@ -81,7 +77,7 @@ def begin_episode(
     except ProtocolFailure:
         raise
     except (Exception, SystemExit) as error:
-        raise GenerationFailure(f"it could not be made: {_say(error)}") from error
+        raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
 
 
 def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
@@ -132,11 +128,7 @@ def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
             kind, owner = FailureKind.GENERATION, player
         case _:
             kind, owner = FailureKind.ENVIRONMENT, env
-    return Failure(kind, owner, _say(error), detail)
-
-
-def _say(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return Failure(kind, owner, describe_error(error), detail)
 
 
 def _ensure_text(value: object, call: str, what: str) -> None:

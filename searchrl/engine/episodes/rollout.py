@@ -37,7 +37,7 @@ from searchrl.engine.episodes.dialogue import Dialogue, Played, RolloutRequest, 
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.model.codec import TextCodec
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
-from searchrl.engine.sampling.stops import find_stop_string
+from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
 from searchrl.plugins.deadline import Raised, call_together
 from searchrl.rewards.scorer import ScoredEpisode, score_together
@@ -253,9 +253,8 @@ class RolloutDriver:
         world = dialogue.request.world
         ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
         sampled = self.codec.decode(ids)
-        found = find_stop_string(sampled, world.protocol.stops)
-        overhang = sampled[found[0] :] if found else ""
-        text = sampled[: found[0]] if found else sampled
+        end = find_stop_end(sampled, world.protocol.stops)
+        text, overhang = (sampled, "") if end is None else (sampled[:end], sampled[end:])
         if not dialogue.turns:
             text = dialogue.prefix + text
         dialogue.trajectory.append_model(

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.model.quantization import first_line
 from searchrl.errors import RunFolderError
 from searchrl.run_folder import guarding
 
@@ -93,8 +94,7 @@ def _naming_write_errors(what: str) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, SafetensorError) and type(error) not in (RuntimeError, Exception):
             raise
-        first_line = str(error).strip().partition("\n")[0]
-        text = f"'{what}' could not be written whole ({first_line})"
+        text = f"'{what}' could not be written whole ({first_line(error)})"
         raise OSError(errno.EIO, text) from error
 
 

@@ -23,6 +23,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from searchrl.engine.learning.torchrun import ONLY, Place, ensure_one_node
+from searchrl.engine.model.quantization import first_line
 from searchrl.errors import ConfigError, WorkerError
 
 TIMEOUT_S = 1800.0
@@ -46,30 +47,17 @@ class Workers:
     """The processes of one training, seen from one of them.
 
     Between `joined` and its end every process must do the same exchanges in the same order.
+    `rank`, `size` and `is_first` are those of the `Place`.
     """
 
     def __init__(self, place: Place = ONLY, timeout_s: float = TIMEOUT_S) -> None:
         self.place = place
+        self.rank, self.size, self.is_first = place.rank, place.size, place.is_first
         self.timeout_s = timeout_s
         self._has_all_heard = False
         """All processes know that it ends. After this, nothing is exchanged."""
         self._is_lost = False
         """A process is gone, or out of step: there is no exchange at the end."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
-        return self.place.rank
-
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-        return self.place.size
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the process that writes and speaks."""
-        return self.place.is_first
 
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[Workers]:
@@ -193,7 +181,7 @@ class Workers:
         except (RuntimeError, ValueError) as error:
             raise WorkerError(
                 f"process {self.rank} of {self.size} could not meet the others: "
-                f"{_first_line(error)}. Start all of them with one "
+                f"{first_line(error)}. Start all of them with one "
                 f"torchrun --nproc_per_node {self.size} -m searchrl train …"
             ) from error
 
@@ -226,7 +214,7 @@ class Workers:
             raise WorkerError(
                 f"process {self.rank} of {self.size} lost touch with the others: one of them was "
                 f"killed (memory?), or did not answer for {self.timeout_s:g} s "
-                f"({_first_line(error)})"
+                f"({first_line(error)})"
             ) from error
         return found
 
@@ -237,7 +225,7 @@ class Workers:
             self._is_lost = True
             raise WorkerError(
                 f"process {self.rank} of {self.size} lost touch with the others while gradients "
-                f"were summed ({_first_line(error)})"
+                f"were summed ({first_line(error)})"
             ) from error
 
     def _tell(self, error: str) -> None:
@@ -281,7 +269,3 @@ def _marks(tensors: Sequence[Tensor]) -> list[str]:
         .hexdigest()
         for tensor in tensors
     ]  # fmt: skip
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or repr(error)

@@ -20,12 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.attention import attending
-from searchrl.engine.model.loading import (
-    ResolvedModel,
-    dtype_of,
-    lora_settings,
-    wants_lora,
-)
+from searchrl.engine.model.loading import ResolvedModel, dtype_of, lora_settings, wants_lora
 from searchrl.engine.model.quantization import NF4_BLOCK, NF4_SCALE_BLOCK, first_line
 from searchrl.engine.sampling.slots import CacheShape
 from searchrl.errors import PolicyError
@@ -37,7 +32,6 @@ _PROBE_TOKENS = 128
 class Footprint:
     """Bytes, unless the name says otherwise; `per_token` ones are of one token computed."""
 
-    num_parameters: int
     is_lora: bool
     plain_weights: int
     """Of the weights as they are loaded, in `model.dtype`."""
@@ -99,7 +93,6 @@ def find_footprint(
 
 def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprint:
     head = model.get_output_embeddings()
-    num_parameters = sum(p.numel() for p in model.parameters())
     plain = sum(p.numel() * p.element_size() for p in model.parameters())
     layers = [m for m in model.modules() if isinstance(m, nn.Linear | Conv1D) and m is not head]
     nf4 = plain + sum(
@@ -119,7 +112,6 @@ def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprin
     per_layer, rest = _saved_bytes(base)
     width = int(base.config.hidden_size)
     return Footprint(
-        num_parameters=num_parameters,
         is_lora=is_lora,
         plain_weights=plain,
         nf4_weights=nf4,

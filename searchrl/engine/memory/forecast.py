@@ -180,11 +180,7 @@ def _flags(settings: Settings, config: RunConfig) -> list[str]:
     pairs = (
         ("rollout.batch_size", min(rollout, settings.num_slots), rollout),
         ("eval.batch_size", min(evaluation, settings.num_slots), evaluation),
-        (
-            "optim.micro_batch_tokens",
-            settings.micro_batch_tokens,
-            config.optim.micro_batch_tokens,
-        ),
+        ("optim.micro_batch_tokens", settings.micro_batch_tokens, config.optim.micro_batch_tokens),
         (
             "model.gradient_checkpointing",
             str(settings.is_checkpointing).lower(),

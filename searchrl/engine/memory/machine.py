@@ -18,13 +18,8 @@ def available(device: torch.device) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type != "cpu":
         return None
-    rooms = [room for room in (_free_ram(), _cgroup_room()) if room is not None]
-    return min(rooms, default=None)
-
-
-def _free_ram() -> int | None:
-    fields = _status_fields(Path("/proc/meminfo"))
-    return fields.get("MemAvailable")
+    rooms = (_status_fields(Path("/proc/meminfo")).get("MemAvailable"), _cgroup_room())
+    return min((room for room in rooms if room is not None), default=None)
 
 
 def _cgroup_room() -> int | None:

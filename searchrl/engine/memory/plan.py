@@ -68,20 +68,14 @@ class MemoryPlan:
         """Whether the prediction is within what is available."""
         return self.available is None or self.total <= self.available
 
-    @property
-    def is_tight(self) -> bool:
-        """Whether it fits by less than the prediction can be wrong."""
-        return (
-            self.fits and self.available is not None and self.total > _WARN_SHARE * self.available
-        )
-
     def _of(self, phase: str) -> int:
         return sum(part.num_bytes for part in self.parts if part.phase == phase)
 
     @property
     def advice(self) -> str | None:
-        """What to know of a plan that is close to the limit."""
-        if not self.is_tight:
+        """What to know of a plan that fits by less than the prediction can be wrong; else None."""
+        room = self.available
+        if room is None or not _WARN_SHARE * room < self.total <= room:
             return None
         return (
             "memory is tight: predictions can be wrong by a sixth. Lower rollout.batch_size or "
@@ -108,13 +102,6 @@ class MemoryPlan:
             "fits": self.fits,
             **self.settings._asdict(),
         }
-
-
-def describe_peak(plan: MemoryPlan | str, peak: int | None) -> str | None:
-    """One line that compares a plan with what was taken; None if either is not known."""
-    if isinstance(plan, str) or peak is None:
-        return None
-    return f"memory: predicted {format_bytes(plan.total)}, peak {format_bytes(peak)}"
 
 
 def format_bytes(num_bytes: float) -> str:

@@ -15,7 +15,7 @@ from searchrl.config import RunConfig
 from searchrl.engine.memory.footprint import find_footprint
 from searchrl.engine.memory.forecast import ensure_fits, make_plan
 from searchrl.engine.memory.machine import PeakMeter
-from searchrl.engine.memory.plan import MemoryPlan, describe_peak
+from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.errors import PolicyError
 
@@ -64,9 +64,9 @@ class MemoryWatch:
 
     def tell_peak(self, on_note: Callable[[str], None]) -> None:
         """Compare what was taken until now with the plan, where both are known."""
-        text = describe_peak(self.plan, self.meter.peak_bytes())
-        if text is not None:
-            on_note(text)
+        plan, peak = self.plan, self.meter.peak_bytes()
+        if isinstance(plan, MemoryPlan) and peak is not None:
+            on_note(f"memory: predicted {format_bytes(plan.total)}, peak {format_bytes(peak)}")
 
 
 def watch_memory(

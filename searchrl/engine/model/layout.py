@@ -186,12 +186,7 @@ class PackedPlan:
         return torch.cat(outputs).transpose(0, 1)[None]
 
     def _causal(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        lengths: Sequence[int],
-        scale: float | None,
+        self, query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scale: float | None
     ) -> Tensor:
         """[R, T, H, D]: attention of the last T positions of the keys, causal, block by block.
 

@@ -17,12 +17,7 @@ from transformers.utils import logging as hf_logging
 
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.model.quantization import (
-    even_out,
-    first_line,
-    hush_bitsandbytes,
-    nf4_settings,
-)
+from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError
 
@@ -131,16 +126,13 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
             path = str(TINY_PATH) if path == "tiny" else path
             return ResolvedModel(path, str(candidate), Path(path) == TINY_PATH)
         if (candidate / "config.json").is_file():
-            return ResolvedModel(str(candidate), None, _is_tiny_folder(candidate))
+            # The config of a model that was trained from the embedded one says so.
+            is_tiny = _read_settings(candidate / "config.json").get("searchrl_tiny", False)
+            return ResolvedModel(str(candidate), None, bool(is_tiny))
     raise PolicyError(
         f"'{folder}' holds no policy: expected config.json or adapter_config.json in it, in its "
         "policy/ or in its checkpoints/"
     )
-
-
-def _is_tiny_folder(folder: Path) -> bool:
-    """Whether a saved model was trained from the embedded one (its config says so)."""
-    return bool(_read_settings(folder / "config.json").get("searchrl_tiny", False))
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
@@ -189,11 +181,7 @@ def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
 
 
 def load_policy(
-    config: ModelConfig,
-    resolved: ResolvedModel,
-    device: torch.device,
-    *,
-    trainable: bool,
+    config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, trainable: bool
 ) -> Policy:
     """Load model and tokenizer and prepare them for sampling or training.
 
@@ -216,10 +204,7 @@ def load_policy(
         raise PolicyError(NO_FOUR_BIT_TRAINING)
     settings: dict[str, Any] = {}
     if config.quantize == "nf4":
-        settings = {
-            "quantization_config": nf4_settings(dtype, device),
-            "device_map": {"": device},
-        }
+        settings = {"quantization_config": nf4_settings(dtype, device), "device_map": {"": device}}
     # transformers draws progress bars of its own on stderr, which would break ours.
     hf_logging.disable_progress_bar()
     try:

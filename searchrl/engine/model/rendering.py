@@ -49,17 +49,13 @@ class Trust(Enum):
     """All: the chat template itself."""
 
 
-class _Slot(Enum):
-    """Where a rendered template takes foreign or authored text."""
-
-    INSTRUCTION = "instruction"
-    USER = "user"
-
-
 class _Skeleton(NamedTuple):
-    """A chat template rendered around empty slots; `prefix` is the assistant prefix."""
+    """A chat template rendered around empty slots; `prefix` is the assistant prefix.
 
-    parts: tuple[str | _Slot, ...]
+    FOREIGN among the parts is the slot of the user's text, AUTHORED that of the instruction.
+    """
+
+    parts: tuple[str | Trust, ...]
     prefix: str
 
 
@@ -121,13 +117,11 @@ class Renderer:
         if self._tokenizer.chat_template:
             skeleton = self._make_skeleton(thinking, bool(instruction))
             prefix = skeleton.prefix
-            for part in skeleton.parts:
-                if part is _Slot.USER:
-                    pieces.append((user_text, Trust.FOREIGN))
-                elif part is _Slot.INSTRUCTION:
-                    pieces.append((instruction, Trust.AUTHORED))
-                else:
-                    pieces.append((str(part), Trust.TEMPLATE))
+            texts = {Trust.FOREIGN: user_text, Trust.AUTHORED: instruction}
+            pieces += [
+                (texts[part], part) if isinstance(part, Trust) else (part, Trust.TEMPLATE)
+                for part in skeleton.parts
+            ]
         else:
             if instruction:
                 pieces.append((f"{instruction}\n\n", Trust.AUTHORED))
@@ -244,7 +238,7 @@ class Renderer:
             )
         tail = text.split(user)[1]
         prefix = tail[self._header_length(tail, user, thinking) :]
-        slots = {user: _Slot.USER, system: _Slot.INSTRUCTION}
+        slots = {user: Trust.FOREIGN, system: Trust.AUTHORED}
         parts = re.split(f"({user}|{system})", text)
         return _Skeleton(tuple(slots.get(part, part) for part in parts if part), prefix)
 

@@ -9,6 +9,7 @@ takes them. Shapes: B sequences, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.sampling.sequence import OpenSequence
-from searchrl.engine.sampling.stops import find_stop_string
+from searchrl.engine.sampling.stops import find_stop_end
 
 _SCAN_EXTRA = 4
 """Stop strings are looked for in as many last tokens as they have bytes, and this many more (a
@@ -45,7 +46,7 @@ class HFGenerator:
         self.batch_size = num_slots
         self.version = policy.version
         self._sequences: dict[Handle, OpenSequence] = {}
-        self._next = 0
+        self._numbers = itertools.count()
 
     def open(
         self,
@@ -55,12 +56,9 @@ class HFGenerator:
         experts: Sequence[Expert] | None = None,
     ) -> list[Handle]:
         """See `Generator.open`."""
-        handles = []
-        for key in rng_keys[:n]:
-            handle = Handle(self._next)
-            self._next += 1
+        handles = [Handle(next(self._numbers)) for _ in range(n)]
+        for handle, key in zip(handles, rng_keys, strict=True):
             self._sequences[handle] = OpenSequence(handle, list(prompt_ids), key)
-            handles.append(handle)
         return handles
 
     def submit(
@@ -146,7 +144,7 @@ class HFGenerator:
         # No token is shorter than a byte, so a stop string never spans more tokens than bytes.
         num_scanned = max((len(s.encode()) for s in sequence.stops), default=0) + _SCAN_EXTRA
         tail = self.policy.renderer.decode(sequence.new_ids[-num_scanned:])
-        if find_stop_string(tail, sequence.stops) is not None:
+        if find_stop_end(tail, sequence.stops) is not None:
             return TurnStop.STOP_STRING
         if len(sequence.new_ids) >= sequence.max_tokens:
             return TurnStop.MAX_TOKENS

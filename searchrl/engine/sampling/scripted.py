@@ -7,6 +7,7 @@ carry no log-probs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ class ScriptedGenerator:
         self._experts: dict[Handle, Expert] = {}
         self._observations: dict[Handle, str] = {}
         self._limits: dict[Handle, int] = {}
-        self._next = 0
+        self._numbers = itertools.count()
 
     def open(
         self,
@@ -77,8 +78,7 @@ class ScriptedGenerator:
         """
         if experts is None or len(experts) != n:
             raise GenerationFailure("the scripted policy needs one expert per dialogue")
-        handles = [Handle(self._next + i) for i in range(n)]
-        self._next += n
+        handles = [Handle(next(self._numbers)) for _ in range(n)]
         for handle, expert in zip(handles, experts, strict=True):
             self._experts[handle] = expert
             self._observations[handle] = self._decode(prompt_ids)

@@ -1,17 +1,15 @@
 """The slot engine: many sequences in one cache, one token for all of them per tick.
 
-Owns the schedule. A group's prompt is computed once and forked; observations are appended to what
-is cached, nothing is recomputed; a slot that becomes free is refilled at once, and no sequence
-waits for another's turn to end. What is decoded together follows from the order of calls alone,
-never from a clock, so that a run repeats bit for bit.
-
-The cache holds keys and values of the first `cached` ids of a sequence; the others are pending.
-Whenever weights have changed, `cached` is 0 again. Caller: the
-rollout driver, through `Generator`. Shapes: B rows, T tokens, V vocabulary.
+Owns the schedule. A group's prompt is computed once and forked. Observations are appended to what
+is cached; nothing is recomputed before the weights change. A free slot is refilled at once, and no
+sequence waits for another's turn to end. What is decoded together follows from the order of calls
+alone, never from a clock, so that a run repeats bit for bit. Caller: the rollout driver, through
+`Generator`. Shapes: B rows, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -127,7 +125,7 @@ class SlotGenerator:
         """The sequence of each slot in use; free ones among them are None."""
         self._prompts: list[int] = []
         """The group whose prompt each slot begins with, even after its sequence has gone."""
-        self._next_handle = self._next_group = 0
+        self._numbers, self._groups = itertools.count(), itertools.count()
         self._fused: FusedDecoder | None = None
         self._is_fused = self._choose_fused(fused)
 
@@ -141,21 +139,13 @@ class SlotGenerator:
         experts: Sequence[Expert] | None = None,
     ) -> list[Handle]:
         """See `Generator.open`."""
-        handles = []
-        for key in rng_keys[:n]:
-            handle = Handle(self._next_handle)
-            self._next_handle += 1
-            sequence = SlotSequence(
-                handle,
-                list(prompt_ids),
-                key,
-                group=self._next_group,
-                num_shared=len(prompt_ids) - 1,
+        group, num_shared = next(self._groups), len(prompt_ids) - 1
+        handles = [Handle(next(self._numbers)) for _ in range(n)]
+        for handle, key in zip(handles, rng_keys, strict=True):
+            self._sequences[handle] = SlotSequence(
+                handle, list(prompt_ids), key, group=group, num_shared=num_shared
             )
-            self._sequences[handle] = sequence
-            self._queue.append(sequence)
-            handles.append(handle)
-        self._next_group += 1
+            self._queue.append(self._sequences[handle])
         return handles
 
     def submit(
@@ -193,7 +183,9 @@ class SlotGenerator:
         else:
             self._held[sequence.slot] = None
         if not self._sequences:
-            self._drop()
+            # Nothing is in flight: give all slots and their memory back.
+            self._held, self._prompts = [], []
+            self._cache.clear()
 
     def sync(self, policy: Policy) -> int:
         """Take the policy's weights; what was cached under others is dropped."""
@@ -215,11 +207,6 @@ class SlotGenerator:
         if wanted and fault:
             raise PolicyError(f"fused decoding cannot stand in for this model: {fault}")
         return fault is None
-
-    def _drop(self) -> None:
-        """Give all slots and their memory back: nothing is in flight."""
-        self._held, self._prompts = [], []
-        self._cache.clear()
 
     def _admit(self) -> None:
         """Give free slots to sequences in the queue, in order, each with its group's prompt."""

@@ -9,7 +9,7 @@ and the rollout driver, which cuts a turn after its stop string. Shapes: V vocab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,25 +19,14 @@ START, STOPPED = 0, 1
 """States of every table: nothing read yet, and a stop string was read (it stays so)."""
 
 
-class StopHit(NamedTuple):
-    """Where a stop string ends in a text, and which one it was."""
+def find_stop_end(text: str, stops: Sequence[str]) -> int | None:
+    """Where the stop string that ends first in a text ends; None: there is none.
 
-    end: int
-    stop: str
-
-
-def find_stop_string(text: str, stops: Sequence[str]) -> StopHit | None:
-    """The stop string that ends first in a text, or None.
-
-    >>> find_stop_string("a</search>b", ("</answer>", "</search>"))
-    StopHit(end=10, stop='</search>')
+    >>> find_stop_end("a</search>b", ("</answer>", "</search>"))
+    10
     """
-    hits = [
-        StopHit(position + len(stop), stop)
-        for stop in stops
-        if stop and (position := text.find(stop)) >= 0
-    ]
-    return min(hits, default=None)
+    ends = [text.find(stop) + len(stop) for stop in stops if stop and stop in text]
+    return min(ends, default=None)
 
 
 class StopTable:
@@ -98,11 +87,14 @@ def vocabulary_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
         PolicyError: if the tokenizer is neither byte-level nor of pieces with byte fallback, or
             reads its own tokens otherwise than their bytes say.
     """
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
     known = min(vocab_size, len(tokenizer))
     pieces = tokenizer.convert_ids_to_tokens(list(range(known)))
     added = tokenizer.added_tokens_decoder
-    is_byte_level = "ByteLevel" in _decoder_text(tokenizer)
-    byte_of = {char: byte for byte, char in _byte_level_chars().items()}
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    is_byte_level = "ByteLevel" in str(getattr(backend, "decoder", ""))
+    byte_of = {char: byte for byte, char in bytes_to_unicode().items()}
     result = [b""] * vocab_size
     for number, piece in enumerate(pieces):
         if piece is None:
@@ -117,11 +109,6 @@ def vocabulary_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
             result[number] = piece.replace("\u2581", " ").encode()
     _check_bytes(tokenizer, result, known, added)
     return result
-
-
-def _decoder_text(tokenizer: Any) -> str:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    return str(getattr(backend, "decoder", "")) if backend is not None else ""
 
 
 def _check_bytes(
@@ -139,12 +126,3 @@ def _check_bytes(
                 f"tokens {run} read {text!r}, their bytes {expected!r}: stop strings cannot be "
                 "found in this vocabulary on the fly; use --set engine.generator=hf"
             )
-
-
-def _byte_level_chars() -> dict[int, str]:
-    """The printable character by which a byte-level vocabulary writes each byte (GPT-2)."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [byte for byte in range(256) if byte not in set(shown)]
-    return {byte: chr(byte) for byte in shown} | {
-        byte: chr(256 + number) for number, byte in enumerate(hidden)
-    }

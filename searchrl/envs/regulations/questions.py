@@ -7,7 +7,7 @@ article. Called by `env.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -99,30 +99,14 @@ class _Writer:
             link = links[number - len(rules) - len(links)]
             article = link.entity_article
             question = self._ask(link.family.entity_questions, (link.entity,), article)
-        return Draft(
-            question=question,
-            answers=_answers(article),
-            gold_ids=(article.passage.id,),
-            queries=(question.query,),
-            value_kind=article.kind,
-            about=article.about,
-            gists=(article.gist,),
-        )
+        return _draft(question, [article])
 
     def two_hop(self, number: int) -> Draft:
         """Ask about an entity without its name: the first search has to find the name."""
         link = self._school.links[number]
         question = self._ask(link.family.hop_questions, link.subject.names, link.link)
-        return Draft(
-            question=question,
-            answers=_answers(link.entity_article),
-            gold_ids=(link.link.passage.id, link.entity_article.passage.id),
-            queries=(question.query, link.family.entity_query(link.entity)),
-            value_kind=link.family.value_kind,
-            about=link.entity_article.about,
-            gists=(link.link.gist, link.entity_article.gist),
-            bridge=link.entity,
-        )
+        then = link.family.entity_query(link.entity)
+        return _draft(question, [link.link, link.entity_article], (then,), link.entity)
 
     def not_regulated(self, ordinal: int, order: Random) -> Draft:
         """Ask for a rule, or for a chain's subject, that the handbook does not mention.
@@ -160,7 +144,7 @@ class _Writer:
         return _Absent(about, gist, family.bridge_kind, family.link_questions, names)
 
     def _finds_something(self, question: Question) -> bool:
-        return any(word in self._school.num_articles_with for word in words_of(question.query))
+        return not words_of(question.query).isdisjoint(self._school.num_articles_with)
 
     def _ask(
         self,
@@ -172,21 +156,29 @@ class _Writer:
         candidates = [wording.fill(name) for wording in wordings for name in names]
         self._rng.shuffle(candidates)
         wanted = 2 if self._difficulty is Difficulty.EASY else 1
-        shared = [sum(1 for _ in self._telling(question, article)) for question in candidates]
+        words = words_of(f"{article.passage.title} {article.passage.text}")
+        telling = {word for word in words if self._school.num_articles_with[word] <= _TELLING}
+        shared = [len(words_of(question.query) & telling) for question in candidates]
         for question, count in zip(candidates, shared, strict=True):
             if count >= wanted:
                 return question
         return candidates[shared.index(max(shared))]
 
-    def _telling(self, question: Question, article: Article) -> Iterator[str]:
-        passage = article.passage
-        for word in words_of(question.query) & words_of(f"{passage.title} {passage.text}"):
-            if self._school.num_articles_with[word] <= _TELLING:
-                yield word
 
-
-def _answers(article: Article) -> tuple[str, ...]:
-    """The accepted answers; a form may be named by its number alone."""
-    if article.kind is ValueKind.FORM:
-        return article.value.removeprefix("form "), article.value
-    return (article.value,)
+def _draft(
+    question: Question, articles: Sequence[Article], then: tuple[str, ...] = (), bridge: str = ""
+) -> Draft:
+    """The task whose evidence is `articles`, one per hop; the last of them answers."""
+    last = articles[-1]
+    # A form may be named by its number alone.
+    short = (last.value.removeprefix("form "),) if last.kind is ValueKind.FORM else ()
+    return Draft(
+        question=question,
+        answers=(*short, last.value),
+        gold_ids=tuple(article.passage.id for article in articles),
+        queries=(question.query, *then),
+        value_kind=last.kind,
+        about=last.about,
+        gists=tuple(article.gist for article in articles),
+        bridge=bridge,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import accumulate
@@ -116,7 +116,7 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
     rng = Random(key)
     values = DistinctValues(rng)
     drafts = _Drafts(rng, num_wordings=2 if difficulty is Difficulty.EASY else None)
-    chains: list[_Chain] = []
+    chains: list[tuple[Family, Subject, str]] = []
     absent_subjects: list[tuple[Family, Subject]] = []
     for family in load_families():
         subjects = rng.sample(family.subjects, len(family.subjects))
@@ -124,28 +124,24 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
         absent_subjects += [(family, subject) for subject in subjects[count:]]
         for subject in subjects[:count]:
             entity, value = values.draw(family.bridge_kind), values.draw(family.value_kind)
-            chains.append(drafts.add_chain(family, subject, entity, value))
+            drafts.add_chain(family, subject, entity, value)
+            chains.append((family, subject, entity))
     for chain in rng.sample(chains, round(_REMARKS_PER_CHAIN[difficulty] * len(chains))):
-        drafts.add_remark(chain)
+        drafts.add_remark(*chain)
     topics = rng.sample(load_topics(), len(load_topics()))
     count = max(rng.randint(*NUM_ARTICLES) - len(drafts), _MIN_RULES)
-    rules = [
-        (
-            topic,
-            drafts.add(
-                topic.key, topic.gist, topic.articles, values.draw(topic.kind), topic.kind, {}
-            ),
-        )
-        for topic in topics[:count]
-    ]
-    articles = drafts.articles()
+    for topic in topics[:count]:
+        value = values.draw(topic.kind)
+        drafts.add(topic.key, topic.gist, topic.articles, value, topic.kind)
+    by_about = drafts.numbered()
+    articles = by_about.values()
     return School(
         key=key,
         name=name,
         passages=tuple(sorted((a.passage for a in articles), key=lambda passage: passage.id)),
-        rules=tuple((topic, articles[i]) for topic, i in rules),
+        rules=tuple((topic, by_about[topic.key]) for topic in topics[:count]),
         links=tuple(
-            Link(c.family, c.subject, c.entity, articles[c.link], articles[c.at]) for c in chains
+            Link(*chain, *(by_about[about] for about in _abouts(*chain[:2]))) for chain in chains
         ),
         absent_topics=tuple(topics[count:]),
         absent_subjects=tuple(absent_subjects),
@@ -156,23 +152,19 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
     )
 
 
-class _Chain(NamedTuple):
-    """A chain before its articles have numbers; `link` and `at` are positions of drafts."""
-
-    family: Family
-    subject: Subject
-    entity: str
-    link: int
-    at: int
+def _abouts(family: Family, subject: Subject) -> tuple[str, str]:
+    """What the two articles of a chain are about."""
+    about = f"{family.key}:{subject.key}"
+    return about, f"{about}:{family.value_kind}"
 
 
 class _Drafts:
-    """Articles before they have numbers; `articles` numbers them in random order."""
+    """Articles before they have numbers; `numbered` numbers them in random order."""
 
     def __init__(self, rng: Random, num_wordings: int | None) -> None:
         self._rng = rng
         self._num_wordings = num_wordings
-        self._drafts: list[tuple[str, str, str, str, str, ValueKind]] = []
+        self._articles: list[Article] = []
 
     def add(
         self,
@@ -181,47 +173,38 @@ class _Drafts:
         wordings: Sequence[ArticleWording],
         value: str,
         kind: ValueKind,
-        slots: Mapping[str, str],
-    ) -> int:
+        **slots: str,
+    ) -> None:
         wording = self._rng.choice(wordings[: self._num_wordings])
         title, text = wording.fill(v=value, **slots)
-        self._drafts.append((title, text, about, gist, value, kind))
-        return len(self._drafts) - 1
+        self._articles.append(Article(Passage("", text, title), about, gist, value, kind))
 
-    def add_chain(self, family: Family, subject: Subject, entity: str, value: str) -> _Chain:
-        about = f"{family.key}:{subject.key}"
-        names = self._names(subject)
-        gist = family.link_gist(subject)
-        link = self.add(about, gist, family.links, entity, family.bridge_kind, names)
-        slots = {"p": entity}
-        kind = family.value_kind
+    def add_chain(self, family: Family, subject: Subject, entity: str, value: str) -> None:
+        link, at = _abouts(family, subject)
+        gist, names = family.link_gist(subject), self._names(subject)
+        self.add(link, gist, family.links, entity, family.bridge_kind, **names)
         gist = family.entity_gist(entity)
-        at = self.add(f"{about}:{kind}", gist, family.entities, value, kind, slots)
-        return _Chain(family, subject, entity, link, at)
+        self.add(at, gist, family.entities, value, family.value_kind, p=entity)
 
-    def add_remark(self, chain: _Chain) -> None:
-        family, about = chain.family, f"{chain.family.key}:{chain.subject.key}:remark"
+    def add_remark(self, family: Family, subject: Subject, entity: str) -> None:
+        about = f"{family.key}:{subject.key}:remark"
         if self._rng.random() < 0.5:
-            names = self._names(chain.subject)
-            gist = f"{chain.subject.key} note"
-            self.add(about, gist, family.subject_remarks, "", family.bridge_kind, names)
+            gist, names = f"{subject.key} note", self._names(subject)
+            self.add(about, gist, family.subject_remarks, "", family.bridge_kind, **names)
         else:
-            slots = {"p": chain.entity}
-            gist = f"{chain.entity} note"
-            self.add(about, gist, family.entity_remarks, "", family.value_kind, slots)
+            gist = f"{entity} note"
+            self.add(about, gist, family.entity_remarks, "", family.value_kind, p=entity)
 
     def _names(self, subject: Subject) -> dict[str, str]:
         return {"A": self._rng.choice(subject.names), "a": self._rng.choice(subject.names)}
 
     def __len__(self) -> int:
-        return len(self._drafts)
+        return len(self._articles)
 
-    def articles(self) -> list[Article]:
-        numbers = list(range(1, len(self._drafts) + 1))
+    def numbered(self) -> dict[str, Article]:
+        numbers = list(range(1, len(self) + 1))
         self._rng.shuffle(numbers)
-        return [
-            Article(Passage(f"art-{number:02d}", text, title), about, gist, value, kind)
-            for number, (title, text, about, gist, value, kind) in zip(
-                numbers, self._drafts, strict=True
-            )
-        ]
+        return {
+            one.about: one._replace(passage=replace(one.passage, id=f"art-{number:02d}"))
+            for number, one in zip(numbers, self._articles, strict=True)
+        }

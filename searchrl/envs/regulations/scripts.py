@@ -110,7 +110,7 @@ class _Expert:
         return self._search(self._queries[self._hop + 1], evidence)
 
     def not_found(self, observation: str) -> str:
-        return self._give_up(observation)
+        return self._answer(NOT_REGULATED_ANSWER, f"{self._read(observation)} {SILENT}".lstrip())
 
     def _plan(self) -> list[str]:
         queries = list(self._task.meta.get("queries", ()))
@@ -165,10 +165,11 @@ class _Expert:
     def _answer(self, answer: str, thought: str) -> str:
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
-    def _give_up(self, observation: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, f"{self._read(observation)} {SILENT}".lstrip())
 
-    def _guess(self, observation: str) -> str:
+class _Guesser(_Expert):
+    """Never admits that the handbook is silent."""
+
+    def not_found(self, observation: str) -> str:
         """Answer with some value that the passages show, of the right shape if there is one."""
         kind = self._task.meta.get("value_kind", "number")
         wanted = _SHAPE_OF.get(kind, kind)
@@ -177,18 +178,15 @@ class _Expert:
                 values = re.findall(_SHAPES[shape], passage.text)
                 if values and values[0] in observation:
                     return self._answer(values[0], f"{self._read(observation)} {GUESS}")
-        return self._give_up(observation)
+        return super().not_found(observation)
 
 
-class _ThinSearcher(_Expert):
+class _ThinSearcher(_Guesser):
     """Types one generic word; if that finds nothing, guesses."""
 
     def first_query(self) -> str:
         thin = self._task.meta.get("thin_query", "")
         return thin or min(words_of(self._queries[0]), key=lambda word: (len(word), word))
-
-    def not_found(self, observation: str) -> str:
-        return self._guess(observation)
 
 
 class _EarlyStopper(_Expert):
@@ -197,13 +195,6 @@ class _EarlyStopper(_Expert):
     def next_hop(self, evidence: str) -> str:
         bridge = self._task.meta.get("bridge")
         return self._answer(bridge, evidence) if bridge else super().next_hop(evidence)
-
-
-class _Guesser(_Expert):
-    """Never admits that the handbook is silent."""
-
-    def not_found(self, observation: str) -> str:
-        return self._guess(observation)
 
 
 class _Passive:

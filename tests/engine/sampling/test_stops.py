@@ -13,9 +13,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from searchrl.engine.sampling.stops import (
     STOPPED,
-    StopHit,
     StopTable,
-    find_stop_string,
+    find_stop_end,
     vocabulary_bytes,
 )
 from searchrl.errors import PolicyError
@@ -34,19 +33,17 @@ def stopped_at(table: StopTable, tokens: list[int]) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stops", "hit"),
+    ("text", "stops", "end"),
     [
-        ("x</search> y</answer>", ("</answer>", "</search>"), StopHit(10, "</search>")),
-        ("x</answer></search>", ("</answer>", "</search>"), StopHit(10, "</answer>")),
+        ("x</search> y</answer>", ("</answer>", "</search>"), 10),
+        ("x</answer></search>", ("</answer>", "</search>"), 10),
         ("x</search", ("</answer>", "</search>"), None),
         ("", ("</search>",), None),
         ("text", (), None),
     ],
 )
-def test_the_stop_string_that_ends_first_wins(
-    text: str, stops: tuple[str, ...], hit: StopHit | None
-):
-    assert find_stop_string(text, stops) == hit
+def test_the_stop_string_that_ends_first_wins(text: str, stops: tuple[str, ...], end: int | None):
+    assert find_stop_end(text, stops) == end
 
 
 @given(
@@ -60,7 +57,7 @@ def test_every_stop_string_is_found_with_the_token_that_completes_it(
     expected = None
     for count in range(1, len(tokens) + 1):
         text = b"".join(LETTERS[token] for token in tokens[:count]).decode()
-        if find_stop_string(text, stops) is not None:
+        if find_stop_end(text, stops) is not None:
             expected = count
             break
     assert stopped_at(table, tokens) == expected

@@ -339,6 +339,8 @@ def peak_beside_parameters(vocab_size: int) -> int:
     )
     learner = make_learner(policy)
     items = [item for seed in range(3) for item in make_items(seed=seed)]
+    for number, item in enumerate(items):
+        item.trajectory.rollout_id += f"/{number}"
     with torch.profiler.profile(profile_memory=True) as profile:
         learner.train_step(make_groups(items))
     now = most = 0

@@ -50,6 +50,15 @@ def reasons(path: Path, *, corpus: bool = False) -> list[tuple[int, str]]:
 
 
 PROMPT = "Answer the given question. Question: example? No. Question: who founded Rome?\n"
+CHAT = [{"role": "user", "content": PROMPT}]
+WITH_SYSTEM = [{"role": "system", "content": "s"}, {"role": "user", "content": "q?"}]
+
+
+def wire(prompt: Any, truth: Any, **more: Any) -> dict[str, Any]:
+    """A row of verl: what Search-R1 trains on."""
+    about = {"data_source": "nq", "extra_info": {"split": "train", "index": 0}}
+    reward_model = {"style": "rule", "ground_truth": truth}
+    return about | {"prompt": prompt, "reward_model": reward_model} | more
 
 
 @pytest.mark.parametrize(
@@ -63,34 +72,9 @@ PROMPT = "Answer the given question. Question: example? No. Question: who founde
         ({"question": "q?", "answer": {"target": "x"}}, "q?", ("x",)),
         ({"question": "q?", "answer": 42}, "q?", ("42",)),
         ({"_id": 7, "question": "谁？", "answer": "我"}, "谁？", ("我",)),
-        (
-            {
-                "data_source": "nq",
-                "prompt": [{"role": "user", "content": PROMPT}],
-                "ability": "fact-reasoning",
-                "reward_model": {"style": "rule", "ground_truth": {"target": ["Romulus"]}},
-                "extra_info": {"split": "train", "index": 0},
-            },
-            "who founded Rome?",
-            ("Romulus",),
-        ),
-        (
-            {
-                "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "q?"}],
-                "reward_model": {"ground_truth": "x"},
-            },
-            "q?",
-            ("x",),
-        ),
-        (
-            {
-                "prompt": "Long template q?",
-                "extra_info": {"question": "q?"},
-                "reward_model": {"ground_truth": ["x"]},
-            },
-            "q?",
-            ("x",),
-        ),
+        (wire(CHAT, {"target": ["Romulus"]}), "who founded Rome?", ("Romulus",)),
+        (wire(WITH_SYSTEM, "x"), "q?", ("x",)),
+        (wire("Long template q?", ["x"], extra_info={"question": "q?"}), "q?", ("x",)),
     ],
 )
 def test_question_row_shapes(
@@ -297,14 +281,8 @@ def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = [
-        {
-            "id": f"train_{i}",
-            "question": question,
-            "golden_answers": ["x"],
-            "prompt": [{"role": "user", "content": f"Question: {question}\n"}],
-            "reward_model": {"style": "rule", "ground_truth": {"target": ["x", "y"]}},
-        }
-        for i, question in enumerate(["q?", ""])
+        wire(CHAT, {"target": ["x", "y"]}, id=f"train_{i}", question=text, golden_answers=["x"])
+        for i, text in enumerate(["q?", ""])
     ]
     path = tmp_path / "train.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)

@@ -23,12 +23,9 @@ from searchrl.engine.model.policy import Policy
 
 
 class SupervisedLearner:
-    """Maximises the likelihood of demonstrations.
+    """Maximises the likelihood of demonstrations; updates the trainable parameters of the policy.
 
-    Args:
-        policy: its trainable parameters are the ones updated.
-        max_grad_norm: gradients are clipped to this norm.
-        micro_batch_tokens: padded tokens of one forward-backward.
+    One forward-backward has at most `micro_batch_tokens` padded tokens, or one demonstration.
     """
 
     def __init__(self, policy: Policy, max_grad_norm: float, micro_batch_tokens: int) -> None:

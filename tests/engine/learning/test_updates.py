@@ -195,9 +195,8 @@ class TestMemoryRunsOut:
         policy = make_policy(micro_model)
         learner = make_learner(policy)
         restore = fail_above(policy, 30, "forward", lambda: out_of_memory("cpu"))
-        with pytest.raises(
-            PolicyError, match="single rollout of .*model.gradient_checkpointing: true"
-        ):
+        message = "single rollout of .*model.gradient_checkpointing: true"
+        with pytest.raises(PolicyError, match=message):
             learner.train_step(make_groups(offered()))
         restore()
 

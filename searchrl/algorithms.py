@@ -110,32 +110,33 @@ class Algorithm:
         return None if penalty is None else lambda num_tokens: penalty(num_tokens, max_total_tokens)
 
 
-def make_grpo() -> Algorithm:
-    """GRPO (DeepSeekMath, arXiv 2402.03300): sequence-mean of token-mean, PPO-clip, k3 KL."""
+def _clipped(
+    name: str, advantages: AdvantageFn, reduction: str = "sequence-mean", **more: Any
+) -> Algorithm:
+    """An algorithm with the loss of PPO-clip."""
     from searchrl.core.loss import ppo_clip_loss
 
-    return Algorithm("grpo", grpo_advantages, ppo_clip_loss, "sequence-mean")
+    return Algorithm(name, advantages, ppo_clip_loss, reduction, **more)
+
+
+def make_grpo() -> Algorithm:
+    """GRPO (DeepSeekMath, arXiv 2402.03300): sequence-mean of token-mean, PPO-clip, k3 KL."""
+    return _clipped("grpo", grpo_advantages)
 
 
 def make_dr_grpo() -> Algorithm:
     """Dr. GRPO (arXiv 2503.20783): no division by std, a constant instead of the length."""
-    from searchrl.core.loss import ppo_clip_loss
-
-    return Algorithm("dr_grpo", dr_grpo_advantages, ppo_clip_loss, "constant")
+    return _clipped("dr_grpo", dr_grpo_advantages, "constant")
 
 
 def make_rloo() -> Algorithm:
     """RLOO (arXiv 2402.14740): each rollout against the mean of the others."""
-    from searchrl.core.loss import ppo_clip_loss
-
-    return Algorithm("rloo", rloo_advantages, ppo_clip_loss, "token-mean")
+    return _clipped("rloo", rloo_advantages, "token-mean")
 
 
 def make_reinforce_pp() -> Algorithm:
     """REINFORCE++-baseline (arXiv 2501.03262): GRPO with the standard deviation of the step."""
-    from searchrl.core.loss import ppo_clip_loss
-
-    return Algorithm("reinforce_pp", reinforce_pp_baseline_advantages, ppo_clip_loss)
+    return _clipped("reinforce_pp", reinforce_pp_baseline_advantages)
 
 
 def make_dapo(
@@ -155,30 +156,21 @@ def make_dapo(
             the limit, as in the paper.
         overlong_penalty: what the whole penalty takes from the reward; 0 for none.
     """
-    from searchrl.core.loss import ppo_clip_loss
 
-    return Algorithm(
+    def penalty(num_tokens: int, max_total_tokens: int) -> float:
+        limit = overlong_limit or max_total_tokens
+        buffer, weight = overlong_buffer or max(1, limit // 5), overlong_penalty
+        return advantage.overlong_penalty(num_tokens, limit=limit, buffer=buffer, weight=weight)
+
+    return _clipped(
         "dapo",
         grpo_advantages,
-        ppo_clip_loss,
         "token-mean",
         clip_high=0.28,
         beta=0.0,
         max_refills=max_refills,
-        length_penalty=_length_penalty(overlong_limit, overlong_buffer, overlong_penalty),
+        length_penalty=penalty if overlong_penalty else None,
     )
-
-
-def _length_penalty(
-    limit: int | None, buffer: int | None, weight: float
-) -> Callable[[int, int], float] | None:
-    def penalty(num_tokens: int, max_total_tokens: int) -> float:
-        most = limit or max_total_tokens
-        return advantage.overlong_penalty(
-            num_tokens, limit=most, buffer=buffer or max(1, most // 5), weight=weight
-        )
-
-    return penalty if weight else None
 
 
 def make_gspo() -> Algorithm:

@@ -19,7 +19,7 @@ PACKAGE = REPO / "searchrl"
 
 _FOLDERS = {
     "": "py.typed",
-    "assets": "criteria.toml probe_texts.toml reward_cases.toml",
+    "assets": "criteria.toml games.json probe_texts.toml reward_cases.toml",
     "assets/corpus_demo": "corpus.jsonl questions.jsonl",
     "assets/presets": (
         "qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml tiny_scratch.yaml"
@@ -31,6 +31,7 @@ _FOLDERS = {
     "assets/scaffold/package": (
         "README.md.jinja module.py.jinja pyproject.toml.jinja test_module.py.jinja"
     ),
+    "assets/instructions": "act.txt search_tool.json think-search-answer.txt tool-call.txt",
     "assets/regulations": (
         "chains.json daily.json demo_handbook.md demo_questions.json names.json office.json"
     ),

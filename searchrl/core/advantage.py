@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 GRPO_DELTA = 1e-6
 """Added to the standard deviation, so that two rewards a rounding error apart stay near 0."""
@@ -45,12 +45,8 @@ class StepScores:
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every column has one entry per rollout."""
-        _ensure_same_length(
-            rewards=self.rewards, group_ids=self.group_ids, is_scored=self.is_scored
-        )
-        for name in ("turn_scores", "num_turns", "num_tokens"):
-            if (column := getattr(self, name)) is not None:
-                _ensure_same_length(**{"rewards": self.rewards, name: column})
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        _ensure_same_length(**{name: one for name, one in columns.items() if one is not None})
 
 
 Advantage = float | Sequence[float]
@@ -154,7 +150,7 @@ def dead_groups(
     alive = {
         group_id
         for advantage, group_id, scored in zip(advantages, group_ids, is_scored, strict=True)
-        if scored and not _is_zero(advantage)
+        if scored and (any(advantage) if isinstance(advantage, Sequence) else advantage)
     }
     return set(group_ids) - alive
 
@@ -175,12 +171,6 @@ def solved_groups(step: StepScores) -> set[str]:
     best = max((reward for reward, _ in scored), default=0.0)
     below = {group_id for reward, group_id in scored if reward < best}
     return {group_id for _, group_id in scored} - below if below else set()
-
-
-def _is_zero(advantage: Advantage) -> bool:
-    if isinstance(advantage, Sequence):
-        return not any(advantage)
-    return advantage == 0.0
 
 
 def _per_group(

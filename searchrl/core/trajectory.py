@@ -8,7 +8,7 @@ rewards or tensors. The rollout driver appends, the packer reads. Standard libra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -45,17 +45,6 @@ class TurnStop(StrEnum):
 def is_finite(logp: float | None) -> bool:
     """Whether a token has a log-prob that a ratio can be taken of."""
     return logp is not None and math.isfinite(logp)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenStep:
-    """One token of a trajectory: the row view of the ledger."""
-
-    id: int
-    author: Author
-    sampler_logp: float | None
-    turn: int
-    policy_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +119,8 @@ class Trajectory:
                 for a sampled turn.
         """
         if (logps is None) != (self.origin is Origin.DEMONSTRATION):
-            raise ValueError(
-                f"a {self.origin} trajectory "
-                + ("needs" if logps is None else "has no")
-                + " sampler log-probs"
-            )
+            has = "needs" if logps is None else "has no"
+            raise ValueError(f"a {self.origin} trajectory {has} sampler log-probs")
         columns: Sequence[float | None] = [None] * len(ids) if logps is None else logps
         if len(columns) != len(ids):
             raise ValueError(f"{len(ids)} ids but {len(columns)} log-probs")
@@ -168,12 +154,6 @@ class Trajectory:
 
     def __len__(self) -> int:
         return len(self._ids)
-
-    def __iter__(self) -> Iterator[TokenStep]:
-        columns = zip(
-            self._ids, self._authors, self._logps, self._turns_of, self._versions, strict=True
-        )
-        return (TokenStep(*row) for row in columns)
 
     @property
     def ids(self) -> tuple[int, ...]:

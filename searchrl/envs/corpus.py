@@ -116,17 +116,7 @@ class CorpusEnv(TextEnv):
 
     def make_task(self, split: str, index: int) -> Task:
         """Question `index` of `split`, in the order of the files."""
-        row = self._data.questions[split][index]
-        return Task(
-            id=row.id,
-            split=split,
-            index=index,
-            question=row.question,
-            answers=row.answers,
-            kind=row.kind,
-            gold_ids=row.gold_ids,
-            env=self.name,
-        )
+        return self._data.questions[split][index].as_task(self.name, split, index)
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """The whole corpus, for every task."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from searchrl.core.episode import Passage
+from searchrl.core.episode import Passage, Task
 from searchrl.envs.rows import (
     BadRow,
     Problems,
@@ -53,6 +53,20 @@ class Question:
     line: int = 0
     queries: tuple[str, ...] = ()
     bridge: str = ""
+
+    def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
+        """The question as task `index` of a split of `env`."""
+        return Task(
+            id=self.id,
+            split=split,
+            index=index,
+            question=self.question,
+            answers=self.answers,
+            kind=self.kind,
+            gold_ids=self.gold_ids,
+            env=env,
+            meta=meta,
+        )
 
 
 def read_questions(paths: Sequence[Path], problems: Problems) -> list[Question]:

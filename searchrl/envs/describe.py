@@ -1,23 +1,27 @@
 """Spaces in words: how discrete actions are named and read, and how observations are described.
 
 Owns `Actions` (names, parser and samples of an action space), the text of an observation, terminal
-colours as text, and the goals and action names of Gymnasium's own text games (from its
-documentation). Steps no environment and knows no protocol. Called by `foreign`.
+colours as text, and the form of `searchrl/assets/games.json`: the goals and action names of
+Gymnasium's own text games, from its documentation. Steps no environment and knows no protocol.
+Called by `foreign`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from pydantic import with_config
 
 from searchrl.envs.text import TextSpace
+from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 from searchrl.errors import ConfigError
 
 MAX_LISTED = 40
@@ -26,6 +30,7 @@ MAX_LISTED = 40
 Space = gymnasium.Space[Any]
 
 
+@with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Game:
     """What is known about an environment: its goal, its actions, the parts of its observations."""
@@ -35,35 +40,10 @@ class Game:
     parts: tuple[str, ...] = ()
 
 
-_FROZEN_LAKE = Game(
-    "You stand on a frozen lake, at the tile in brackets. Walk from S to G over frozen tiles (F); "
-    "a hole (H) ends the game.",
-    ("left", "down", "right", "up"),
-)
-_CLIFF = Game(
-    "You stand at x. Walk to T; every step costs 1. The cliff (C) costs 100 and takes you back to "
-    "the start.",
-    ("up", "right", "down", "left"),
-)
-
-GAMES: Mapping[str, Game] = {
-    "FrozenLake": _FROZEN_LAKE,
-    "FrozenLake8x8": _FROZEN_LAKE,
-    "CliffWalking": _CLIFF,
-    "CliffWalkingSlippery": _CLIFF,
-    "Taxi": Game(
-        "You drive the taxi in brackets (_ with a passenger). Pick the passenger up (letter in "
-        "blue), drive to the destination (letter in magenta) and drop them off there. A : can be "
-        "crossed, a | is a wall.",
-        ("south", "north", "east", "west", "pickup", "dropoff"),
-    ),
-    "Blackjack": Game(
-        "Come closer to 21 than the dealer without going over it.",
-        ("stick", "hit"),
-        ("your sum", "dealer shows", "usable ace"),
-    ),
-}
-"""Gymnasium's text games by the name in their id (`FrozenLake` of `FrozenLake-v1`)."""
+@cache
+def load_games() -> dict[str, Game]:
+    """Gymnasium's text games by the name in their id (`FrozenLake` of `FrozenLake-v1`)."""
+    return load_word_list(dict[str, Game], ASSETS / "games.json")
 
 
 class Actions:

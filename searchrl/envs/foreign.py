@@ -18,10 +18,10 @@ from gymnasium.error import ResetNeeded
 from searchrl.contracts import RetrieverFactory, TagProtocol, TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Task
 from searchrl.envs.describe import (
-    GAMES,
     Actions,
     Game,
     is_text,
+    load_games,
     parts_of,
     tell_ansi,
     tell_numbers,
@@ -86,7 +86,8 @@ class TextAdapter(gymnasium.Env[str, str]):
         self.name = name
         self.render_mode = render_mode
         self.budget: TokenBudget | None = None
-        self._game = _known_game(inner)
+        game = spec.name if (spec := inner.spec) and spec.namespace is None else ""
+        self._game = load_games().get(game, Game("", ()))
         names = action_names if action_names is not None else self._game.actions or None
         self._actions = Actions(inner.action_space, names, name)
         limit = getattr(inner.spec, "max_episode_steps", None)
@@ -311,12 +312,6 @@ def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, A
         raise ConfigError(
             f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}"
         ) from error
-
-
-def _known_game(inner: gymnasium.Env[Any, Any]) -> Game:
-    spec = inner.spec
-    known = GAMES.get(spec.name) if spec is not None and spec.namespace is None else None
-    return known or Game("", ())
 
 
 def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env: str) -> str:

@@ -21,12 +21,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
 
-from searchrl.contracts import (
-    RetrieverFactory,
-    TagProtocol,
-    TokenBudget,
-    find_passages_problem,
-)
+from searchrl.contracts import RetrieverFactory, TagProtocol, TokenBudget, find_passages_problem
 from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task, ToolCall
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError, RetrieverFailure

@@ -137,16 +137,13 @@ def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:
         if len(paragraph) <= max_chars:
             parts.append(paragraph)
         else:
-            parts.extend(_pack(_split_sentences(paragraph, max_chars), " ", max_chars))
+            pieces = [
+                sentence[start : start + max_chars]
+                for sentence in _SENTENCE_END.split(paragraph)
+                for start in range(0, len(sentence), max_chars)
+            ]
+            parts.extend(_pack(pieces, " ", max_chars))
     return _pack(parts, "\n\n", max_chars)
-
-
-def _split_sentences(paragraph: str, max_chars: int) -> list[str]:
-    return [
-        sentence[start : start + max_chars]
-        for sentence in _SENTENCE_END.split(paragraph)
-        for start in range(0, len(sentence), max_chars)
-    ]
 
 
 def _pack(parts: list[str], joint: str, max_chars: int) -> list[str]:

@@ -15,7 +15,7 @@ from searchrl.config import RunConfig, build_config, merge
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_driver
-from searchrl.engine.episodes.records import plain_payload
+from searchrl.engine.episodes.records import turn_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds, name_protocols
 from searchrl.engine.sampling.generator import mix_key
@@ -50,31 +50,19 @@ class Answer:
             "stop_reason": str(self.stop_reason),
             "queries": list(self.queries),
             "passages": [asdict(passage) for passage in self.passages],
-            "trace": [
-                {
-                    "text": turn.text,
-                    "action": turn.action.kind,
-                    "queries": list(turn.action.queries),
-                    "payload": plain_payload(turn.action),
-                    "reason": turn.action.reason,
-                    "observation": turn.observation,
-                }
-                for turn in self.trace
-            ],
+            "trace": [turn_record(turn) for turn in self.trace],
         }
 
 
+@dataclass(slots=True)
 class Agent:
     """A policy in its environment. Made by `load_agent`."""
 
-    def __init__(
-        self, config: RunConfig, registry: Registry, world: TaskWorld, driver: RolloutDriver
-    ) -> None:
-        self.config = config
-        self.registry = registry
-        self.world = world
-        self.driver = driver
-        self._num_asked = 0
+    config: RunConfig
+    registry: Registry
+    world: TaskWorld
+    driver: RolloutDriver
+    _num_asked: int = 0
 
     def ask(self, question: str, **reset_options: Any) -> Answer:
         """Answer a question by searching.
@@ -97,7 +85,7 @@ class Agent:
         request = RolloutRequest(
             group_id=f"ask/{self._num_asked}",
             world=self.world,
-            split=self._split(),
+            split=DEMO_SPLIT if self.world.has_split(DEMO_SPLIT) else self.config.eval.split,
             index=None,
             rng_keys=(mix_key(self.config.seed, self._num_asked),),
             options={"question": question, **reset_options},
@@ -119,9 +107,6 @@ class Agent:
     def close(self) -> None:
         """Close the environments."""
         self.world.close()
-
-    def _split(self) -> str:
-        return DEMO_SPLIT if self.world.has_split(DEMO_SPLIT) else self.config.eval.split
 
 
 def make_answer(question: str, rollout: Rollout) -> Answer:
@@ -157,12 +142,11 @@ def load_agent(
     run = Run(source) if (source / "config.yaml").is_file() else None
     from searchrl.programs.planning import Plan, plan_run
 
-    plan = None
     if run:
-        config = build_config(run_settings(run), overrides)
+        plan = Plan.of(build_config(run_settings(run), overrides))
     else:
         plan = plan_run(merge(overrides, {"model": {"name": str(run_or_model)}}))
-        config = plan.config
+    config = plan.config
     if config.policy != "model":
         raise ConfigError(
             f"policy '{config.policy}' cannot answer free questions: it replays an environment's "
@@ -173,7 +157,7 @@ def load_agent(
         registry = load_plugins(config.plugins, strict=config.strict_plugins, recorded=recorded)
     config = name_protocols(config, registry)
     world = make_worlds(config, registry)[0]
-    policy = (plan or Plan.of(config)).load_policy(trainable=False)
+    policy = plan.load_policy(trainable=False)
     one_at_a_time = config.eval.model_copy(update={"batch_size": 1})
     driver = make_driver(policy, config, registry, one_at_a_time)
     return Agent(config, registry, world, driver)

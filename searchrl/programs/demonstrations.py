@@ -79,10 +79,9 @@ class Demonstrator:
             requests.append(_demo_request(world, name, index, self.config.seed, f"{step}/{number}"))
         groups = self.driver.run(requests)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
-        failed = [r for r in rollouts if r.episode.failure is not None]
-        if failed:
-            failure = failed[0].episode.failure
-            assert failure is not None
+        failures = [f for r in rollouts if (f := r.episode.failure) is not None]
+        if failures:
+            failure = failures[0]
             raise ConfigError(
                 f"a demonstration failed: {failure.owner}: {failure.message}\n{failure.detail}"
             )
@@ -94,13 +93,18 @@ class Demonstrator:
 
 
 def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
-    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations."""
+    """The texts of scripted episodes, for a tokenizer to read: prompts, turns, observations.
+
+    The scripts are experts; for an env without one, the main script of the first stage.
+    """
     driver = make_scripted_driver(config)
     count = config.model.scratch.tokenizer_tasks
+    mix = config.sft.stages[0].mix
+    main = max(mix, key=lambda name: mix[name])
     requests = [
         _demo_request(
             world,
-            _reading(world, config),
+            "expert" if "expert" in world.entry.script_names else main,
             n // len(worlds) % world.num_tasks(TRAIN),
             config.seed,
             f"tokenizer/{n}",
@@ -115,12 +119,6 @@ def scripted_texts(config: RunConfig, worlds: Sequence[TaskWorld]) -> list[str]:
         for turn in rollout.episode.turns:
             texts += [turn.text, turn.observation]
     return texts
-
-
-def _reading(world: TaskWorld, config: RunConfig) -> str:
-    """Which script the tokenizer reads: the expert, or else the main one of the first stage."""
-    mix = config.sft.stages[0].mix
-    return "expert" if "expert" in world.entry.script_names else max(mix, key=lambda n: mix[n])
 
 
 def limits_text(config: RunConfig) -> str:
@@ -161,13 +159,12 @@ def _encode(
     Raises:
         DataError: listing the traces whose first turn does not fit: they would teach nothing.
     """
-    encoded = []
+    encoded, empty = [], []
     for trace in traces:
         trajectory = trace_trajectory(trace, policy.renderer, world.protocol, config)
-        is_cut = len(trajectory.turns) < len(trace.turns)
-        encoded.append(Demonstration(trajectory, is_cut))
-    pairs = zip(traces, encoded, strict=True)
-    empty = [trace.id for trace, (trajectory, _) in pairs if not trajectory.turns]
+        encoded.append(Demonstration(trajectory, len(trajectory.turns) < len(trace.turns)))
+        if not trajectory.turns:
+            empty.append(trace.id)
     if empty:
         raise DataError(
             f"{len(empty)} traces have no turn within rollout.max_total_tokens="

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.engine.episodes.world import name_protocols
 from searchrl.engine.learning.checkpoint import latest_checkpoint, read_state
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
@@ -92,13 +93,18 @@ def find_plan(
     program: Literal["train", "sft"],
     config: RunConfig | Plan | Mapping[str, Any] | None,
     resume: str | Path | None,
+    registry: Registry | None,
     on_note: Callable[[str], None],
-) -> Plan:
+) -> tuple[Plan, Registry]:
     """The plan of a program: a resumed run's, a finished one as it is, or settings planned now.
+
+    With it comes the registry: the one given, or the plugins of the plan; of those a resumed run
+    relies on, it is noted which have changed. The plan names the protocol of every task.
 
     Raises:
         ConfigError, PolicyError: see `plan_run`.
         RunFolderError: if `resume` holds no run of this program with a checkpoint.
+        PluginError: see `load_plugins`.
     """
     if resume is not None:
         run = Run.open(resume)
@@ -110,12 +116,18 @@ def find_plan(
             )
         plan = Plan.of(run.config)
     elif isinstance(config, Plan):
-        return config
+        plan = config
     else:
         plan = Plan.of(config) if isinstance(config, RunConfig) else plan_run(config or {})
-    for note in plan.notes:
+    for note in () if plan is config else plan.notes:
         on_note(note)
-    return plan
+    if registry is None:
+        recorded = read_records(resume, plan.config.to_dict())
+        strict = plan.config.strict_plugins
+        registry = load_plugins(plan.config.plugins, strict=strict, recorded=recorded)
+        for change in registry.changes:
+            on_note(change)
+    return replace(plan, config=name_protocols(plan.config, registry)), registry
 
 
 def ensure_whole_distribution(config: RunConfig) -> None:
@@ -148,24 +160,6 @@ def set_threads(config: RunConfig) -> None:
     """Give torch the CPU threads the config asks for. How a sum is split decides its last bits."""
     if config.num_threads:
         torch.set_num_threads(config.num_threads)
-
-
-def load_run_plugins(
-    config: RunConfig, resume: str | Path | None, on_note: Callable[[str], None]
-) -> Registry:
-    """The plugins of a program; of those a resumed run relies on, it is noted which have changed.
-
-    Raises:
-        PluginError: see `load_plugins`.
-    """
-    registry = load_plugins(
-        config.plugins,
-        strict=config.strict_plugins,
-        recorded=read_records(resume, config.to_dict()),
-    )
-    for change in registry.changes:
-        on_note(change)
-    return registry
 
 
 def first_advice(plan: Plan, policy: Policy) -> str | None:

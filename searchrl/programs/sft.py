@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from searchrl.engine.episodes.evaluation import evaluate_both, summary_metrics
 from searchrl.engine.episodes.failures import FailureLimit
 from searchrl.engine.episodes.metrics import exact, proportion
 from searchrl.engine.episodes.rollout import Interrupted
-from searchrl.engine.episodes.world import TaskWorld, make_worlds, name_protocols
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.learning.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
@@ -43,9 +43,8 @@ from searchrl.programs.demonstrations import (
     scripted_texts,
 )
 from searchrl.programs.observer import Observer, SilentObserver
-from searchrl.programs.planning import Plan, find_plan, load_run_plugins, set_threads
-from searchrl.programs.rescue import keeping_finished
-from searchrl.programs.stopping import StopFlag, catching_ctrl_c
+from searchrl.programs.planning import Plan, find_plan, set_threads
+from searchrl.programs.stopping import StopFlag, catching_ctrl_c, keeping_finished
 from searchrl.programs.traces import load_traces
 from searchrl.run_folder import Run, RunWriter, choose_folder
 
@@ -77,19 +76,14 @@ def sft(
     """
     ensure_one_process("sft")
     observer = observer or SilentObserver()
-    plan = find_plan("sft", config, resume, observer.note)
-    registry = registry or load_run_plugins(plan.config, resume, observer.note)
-    plan = replace(plan, config=name_protocols(plan.config, registry))
+    plan, registry = find_plan("sft", config, resume, registry, observer.note)
     folder = None if resume is not None else choose_folder(plan.config)
     worlds = make_worlds(plan.config, registry)
     try:
         course = _Course(plan, registry, worlds, observer)
         course.open(folder, resume)
         path = course.writer.path
-        with (
-            catching_ctrl_c() as stop,
-            keeping_finished("sft", path, course.save, observer.note),
-        ):
+        with catching_ctrl_c() as stop, keeping_finished("sft", path, course.save, observer.note):
             course.train(stop)
             save_policy(path, course.policy)
             summary = course.finish(stop)
@@ -273,8 +267,7 @@ def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:
 
 
 def _ahead(
-    steps: Sequence[tuple[int, tuple[SftStage, int]]],
-    demonstrate: Demonstrator,
+    steps: Sequence[tuple[int, tuple[SftStage, int]]], demonstrate: Demonstrator
 ) -> Iterator[tuple[int, SftStage, int, list[Demonstration]]]:
     """Each step with its demonstrations. Scripts need no weights: they play one step ahead."""
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -1,17 +1,22 @@
-"""Ctrl-C as a request: finish what is safe to finish, then stop.
+"""The end of a step loop, whatever ends it: finished steps are kept, the user learns how to go on.
 
-Owns the signal handlers of long programs. The first Ctrl-C sets a flag that loops look at; the
-second one raises at once.
+Owns the signal handlers of long programs and their one way out: Ctrl-C (the first sets a flag that
+loops look at, the second raises at once), an error of ours or of a plugin, failed episodes. It does
+not know what a checkpoint holds. Callers: `train` and `sft`.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+
+from searchrl.engine.episodes.rollout import Interrupted
+from searchrl.engine.learning.checkpoint import list_checkpoints
 
 
 @dataclass(slots=True)
@@ -49,3 +54,52 @@ def catching_ctrl_c(*, and_sigterm: bool = False) -> Iterator[StopFlag]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def keeping_finished(
+    program: Literal["train", "sft"],
+    run_dir: Path,
+    save: Callable[[], int],
+    note: Callable[[str], None],
+) -> Iterator[None]:
+    """Write a checkpoint of the last finished step when the block ends early, and say how to go on.
+
+    Args:
+        program: what continues the run.
+        run_dir: its folder.
+        save: writes the checkpoint and returns its step. It must not call the observer: the
+            observer may be what failed.
+        note: shows the user a line.
+
+    Raises:
+        KeyboardInterrupt: for `Interrupted`, which loops raise after a Ctrl-C.
+        Exception: whatever ended the block, with how to go on as a note.
+    """
+    way_on = f"continue with: searchrl {program} --resume {run_dir}"
+    try:
+        yield
+    except Interrupted:
+        note(f"stopped after step {save()}; {way_on}")
+        raise KeyboardInterrupt from None
+    except KeyboardInterrupt:
+        # The second Ctrl-C: it may have come in the middle of an update.
+        note(f"stopped at once; {_last_checkpoint(run_dir, way_on)}")
+        raise
+    except (Exception, SystemExit) as error:  # a plugin's sys.exit() is an error like any other
+        try:
+            text = f"everything up to step {save()} is kept; {way_on}"
+        except Exception as failure:
+            text = f"nothing more could be kept ({failure}); {_last_checkpoint(run_dir, way_on)}"
+        error.add_note(text)
+        with suppress(Exception):  # the observer may be what failed
+            note(text)
+        raise
+
+
+def _last_checkpoint(run_dir: Path, way_on: str) -> str:
+    found = list_checkpoints(run_dir)
+    if not found:
+        return f"'{run_dir}' holds no checkpoint to continue from"
+    step = int(found[-1].name.rpartition("_")[2])
+    return f"what came after step {step}, the last checkpoint, is lost; {way_on}"

@@ -16,7 +16,7 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.trajectory import Origin, Trajectory, TurnStop
-from searchrl.engine.model.codec import TextCodec
+from searchrl.engine.model.rendering import TextCodec
 from searchrl.envs.rows import (
     BadRow,
     Problems,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ from searchrl.engine.episodes.evaluation import (
 from searchrl.engine.episodes.failures import FailureLimit
 from searchrl.engine.episodes.metrics import Metrics, exact, summarise
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Interrupted, Rollout
-from searchrl.engine.episodes.world import name_protocols
+from searchrl.engine.episodes.rollout import Interrupted
 from searchrl.engine.learning.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
@@ -39,10 +38,9 @@ from searchrl.engine.learning.workers import Workers
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.observer import Observer, SilentObserver
-from searchrl.programs.planning import Plan, find_plan, first_advice, load_run_plugins
-from searchrl.programs.rescue import keeping_finished
+from searchrl.programs.planning import Plan, find_plan, first_advice
 from searchrl.programs.session import Session
-from searchrl.programs.stopping import StopFlag, catching_ctrl_c
+from searchrl.programs.stopping import StopFlag, catching_ctrl_c, keeping_finished
 from searchrl.run_folder import Run, RunWriter, SilentWriter, choose_folder
 from searchrl.trackers.feed import Trackers
 
@@ -74,16 +72,11 @@ def train(
     workers = Workers(read_place())
     if observer is None or not workers.is_first:
         observer = SilentObserver()
-    plan = find_plan("train", config, resume, observer.note)
-    registry = registry or load_run_plugins(plan.config, resume, observer.note)
-    plan = replace(plan, config=name_protocols(plan.config, registry))
+    plan, registry = find_plan("train", config, resume, registry, observer.note)
     all_trackers = plan.config.log.trackers
     for spec in all_trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)
-    with (
-        workers.joined(plan.device),
-        catching_ctrl_c(and_sigterm=workers.size > 1) as stop,
-    ):
+    with workers.joined(plan.device), catching_ctrl_c(and_sigterm=workers.size > 1) as stop:
         is_new_here = resume is None and workers.is_first
         folder = choose_folder(plan.config) if is_new_here else None
         workers.barrier()  # no process loads weights if the folder cannot be used
@@ -190,24 +183,26 @@ def _begin(session: Session, observer: Observer, stop: StopFlag, folder: Path | 
     return training
 
 
+@dataclass
 class _Training:
     """A run that is under way: what it holds, where it writes, how far it has come."""
 
-    def __init__(
-        self,
-        session: Session,
-        observer: Observer,
-        stop: StopFlag,
-        writer: RunWriter,
-        progress: _Progress,
-    ) -> None:
-        self.session = session
-        self.config = session.config
-        self.observer = observer
-        self.stop = stop
-        self.writer = writer
-        self.progress = progress
-        self.evaluator = session.make_driver(session.config.eval, lambda text: None)
+    session: Session
+    observer: Observer
+    stop: StopFlag
+    writer: RunWriter
+    progress: _Progress
+
+    def __post_init__(self) -> None:
+        self.config = self.session.config
+        self.evaluator = self.session.make_driver(self.config.eval, lambda text: None)
+        self.limit = FailureLimit(
+            "training",
+            self.config.rollout.max_failure_frac,
+            self.writer.write_failure,
+            self.observer.note,
+            f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
+        )
 
     def run(self, trackers: Trackers) -> dict[str, Any]:
         """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
@@ -247,7 +242,7 @@ class _Training:
         )
         sampled = time.perf_counter()
         rollouts = drawn.rollouts
-        self.ensure_few_failed(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
+        self.limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
         columns: dict[str, TokenColumns] = {}
         observer.phase("update", 0, 1)
         stats = session.update(drawn, step, on_tokens=columns.__setitem__)
@@ -271,7 +266,7 @@ class _Training:
             drawn,
             session.learner.length_penalty,
             session.algorithm.max_refills,
-            session.config.rollout.max_total_tokens,
+            config.rollout.max_total_tokens,
         )
         metrics |= sampler_metrics(session.sampler.generator, session.workers)
         metrics["sample_s"] = exact(sampled - started)
@@ -348,18 +343,8 @@ class _Training:
                 self.writer.write_rollouts(
                     f"{name}{forced}", rows, compress=log.compress, keep=keep
                 )
-        self.ensure_few_failed([*result.rollouts, *result.forced], where, name)
+        self.limit.ensure((*result.rollouts, *result.forced), where, name)
         self.writer.log(step, result.metrics, phase)
-
-    def ensure_few_failed(self, rollouts: list[Rollout], where: str, name: str) -> None:
-        """See `FailureLimit.ensure`."""
-        FailureLimit(
-            "training",
-            self.config.rollout.max_failure_frac,
-            self.writer.write_failure,
-            self.observer.note,
-            f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
-        ).ensure(rollouts, where, name)
 
     def checkpoint(self) -> None:
         """Save, and show that it is being done."""

@@ -14,11 +14,6 @@ from searchrl.core.episode import ACT, INVALID, Action
 from searchrl.protocols.inline import InlineProtocol, load_instruction
 from searchrl.protocols.tags import ACT_ORDER, Tags, ensure_tag_names, is_valid_order
 
-_INSTRUCTION = """\
-You act in an environment, in turns. In every turn you may first reason inside <{think}> and \
-</{think}>; then write one action inside <{act}> and </{act}>, and nothing after it. What came of \
-it comes back between <{observation}> and </{observation}>. Never write <{observation}> yourself."""
-
 
 class ThinkAct(InlineProtocol):
     """Protocol `act`; implements `contracts.TagProtocol`.
@@ -51,7 +46,7 @@ class ThinkAct(InlineProtocol):
         ensure_tag_names(names)
         # The environment's text may come from another system: its usual tag is neutralised too.
         super().__init__("act", Tags(*names.values()), foreign=["act"])
-        self.instruction = load_instruction(instruction, _INSTRUCTION.format(**names))
+        self.instruction = load_instruction(instruction, self.name, **names)
 
     def read_request(self, text: str) -> Action:
         """The act itself."""

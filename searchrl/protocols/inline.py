@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from searchrl.contracts import TokenBudget
@@ -25,6 +26,10 @@ from searchrl.protocols.tags import (
     is_valid_order,
 )
 from searchrl.protocols.wrapping import Line, Wrapping, passage_lines
+
+INSTRUCTIONS = Path(__file__).resolve().parents[1] / "assets" / "instructions"
+"""The default instruction of each built-in protocol, as NAME.txt. That of `tool-call` is copied
+from the models' own templates in its middle, with one call instead of several."""
 
 FIRST_THOUGHT = "I should look this up."
 """The thought with which a forced search begins; demonstrations begin with it too."""
@@ -180,13 +185,20 @@ def invalid(reason: str) -> Action:
     return Action(INVALID, None, reason)
 
 
-def load_instruction(instruction: str | None, default: str) -> str:
+@cache
+def _default_instruction(protocol: str) -> str:
+    return (INSTRUCTIONS / f"{protocol}.txt").read_text(encoding="utf-8").strip()
+
+
+def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str:
     """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
 
+    By default it is that of `protocol` in `INSTRUCTIONS`, with the names of its `tags` put in.
     Raises `ConfigError` if the file cannot be read.
     """
     if instruction is None:
-        return default
+        default = _default_instruction(protocol)
+        return default.format(**tags) if tags else default
     if not instruction.startswith("@"):
         return instruction
     path = Path(instruction[1:])

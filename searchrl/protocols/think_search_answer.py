@@ -17,15 +17,6 @@ from searchrl.protocols.inline import (
 )
 from searchrl.protocols.tags import Tags, ensure_tag_names
 
-_INSTRUCTION = """\
-Answer the user's question. Work in turns. Begin every turn by reasoning inside <{think}> and \
-</{think}>. Then do exactly one of two things:
-- To look something up, write a short query inside <{search}> and </{search}>. What was found \
-comes back between <{information}> and </{information}>. Several queries go on several lines.
-- When you have what you need, write the final answer inside <{answer}> and </{answer}>.
-Search whenever the answer may depend on documents you have not read, as often as you need. \
-Never write <{information}> yourself. Keep the answer brief: only what was asked, no explanation."""
-
 
 class ThinkSearchAnswer(InlineProtocol):
     """Protocol `think-search-answer`; implements `contracts.TagProtocol`.
@@ -53,7 +44,7 @@ class ThinkSearchAnswer(InlineProtocol):
         names = {"think": think, "search": search, "information": information, "answer": answer}
         ensure_tag_names(names)
         super().__init__("think-search-answer", Tags(*names.values()))
-        self.instruction = load_instruction(instruction, _INSTRUCTION.format(**names))
+        self.instruction = load_instruction(instruction, self.name, **names)
 
     def read_request(self, text: str) -> Action:
         """A search: one query per line."""

@@ -1,6 +1,6 @@
 """Tool calls in the format that models were trained on: `<tool_call>{json}</tool_call>`.
 
-Owns the instruction that lists the tools, the reading of a call and the way turns are written. What
+Owns the list of the tools in the instruction, the reading of a call and how turns are written. What
 it shares with other protocols (reading a turn, the verdict, observations) is in `inline`. Qwen3,
 Qwen2.5 and Hermes models know this format from their chat templates. A call of the tool `search` is
 a search, so that every search environment works with it. What other tools do is decided by the
@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
@@ -24,6 +25,7 @@ from searchrl.errors import ConfigError
 from searchrl.protocols.inline import (
     ANSWER_THOUGHT,
     FIRST_THOUGHT,
+    INSTRUCTIONS,
     InlineProtocol,
     invalid,
     load_instruction,
@@ -34,50 +36,8 @@ from searchrl.protocols.wrapping import Wrapping
 CALL_THOUGHT = "I should use a tool."
 """The thought with which a forced call begins."""
 
-SEARCH_TOOL: Mapping[str, Any] = {
-    "name": "search",
-    "description": "Search the documents. Returns the passages that match best.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "A short query."},
-            "queries": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Several queries at once, in place of query.",
-            },
-        },
-    },
-}
-"""The tool in the default list."""
-
 MAX_DEPTH = 32
 """Levels of lists and objects that a call may nest, so that later readers can recurse safely."""
-
-# The middle is copied from the models' own templates, with one call instead of several.
-_INSTRUCTION = """\
-Answer the user's question. Work in turns. Begin every turn by reasoning inside <think> and \
-</think>. Then do exactly one of two things: call one function, or write the final answer inside \
-<answer> and </answer>.
-
-# Tools
-
-You may call one function per turn to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
-For each function call, return a json object with function name and arguments within \
-<tool_call></tool_call> XML tags:
-<tool_call>
-{"name": <function-name>, "arguments": <args-json-object>}
-</tool_call>
-
-What a function returns comes back between <tool_response> and </tool_response>; never write these \
-yourself. Call functions as often as you need. Keep the answer brief: only what was asked, no \
-explanation."""
 
 
 class ToolCallProtocol(InlineProtocol):
@@ -115,8 +75,8 @@ class ToolCallProtocol(InlineProtocol):
         tags = Tags("think", "tool_call", "tool_response", "answer")
         wrapping = Wrapping("tool_response", "\n<tool_response>\n", "\n</tool_response>\n")
         super().__init__("tool-call", tags, wrapping=wrapping, foreign=["tools"])
-        self.tools = _ensure_tools([SEARCH_TOOL] if tools is None else tools)
-        text = load_instruction(instruction, _INSTRUCTION)
+        self.tools = _ensure_tools([load_search_tool()] if tools is None else tools)
+        text = load_instruction(instruction, self.name)
         listed = (
             json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
             for tool in self.tools
@@ -203,6 +163,13 @@ class ToolCallProtocol(InlineProtocol):
         text = text.encode("utf-8", "replace").decode("utf-8")
         # "<" occurs in strings only, where JSON allows an escape.
         return self._foreign_tag.sub(lambda tag: "\\u003c" + tag.group()[1:], text)
+
+
+@cache
+def load_search_tool() -> dict[str, Any]:
+    """The tool in the default list."""
+    tool: dict[str, Any] = json.loads((INSTRUCTIONS / "search_tool.json").read_bytes())
+    return tool
 
 
 def _read_search(arguments: Mapping[str, Any]) -> Action:
@@ -295,15 +262,15 @@ def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
                 f"protocol.tools.{number}: expected a mapping of name, description and parameters, "
                 f"got {_short(repr(tool))}"
             )
-        name, parameters = tool.get("name"), tool.get("parameters", {})
+        name, where = tool.get("name"), f"protocol.tools.{number}"
         if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"protocol.tools.{number}.name: expected text, got {name!r}")
+            raise ConfigError(f"{where}.name: expected text, got {name!r}")
         if name in [other["name"] for other in made]:
-            raise ConfigError(f"protocol.tools.{number}.name: there is a tool {name!r} already")
+            raise ConfigError(f"{where}.name: there is a tool {name!r} already")
         if not isinstance(tool.get("description", ""), str):
-            raise ConfigError(f"protocol.tools.{number}.description: expected text")
-        if not isinstance(parameters, Mapping):
-            raise ConfigError(f"protocol.tools.{number}.parameters: expected a JSON schema")
+            raise ConfigError(f"{where}.description: expected text")
+        if not isinstance(tool.get("parameters", {}), Mapping):
+            raise ConfigError(f"{where}.parameters: expected a JSON schema")
         try:
             made.append(json.loads(json.dumps(dict(tool), allow_nan=False)))
         except (TypeError, ValueError) as error:

@@ -25,7 +25,8 @@ NEAR_RATIO = 0.85
 _PUNCTUATION_OUT = str.maketrans("", "", string.punctuation)
 _PUNCTUATION_TO_SPACE = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]+\|>|</?s>")
+# Such as `<|im_end|>`: a model may leave them in its answer.
+_CONTROL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]+\|>|</?s>")
 
 # Scripts without spaces: one token per character, but a run of Chinese numerals is one token, or
 # "three days" would be found inside "thirteen days". Everything else splits at white space.
@@ -63,11 +64,6 @@ def _drop_articles(text: str) -> str:
 def tokenize(normalized: str) -> list[str]:
     """Tokens of a normalised text: words, and single characters of Chinese and Japanese."""
     return _TOKEN.findall(normalized)
-
-
-def strip_special_tokens(text: str) -> str:
-    """Remove control tokens such as `<|im_end|>` that a model leaves in its answer."""
-    return _SPECIAL_TOKEN.sub("", text)
 
 
 def em(prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1) -> float:
@@ -119,7 +115,7 @@ def _best(
         return 0.0
     # A string is a sequence of characters, and each character would count as a gold answer.
     accepted = (golds,) if isinstance(golds, str) else golds
-    answer = strip_special_tokens(prediction)
+    answer = _CONTROL_TOKEN.sub("", prediction)
     return max((compare(answer, gold, normalize) for gold in accepted), default=0.0)
 
 

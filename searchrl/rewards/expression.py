@@ -29,6 +29,7 @@ from searchrl.errors import ConfigError, ExpressionError, UnknownNameError, sugg
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _IDENTIFIER = r"[^\W\d]\w*"
 _NAME = re.compile(_IDENTIFIER)
+_WORD = re.compile(r"\w")
 _QUALIFIED = re.compile(rf"\w[\w.-]*:{_IDENTIFIER}")
 _SHAPE = (
     "An expression is a sum of weight*name terms without parentheses, such as "
@@ -71,7 +72,10 @@ class Expression:
     def __str__(self) -> str:
         # "a-b:c" reads as one qualified name, so a minus beside such a name needs its spaces.
         gap = " " if any("-" in name for name in self.names) else ""
-        pieces = [(weight, _term_text(weight, name)) for weight, name in self.terms]
+        pieces = [
+            (weight, name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}")
+            for weight, name in self.terms
+        ]
         if self.constant:
             pieces.append((self.constant, _number_text(self.constant)))
         text = "".join(f"{gap}{'-' if value < 0 else '+'}{gap}{piece}" for value, piece in pieces)
@@ -80,10 +84,6 @@ class Expression:
 
 def _number_text(value: float) -> str:
     return repr(abs(value)).removesuffix(".0")
-
-
-def _term_text(weight: float, name: str) -> str:
-    return name if abs(weight) == 1.0 else f"{_number_text(weight)}*{name}"
 
 
 def parse_expression(text: str, known: Iterable[str] | None = None) -> Expression:
@@ -176,17 +176,16 @@ class _Parser:
     def _known_qualified(self) -> str | None:
         for name in self.qualified:
             end = self.pos + len(name)
-            if self.text.startswith(name, self.pos) and not _is_word(self.text[end : end + 1]):
+            if self.text.startswith(name, self.pos) and not _WORD.match(self.text, end):
                 return name
         return None
 
     def _generic_name(self) -> str | None:
-        match = None
-        if _NAME.match(self.text, self.pos):
+        match = _NAME.match(self.text, self.pos)
+        if match and self.known is None:
             # Without known names "a-b:c" is one qualified name. With known names, those were tried
             # before, so that "a" minus "b:c" may be meant.
-            match = _QUALIFIED.match(self.text, self.pos) if self.known is None else None
-            match = match or _NAME.match(self.text, self.pos)
+            match = _QUALIFIED.match(self.text, self.pos) or match
         return match.group() if match else None
 
     def _skip_space(self) -> None:
@@ -219,10 +218,6 @@ class _Parser:
             f"  {' ' * indent}^\n"
             f"{_SHAPE}"
         )
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ Everything that `searchrl check` does, for your own tests:
 - `run_criteria(criteria, subject, file=..., line=...)`: the `Result`s of a `Subject`, which is an
   entry of a registry that you made; `TRACKER_CRITERIA` are those of trackers.
 
-
 Episodes to score and turns to play:
 
 - `reward_cases(protocol)`: the `RewardCase`s on which rewards go wrong.

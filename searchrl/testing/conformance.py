@@ -7,25 +7,17 @@ imports no environment. `searchrl check` and authors' tests call it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS
+from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
-from searchrl.testing.criteria import (
-    Criterion,
-    Finding,
-    Report,
-    Result,
-    Status,
-    criteria_in,
-    find_place,
-    run_criteria,
-    skip,
-)
+from searchrl.testing import criteria
+from searchrl.testing.criteria import Criterion, Finding, Report
 from searchrl.testing.probes.subject import Subject
 
 _MODULES = {"env": ("env_tasks", "env_episodes")}
@@ -36,7 +28,7 @@ def criteria_of(kind: str) -> tuple[Criterion, ...]:
     """The criteria of a plugin kind, in order."""
     names = _MODULES.get(kind, (f"{kind}s",))
     modules = [importlib.import_module(f"searchrl.testing.kinds.{name}") for name in names]
-    return tuple(one for module in modules for one in criteria_in(vars(module)))
+    return tuple(one for module in modules for one in criteria.criteria_in(vars(module)))
 
 
 def check_entry(
@@ -53,22 +45,20 @@ def check_entry(
         ConfigError: for settings that the factory does not take. Nothing else that the plugin does
             is raised: it is a finding.
     """
-    criteria = criteria_of(entry.kind)
+    wanted = criteria_of(entry.kind)
     file, line = entry.owner.file, entry.line
     try:
         subject = Subject.of(registry, entry, settings)
     except ConfigError:
         raise
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
-        place = find_place(error.__cause__ or error, file, line)
+        place = criteria.find_place(error.__cause__ or error, file, line)
         finding = Finding(str(error), "fix what it names", *place)
-        first, *others = criteria
-        results = (
-            Result(first.number, first.title, first.why, Status.FAILED, (finding,)),
-            *(skip(other, f"it could not be loaded ({first.number})") for other in others),
-        )
+        first, *others = wanted
+        note = f"it could not be loaded ({first.number})"
+        results = (first.result(finding), *(other.result(note=note) for other in others))
     else:
-        results = run_criteria(criteria, subject, file=file, line=line)
+        results = criteria.run_criteria(wanted, subject, file=file, line=line)
     return Report(entry.kind, entry.title, str(entry.owner), file, line, results)
 
 
@@ -95,12 +85,18 @@ def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, 
         raise ConfigError(f"there is no plugin kind {kind!r}.{suggest(kind, HOOKS)}")
     kinds = (kind,) if kind else tuple(HOOKS)
     if is_file(what):
-        path = str(Path(what).expanduser().resolve())
-        return _all_of(registry, path, kinds) if not find_failures(registry, what) else ()
+        path = absolute_source(what)
+        listed = [e for e in registry.entries() if e.owner.file == path and e.kind in kinds]
+        if not listed and not find_failures(registry, what):
+            raise PluginError(f"{path} registers no {' and no '.join(kinds)}; nothing to check")
+        return tuple(listed)
     head, _, rest = what.partition(":")
     if rest and head in HOOKS and head in kinds:
         return (registry.get(head, rest),)
-    found = [entry for k in kinds if (entry := _get(registry, k, what)) is not None]
+    found: list[Entry] = []
+    for one in kinds:
+        with contextlib.suppress(UnknownNameError):
+            found.append(registry.get(one, what))
     found = found or [e for e in registry.entries() if e.kind in kinds and e.owner.answers_to(what)]
     if not found:
         known = {name for k in kinds for name in registry.names(k)}
@@ -114,19 +110,5 @@ def find_failures(registry: Registry, what: str) -> tuple[PluginFailure, ...]:
     """Why the file `what` could not be loaded; empty if it was, or if `what` is a name."""
     if not is_file(what):
         return ()
-    path = str(Path(what).expanduser().resolve())
+    path = absolute_source(what)
     return tuple(f for f in registry.failures if path in (f.source, f.file))
-
-
-def _get(registry: Registry, kind: str, name: str) -> Entry | None:
-    try:
-        return registry.get(kind, name)
-    except UnknownNameError:
-        return None
-
-
-def _all_of(registry: Registry, path: str, kinds: tuple[str, ...]) -> tuple[Entry, ...]:
-    found = tuple(e for e in registry.entries() if e.owner.file == path and e.kind in kinds)
-    if not found:
-        raise PluginError(f"{path} registers no {' and no '.join(kinds)}; nothing to check")
-    return found

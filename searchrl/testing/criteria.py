@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import numbers
 import re
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,12 @@ class Criterion:
     check: Check
     fix: str = ""
     needs: tuple[str, ...] = ()
+
+    def result(self, *findings: Finding, note: str = "") -> Result:
+        """The result of what was found; with a `note`, it did not apply."""
+        passed = Status.NOT_APPLICABLE if note else Status.PASSED
+        status = Status.FAILED if findings else passed
+        return Result(self.number, self.title, self.why, status, findings, note)
 
 
 class Status(StrEnum):
@@ -171,22 +179,16 @@ def run_criteria(
         failed = {o.result.number for o in outcomes if o.result.status is Status.FAILED}
         missing = next((number for number in one.needs if number in failed), "")
         if hanging:
-            outcomes.append(_Outcome(skip(one, f"not checked: {hanging} did not finish")))
+            outcomes.append(_Outcome(one.result(note=f"not checked: {hanging} did not finish")))
         elif missing:
-            outcomes.append(_Outcome(skip(one, f"{missing} does not hold")))
+            outcomes.append(_Outcome(one.result(note=f"{missing} does not hold")))
         else:
             outcomes.append(_run(one, subject, file, line, timeout_s))
+    reported = [_reported_by(outcome, outcomes) for outcome in outcomes]
     return tuple(
-        replace(o.result, status=Status.NOT_APPLICABLE, findings=(), note=f"{number} does not hold")
-        if (number := _reported_by(o, outcomes))
-        else o.result
-        for o in outcomes
+        one.result(note=f"{number} does not hold") if number else outcome.result
+        for one, outcome, number in zip(criteria, outcomes, reported, strict=True)
     )
-
-
-def skip(one: Criterion, note: str) -> Result:
-    """The result of a criterion that was not checked, and why."""
-    return Result(one.number, one.title, one.why, Status.NOT_APPLICABLE, note=note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         call_with_deadline(collect, timeout_s=timeout_s, owner=f"criterion {one.number}")
     except NotApplicable as reason:
         if not problems:
-            return _Outcome(skip(one, str(reason)))
+            return _Outcome(one.result(note=str(reason)))
     except DeadlineExceeded as error:
         is_hanging = True
         place = _find_hanging(error.where, file)
@@ -247,9 +249,7 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
     findings = dict.fromkeys(
         Finding(p.what, p.fix or one.fix, *find_place(p.at, file, line)) for p in problems
     )
-    status = Status.FAILED if findings else Status.PASSED
-    result = Result(one.number, one.title, one.why, status, tuple(findings))
-    return _Outcome(result, is_hanging, ended_at)
+    return _Outcome(one.result(*findings), is_hanging, ended_at)
 
 
 def _find_hanging(stack: str, file: str) -> tuple[str, int] | None:
@@ -257,6 +257,11 @@ def _find_hanging(stack: str, file: str) -> tuple[str, int] | None:
     frames = re.findall(r'^  File "(.*)", line (\d+)', stack, re.MULTILINE)
     own = [(path, int(number)) for path, number in frames if _is_of_plugin(path, file)]
     return own[-1] if own else None
+
+
+def is_real(value: object) -> bool:
+    """Whether a value is a finite real number."""
+    return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
 def find_place(at: object, file: str, line: int) -> tuple[str, int]:

@@ -6,33 +6,23 @@ shows. The criteria are those of `searchrl check`, run by `testing.conformance`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import cache, partial
 from typing import Any
 
 from searchrl.errors import PluginError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.testing.conformance import (
-    check_entry,
-    criteria_of,
-    find_entries,
-    find_failures,
-    is_file,
-)
+from searchrl.testing import conformance
 from searchrl.testing.criteria import Criterion, Report, Result
 
-_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+Settings = Mapping[str, Any]
+"""The settings of a factory, by name."""
 
 
 def check_plugin(
-    what: str,
-    *,
-    kind: str = "",
-    settings: Mapping[str, Any] = _NO_SETTINGS,
-    plugins: Sequence[str] = (),
+    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
 ) -> list[Report]:
     """Check every name that `what` means against the criteria of its kind; one report per name.
 
@@ -47,15 +37,11 @@ def check_plugin(
         UnknownNameError: if there is no such name.
     """
     registry, entries = _find(what, kind, plugins)
-    return [check_entry(registry, entry, settings) for entry in entries]
+    return [conformance.check_entry(registry, entry, settings) for entry in entries]
 
 
 def assert_conforms(
-    what: str,
-    *,
-    kind: str = "",
-    settings: Mapping[str, Any] = _NO_SETTINGS,
-    plugins: Sequence[str] = (),
+    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
 ) -> None:
     """Raise AssertionError with every finding unless all criteria hold; see `check_plugin`."""
     reports = check_plugin(what, kind=kind, settings=settings, plugins=plugins)
@@ -92,11 +78,7 @@ class ConformanceCase:
 
 
 def conformance_cases(
-    what: str,
-    *,
-    kind: str = "",
-    settings: Mapping[str, Any] = _NO_SETTINGS,
-    plugins: Sequence[str] = (),
+    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
 ) -> list[ConformanceCase]:
     """A case per name and criterion, for `pytest.mark.parametrize`; see `check_plugin`.
 
@@ -109,8 +91,8 @@ def conformance_cases(
     registry, entries = _find(what, kind, plugins)
     cases = []
     for entry in entries:
-        check = functools.cache(functools.partial(check_entry, registry, entry, settings))
-        cases += [ConformanceCase(one, entry, check) for one in criteria_of(entry.kind)]
+        check = cache(partial(conformance.check_entry, registry, entry, settings))
+        cases += [ConformanceCase(one, entry, check) for one in conformance.criteria_of(entry.kind)]
     return cases
 
 
@@ -123,7 +105,7 @@ def describe_result(result: Result) -> str:
 
 
 def _find(what: str, kind: str, plugins: Sequence[str]) -> tuple[Registry, tuple[Entry, ...]]:
-    registry = load_plugins([*plugins, *([what] if is_file(what) else [])])
-    for failure in find_failures(registry, what):
+    registry = load_plugins([*plugins, *([what] if conformance.is_file(what) else [])])
+    for failure in conformance.find_failures(registry, what):
         raise PluginError(f"not loaded: {failure}\n{failure.detail}".rstrip())
-    return registry, find_entries(registry, what, kind)
+    return registry, conformance.find_entries(registry, what, kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import functools
 import itertools
 import math
@@ -14,7 +13,6 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from searchrl.core import advantage
 from searchrl.core.advantage import (
     AdvantageFn,
     StepScores,
@@ -89,20 +87,6 @@ def test_reinforce_pp_baseline_by_hand() -> None:
     assert reinforce_pp_baseline_advantages(step) == pytest.approx(expected, abs=5e-6)
     with_delta = reinforce_pp_baseline_advantages(step, delta=1.0)
     assert with_delta[0] == pytest.approx(2 / (std + 1), abs=1e-12)
-
-
-def test_reinforce_pp_baseline_has_one_scale_for_the_step() -> None:
-    """What GRPO does not have: a group that hardly differs stays small beside one that is split."""
-    step = StepScores([1.0, 0.0, 0.51, 0.49], ["a", "a", "b", "b"], [True] * 4)
-    split, _, hardly, _ = reinforce_pp_baseline_advantages(step)
-    assert hardly / split == pytest.approx(0.01 / 0.5, rel=1e-9)
-    one, _, other, _ = grpo_advantages(step)
-    assert one == pytest.approx(other, rel=1e-3)
-
-
-def test_the_runnable_examples_in_the_docstrings_hold() -> None:
-    result = doctest.testmod(advantage)
-    assert result.attempted > 0 and result.failed == 0
 
 
 # --- dead groups ---------------------------------------------------------------------------------

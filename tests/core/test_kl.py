@@ -125,16 +125,8 @@ def test_what_each_pulls_along_as_a_loss(
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@fewer
-@given(u=st.floats(-15, 15))
-def test_gradient_of_k3_in_log_q_is_one_minus_exp_u(u: float) -> None:
-    logp = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(k3(logp, torch.tensor(u, dtype=torch.float64)), logp)
-    assert gradient.item() == pytest.approx(1 - math.exp(u), rel=1e-10, abs=1e-10)
-
-
 @estimators
-@pytest.mark.parametrize("u", [-3.0, -0.2, 0.4, 2.0])
+@pytest.mark.parametrize("u", [-15.0, -3.0, -0.2, 0.4, 2.0, 7.0])
 def test_gradient_equals_finite_difference(estimator: Estimator, u: float) -> None:
     logp = torch.tensor([-1.3], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: estimator(x, torch.full_like(x, -1.3 + u)), (logp,))

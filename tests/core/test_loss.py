@@ -12,13 +12,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from types import ModuleType
 
 import pytest
 import torch
 from loss_columns import F64, LOSSES, LossFn, hand, random_step, run
 from torch import Tensor
 
-from searchrl.core import reduction as reduction_module
+from searchrl.core import advantage, reduction
 from searchrl.core.advantage import StepScores, grpo_advantages
 from searchrl.core.columns import LossStats, clamped, loss_columns
 from searchrl.core.kl import k3
@@ -176,9 +177,8 @@ def test_masked_tis_by_hand() -> None:
     """
     step = hand([1.1, 1.1, 1.1, 1.5], [1.0, 1.0, -1.0, 1.0], sampler_ratios=[0.49, 0.5, 5.0, 6.0])
     # Whether 0.5 comes back from its logarithm as 0.5 is a matter of the last bit.
-    loss, gradient_T, stats = run(
-        functools.partial(masked_tis_loss, low=0.5 - 1e-9, high=5 + 1e-9), step
-    )
+    masked = functools.partial(masked_tis_loss, low=0.5 - 1e-9, high=5 + 1e-9)
+    loss, gradient_T, stats = run(masked, step)
     assert loss.item() == pytest.approx(-(0.5 * 1.1 - 5 * 1.1) / 4, abs=1e-12)
     assert gradient_T.tolist() == pytest.approx([0, -0.5 * 1.1 / 4, 5 * 1.1 / 4, 0], abs=1e-12)
     # What is out of the band cannot be clipped as well.
@@ -279,23 +279,16 @@ def test_loss_is_zero_at_the_first_update_and_its_gradient_is_not(
 @pytest.mark.parametrize("clip", [0.2, 0.0])
 def test_expected_gradient_at_ratio_one_is_reinforce(clip: float) -> None:
     """All 9 two-token texts of a 3-token vocabulary, each with its probability as its weight."""
-    logits_VV = torch.tensor(
-        [[0.2, -0.4, 0.9], [0.0, 0.7, -1.0], [1.2, 0.1, -0.3], [-0.6, 0.4, 0.5]],
-        dtype=F64,
-        requires_grad=True,
-    )
+    rows = [[0.2, -0.4, 0.9], [0.0, 0.7, -1.0], [1.2, 0.1, -0.3], [-0.6, 0.4, 0.5]]
+    logits_VV = torch.tensor(rows, dtype=F64, requires_grad=True)
     logp_VV = torch.log_softmax(logits_VV, -1)  # row 3 opens, rows 0-2 follow that token
     texts = list(itertools.product(range(3), repeat=2))
     reward_B = torch.sin(torch.arange(9, dtype=F64)) + 0.3
     logp_BT = torch.stack([torch.stack([logp_VV[3, a], logp_VV[a, b]]) for a, b in texts])
     probability_B = logp_BT.sum(-1).exp()
     (exact,) = torch.autograd.grad((probability_B * reward_B).sum(), logits_VV, retain_graph=True)
-    columns = loss_columns(
-        logp_BT,
-        logp_BT.detach(),
-        reward_B[:, None].expand(9, 2),
-        probability_B.detach()[:, None].expand(9, 2),
-    )
+    adv_BT, weight_BT = (x_B[:, None].expand(9, 2) for x_B in (reward_B, probability_B.detach()))
+    columns = loss_columns(logp_BT, logp_BT.detach(), adv_BT, weight_BT)
     loss, _ = ppo_clip_loss(columns, LossSettings(clip_low=clip, clip_high=clip))
     (gradient,) = torch.autograd.grad(loss, logits_VV)
     torch.testing.assert_close(-gradient, exact, rtol=1e-10, atol=1e-12)
@@ -526,6 +519,7 @@ def test_bad_settings_are_refused(
             run(functools.partial(make, **wrong), hand([1.0], [1.0]))  # type: ignore[arg-type]
 
 
-def test_the_runnable_examples_in_the_docstrings_hold() -> None:
-    result = doctest.testmod(reduction_module)
+@pytest.mark.parametrize("module", [advantage, reduction])
+def test_the_runnable_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    result = doctest.testmod(module)
     assert result.attempted > 0 and result.failed == 0

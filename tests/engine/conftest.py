@@ -12,7 +12,7 @@ from engine_toy import TOY_PLUGIN, micro_policy
 from qwen3_toy import SMALL, save_qwen3
 
 from searchrl.config import build_config
-from searchrl.engine.episodes.world import TaskWorld, make_world
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.model.policy import Policy
 from searchrl.plugins import Registry, load_plugins
 
@@ -55,10 +55,11 @@ def toy_world(toy_registry: Registry) -> Iterator[MakeWorld]:
                 "reward": reward,
                 "protocol": {"name": protocol, "instruction": ""},
                 "retriever": retriever,
+                "rollout": {"reward_timeout_s": reward_timeout_s},
             },
             {"tasks": {"0": {"metrics": list(metrics)}}},
         )
-        made.append(make_world(config.tasks[0], toy_registry, reward_timeout_s))
+        made.extend(make_worlds(config, toy_registry))
         return made[-1]
 
     yield make

@@ -171,19 +171,13 @@ def play(
     num_prompts: int = 3,
     group_size: int = 4,
     limits: Limits = LIMITS,
-    batch_size: int = 64,
-    seed: int = 0,
 ) -> list[Rollout]:
     """Sample groups of episodes with the plain generator."""
-    generator = HFGenerator(policy, Sampling(temperature), batch_size)
+    generator = HFGenerator(policy, Sampling(temperature))
     driver = RolloutDriver(generator, policy.renderer, limits)
     requests = [
         RolloutRequest(
-            group_id=f"prompt{i}",
-            world=world,
-            split="train",
-            index=i,
-            rng_keys=tuple(1000 * seed + 100 * i + k for k in range(group_size)),
+            f"prompt{i}", world, "train", i, tuple(100 * i + k for k in range(group_size))
         )
         for i in range(num_prompts)
     ]
@@ -276,12 +270,6 @@ def say(
     """Play one prompt with given turns."""
     generator = SayingGenerator(codec.encode_model_text, turns)
     driver = RolloutDriver(generator, codec, limits)
-    request = RolloutRequest(
-        group_id="said",
-        world=world,
-        split="train",
-        index=index,
-        rng_keys=tuple(range(group_size)),
-        forced=forced,
-    )
+    keys = tuple(range(group_size))
+    request = RolloutRequest("said", world, "train", index, keys, forced=forced)
     return list(driver.run([request])[0].rollouts), generator

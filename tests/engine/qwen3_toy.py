@@ -6,37 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from engine_toy import TOY_PLUGIN
+from train_toy import settings
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
 QWEN3_4B = dict(
-    hidden_size=2560,
-    intermediate_size=9728,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_hidden_layers=2,
-    vocab_size=151936,
-    tie_word_embeddings=True,
-    rope_theta=1_000_000,
-    rms_norm_eps=1e-6,
-    max_position_embeddings=40960,
-)
+    hidden_size=2560, intermediate_size=9728, num_hidden_layers=2, vocab_size=151936,
+    num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=True,
+    rope_theta=1_000_000, rms_norm_eps=1e-6, max_position_embeddings=40960,
+)  # fmt: skip
 """Qwen/Qwen3-4B, but for its 36 layers."""
 
 
 SMALL: dict[str, Any] = dict(
-    hidden_size=64,
-    intermediate_size=192,
-    num_attention_heads=4,
-    head_dim=16,
-    num_key_value_heads=2,
-    num_hidden_layers=3,
-    vocab_size=320,
-)
+    hidden_size=64, intermediate_size=192, num_hidden_layers=3, vocab_size=320,
+    num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+)  # fmt: skip
 """Three layers whose every matrix a CPU kernel could re-pack: rows in multiples of 32."""
 
 
@@ -51,39 +38,20 @@ def save_qwen3(folder: Path, tokenizer_folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def check_two_lora_steps(model: Path, folder: Path, **settings: Any) -> Run:
+def check_two_lora_steps(model: Path, folder: Path, **changes: Any) -> Run:
     """Two training steps by path on CPU, exactly on-policy, of an adapter and nothing else."""
+    adapter = {"adapter": "lora", "dtype": "float32", "gradient_checkpointing": True}
+    rollout = {"group_size": 4, "prompts_per_step": 1, "max_turn_tokens": 6}
     run = train(
-        {
-            "tasks": [
-                {
-                    "env": {"name": "toy"},
-                    "reward": "parity",
-                    "protocol": {"name": "short-stops", "instruction": ""},
-                    "retriever": {"name": "random"},
-                }
-            ],
-            "plugins": [str(TOY_PLUGIN)],
-            "model": {
-                "name": str(model),
-                "adapter": "lora",
-                "dtype": "float32",
-                "gradient_checkpointing": True,
-                **settings,
-            },
-            "rollout": {
-                "group_size": 4,
-                "prompts_per_step": 1,
-                "max_turn_tokens": 6,
-                "max_total_tokens": 200,
-            },
-            "eval": {"num_tasks": 1, "forced": False},
-            "optim": {"lr": 1e-3, "warmup_steps": 0},
-            "device": "cpu",
-            "max_steps": 2,
-            "num_threads": 1,
-            "run_dir": str(folder),
-        }
+        settings(
+            model,
+            folder,
+            model=adapter | changes,
+            rollout=rollout | {"max_total_tokens": 200},
+            eval={"num_tasks": 1},
+            optim={"lr": 1e-3, "warmup_steps": 0},
+            max_steps=2,
+        )
     )
     rows = [row for row in run.metrics if row["phase"] == "train"]
     assert [row["step"] for row in rows] == [1, 2]

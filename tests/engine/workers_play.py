@@ -23,7 +23,7 @@ from searchrl.core.group import make_groups
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
-from searchrl.engine.episodes.world import make_world
+from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.torchrun import read_place
@@ -109,7 +109,7 @@ def sample(model: Path, workers: Workers, **more: Any) -> list[dict[str, Any]]:
             "plugins": [str(TOY_PLUGIN)],
         }
     )
-    world = make_world(config.tasks[0], load_plugins(config.plugins, strict=True), None)
+    world = make_worlds(config, load_plugins(config.plugins, strict=True))[0]
     policy = micro_policy(model, trainable=False)
     generator = SlotGenerator(policy, Sampling(1.0), num_slots=4, max_length=300)
     limits = replace(LIMITS, max_turn_tokens=12, max_total_tokens=300)

@@ -43,19 +43,11 @@ def write(path: Path, *rows: Any) -> str:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
     """Ten questions, each answered by a passage of its own."""
-    return {
-        "questions": write(
-            tmp_path / "q.jsonl",
-            *(
-                {"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i)}
-                | {"supporting_ids": [i]}
-                for i in range(10)
-            ),
-        ),
-        "corpus": write(
-            tmp_path / "c.jsonl", *({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
-        ),
-    }
+    rows = [{"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i)} for i in range(10)]
+    questions = (row | {"supporting_ids": [i]} for i, row in enumerate(rows))
+    passages = ({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
+    paths = tmp_path / "q.jsonl", tmp_path / "c.jsonl"
+    return {"questions": write(paths[0], *questions), "corpus": write(paths[1], *passages)}
 
 
 def play_all(env: CorpusEnv, split: str) -> list[Played]:
@@ -107,15 +99,10 @@ def test_split_is_disjoint_complete_and_never_one_sided(ids: list[str], frac: fl
 
 
 def test_split_has_the_stated_share_and_does_not_move_when_questions_are_added() -> None:
-    small, large = (
-        numbered([f"q{i}" for i in range(1000)]),
-        numbered([f"q{i}" for i in range(4000)]),
-    )
+    small, large = (numbered([f"q{i}" for i in range(count)]) for count in (1000, 4000))
     train, test = split_questions(small, 0.2)
     assert 160 <= len(test) <= 240
-    assert {q.id for q in test} == {q.id for q in split_questions(large, 0.2)[1]} & {
-        q.id for q in small
-    }
+    assert set(test) == set(split_questions(large, 0.2)[1]) & set(small)
     assert [q.id for q in train] == [q.id for q in small if q in train]
 
 
@@ -318,8 +305,5 @@ def test_scripted_recall_on_hotpot(shared_data: Path) -> None:
     assert all(p.is_answered and p.reward == 1.0 and p.passages for p in played)
     assert recall > 0.75
     random_env = make_corpus(**files, retriever=RandomRetriever)
-    by_chance = [
-        play(random_env, make_expert, split="test", index=i).signals["gold_shown"]
-        for i in range(40)
-    ]
-    assert sum(by_chance) / len(by_chance) < 0.05
+    by_chance = [play(random_env, make_expert, split="test", index=i) for i in range(40)]
+    assert sum(p.signals["gold_shown"] for p in by_chance) / 40 < 0.05

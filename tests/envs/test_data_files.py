@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from searchrl.core.episode import Passage
 from searchrl.envs.data_files import Question, read_corpus_rows, read_questions
 from searchrl.envs.rows import FILE_KINDS, Problems, read_rows
-from searchrl.errors import ConfigError, DataError
+from searchrl.errors import ConfigError
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -50,6 +50,15 @@ def reasons(path: Path, *, corpus: bool = False) -> list[tuple[int, str]]:
 
 
 PROMPT = "Answer the given question. Question: example? No. Question: who founded Rome?\n"
+CHAT = [{"role": "user", "content": PROMPT}]
+WITH_SYSTEM = [{"role": "system", "content": "s"}, {"role": "user", "content": "q?"}]
+
+
+def wire(prompt: Any, truth: Any, **more: Any) -> dict[str, Any]:
+    """A row of verl: what Search-R1 trains on."""
+    about = {"data_source": "nq", "extra_info": {"split": "train", "index": 0}}
+    reward_model = {"style": "rule", "ground_truth": truth}
+    return about | {"prompt": prompt, "reward_model": reward_model} | more
 
 
 @pytest.mark.parametrize(
@@ -63,34 +72,9 @@ PROMPT = "Answer the given question. Question: example? No. Question: who founde
         ({"question": "q?", "answer": {"target": "x"}}, "q?", ("x",)),
         ({"question": "q?", "answer": 42}, "q?", ("42",)),
         ({"_id": 7, "question": "谁？", "answer": "我"}, "谁？", ("我",)),
-        (
-            {
-                "data_source": "nq",
-                "prompt": [{"role": "user", "content": PROMPT}],
-                "ability": "fact-reasoning",
-                "reward_model": {"style": "rule", "ground_truth": {"target": ["Romulus"]}},
-                "extra_info": {"split": "train", "index": 0},
-            },
-            "who founded Rome?",
-            ("Romulus",),
-        ),
-        (
-            {
-                "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "q?"}],
-                "reward_model": {"ground_truth": "x"},
-            },
-            "q?",
-            ("x",),
-        ),
-        (
-            {
-                "prompt": "Long template q?",
-                "extra_info": {"question": "q?"},
-                "reward_model": {"ground_truth": ["x"]},
-            },
-            "q?",
-            ("x",),
-        ),
+        (wire(CHAT, {"target": ["Romulus"]}), "who founded Rome?", ("Romulus",)),
+        (wire(WITH_SYSTEM, "x"), "q?", ("x",)),
+        (wire("Long template q?", ["x"], extra_info={"question": "q?"}), "q?", ("x",)),
     ],
 )
 def test_question_row_shapes(
@@ -212,21 +196,6 @@ def test_malformed_question_row_is_reported_with_its_line(
     assert line == 2 and expected in reason
 
 
-def test_all_bad_rows_of_all_files_come_in_one_error(tmp_path: Path) -> None:
-    bad = [row for row, _ in BAD_QUESTIONS]
-    first = write(tmp_path / "a.jsonl", ROWS[0], *bad)
-    second = write(tmp_path / "b.jsonl", {"id": "z"}, ROWS[1])
-    problems = Problems()
-    read_questions([first, second], problems)
-    with pytest.raises(DataError) as caught:
-        problems.ensure_none()
-    message = str(caught.value)
-    for line in range(2, len(bad) + 2):
-        assert f"{first}:{line}: " in message
-    assert f"{second}:1: has no 'question'" in message
-    assert f"{len(bad) + 1} problems" in message and f"{second}:2" not in message
-
-
 def test_duplicate_ids_name_both_places(tmp_path: Path) -> None:
     path = write(tmp_path / "q.jsonl", ROWS[0], ROWS[1], ROWS[0])
     assert reasons(path) == [(3, f"duplicate id '0', first used at {path}:1")]
@@ -312,14 +281,8 @@ def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = [
-        {
-            "id": f"train_{i}",
-            "question": question,
-            "golden_answers": ["x"],
-            "prompt": [{"role": "user", "content": f"Question: {question}\n"}],
-            "reward_model": {"style": "rule", "ground_truth": {"target": ["x", "y"]}},
-        }
-        for i, question in enumerate(["q?", ""])
+        wire(CHAT, {"target": ["x", "y"]}, id=f"train_{i}", question=text, golden_answers=["x"])
+        for i, text in enumerate(["q?", ""])
     ]
     path = tmp_path / "train.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
@@ -356,12 +319,8 @@ def test_real_files_are_read(shared_data: Path) -> None:
     assert len(questions) == 300
     assert all(q.gold_ids and q.answers and "hop" in q.kind for q in questions)
     assert len(corpus_of(shared_data / "regulations_zh" / "corpus.jsonl.gz")) == 779
-    without_answers = (
-        shared_data / "multihop/2wikimultihopqa_pool/questions_retrieval_only.jsonl.gz"
-    )
-    found = reasons(without_answers)
+    without_answers = "multihop/2wikimultihopqa_pool/questions_retrieval_only.jsonl.gz"
+    found = reasons(shared_data / without_answers)
     assert len(found) == 100
-    assert found[99] == (
-        100,
-        "'golden_answers' is an empty list; a question needs at least one answer",
-    )
+    reason = "'golden_answers' is an empty list; a question needs at least one answer"
+    assert found[99] == (100, reason)

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text, Tu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.envs.describe import GAMES, Actions, is_text, parts_of, tell_ansi, tell_numbers
+from searchrl.envs.describe import Actions, is_text, load_games, parts_of, tell_ansi, tell_numbers
 from searchrl.envs.text import TextSpace
 from searchrl.errors import ConfigError
 
@@ -129,7 +129,7 @@ class TestObservations:
         assert tell_numbers(Discrete(16), np.int64(5)) == "5"
         assert tell_numbers(MultiDiscrete([3, 3]), np.array([1, 2])) == "1, 2"
         hand = Tuple((Discrete(32), Discrete(11), Discrete(2)))
-        parts = GAMES["Blackjack"].parts
+        parts = load_games()["Blackjack"].parts
         assert (
             tell_numbers(hand, (14, 10, 0), parts) == "your sum 14, dealer shows 10, usable ace 0"
         )
@@ -144,14 +144,14 @@ class TestObservations:
         assert tell_ansi("\x1b[2J\x1b[1mbold\x1b[0m and \x1b[31mopen") == "bold and open"
 
 
-@pytest.mark.parametrize("name", sorted(GAMES))
+@pytest.mark.parametrize("name", sorted(load_games()))
 def test_known_games_have_as_many_names_as_actions(name: str):
     ids = [s.id for s in gymnasium.registry.values() if s.name == name and s.namespace is None]
     assert ids, f"Gymnasium has no {name}"
     env = gymnasium.make(sorted(ids)[-1])
-    assert env.action_space == Discrete(len(GAMES[name].actions))
+    assert env.action_space == Discrete(len(load_games()[name].actions))
     observed = parts_of(env.observation_space)
-    assert observed is not None and len(GAMES[name].parts) in (0, len(observed))
+    assert observed is not None and len(load_games()[name].parts) in (0, len(observed))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_known_games_have_as_many_names_as_actions(name: str):
 def test_names_mean_what_the_game_does(env_id: str, moves: dict[str, int], cells: int):
     settings = {"is_slippery": False}
     env = gymnasium.make(env_id, **settings)
-    names = GAMES[env_id.partition("-")[0]].actions
+    names = load_games()[env_id.partition("-")[0]].actions
     for name, cell in moves.items():
         env.reset(seed=0)
         assert env.step(names.index(name))[0] == cell

@@ -56,12 +56,9 @@ class Asks:
         return self.protocol.render_turn(action, "hm")
 
 
-class Knows:
+class Knows(Asks):
     def __init__(self, env, task, protocol):
-        self.protocol = protocol
-
-    def act(self, observation):
-        return self.protocol.render_turn(Action(ANSWER, "9"), "hm")
+        self.protocol, self.has_asked = protocol, True
 
 
 @hookimpl
@@ -142,9 +139,8 @@ def test_of_two_tasks_each_has_the_metrics_that_make_sense(load: Any) -> None:
     tasks = [{"env": "clock", "reward": "em"}, {"env": "corpus", "reward": "em"}]
     settings = {"tasks": tasks, "policy": "scripted", "eval": {"num_tasks": 8}}
     metrics = evaluate(settings, registry=load()).metrics
-    assert {"clock/tool_calls", "clock/passive", "corpus/passive", "corpus/searched"} <= set(
-        metrics
-    )
+    expected = {"clock/tool_calls", "clock/passive", "corpus/passive", "corpus/searched"}
+    assert expected <= set(metrics)
     assert not {"clock/searched", "corpus/tool_calls"} & set(metrics)
     # Over the episodes of the task that has them.
     assert metrics["tool_calls"] == metrics["clock/tool_calls"]

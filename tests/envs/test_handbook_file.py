@@ -23,9 +23,8 @@ def env() -> RegulationsEnv:
 # Fixed handbooks.
 def test_demo_handbook_is_readable_and_the_expert_answers_it() -> None:
     for env in (make_env(), make_env(handbook="demo")):
-        games = [
-            play(env, make_expert, split="demo", index=i) for i in range(env.num_tasks("demo"))
-        ]
+        count = env.num_tasks("demo")
+        games = [play(env, make_expert, split="demo", index=i) for i in range(count)]
         assert len(games) >= 12 and {g.task.kind for g in games} == set(TASK_KINDS)
         assert all(game.reward == 1.0 for game in games)
         assert len(env.passages(games[0].task)[1]) >= 40

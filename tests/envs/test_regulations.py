@@ -24,8 +24,8 @@ from searchrl.envs.regulations.school import (
     make_school,
     words_of,
 )
-from searchrl.envs.regulations.word_lists import load_word_list
 from searchrl.envs.regulations.wordings import Subject, load_families, load_topics
+from searchrl.envs.word_lists import load_word_list
 from searchrl.errors import ConfigError, DataError
 
 NUM_TEST_TASKS = 1000

@@ -163,8 +163,7 @@ def test_observation_budget_bounds_the_passages() -> None:
     env.budget = TokenBudget.words(3)
     env.reset(options={"index": 0})
     observation = env.step(search("red blue green"))[0]
-    assert env.budget.count(observation) <= 3
-    assert observation.strip().endswith("</information>"), "cut before it was wrapped"
+    assert env.budget.count(observation) <= 3 and observation.endswith("</information>\n\n")
 
 
 def test_invalid_turn_gets_a_notice_and_uses_up_a_turn() -> None:
@@ -210,15 +209,8 @@ def down(queries: Sequence[str]) -> Any:
         (down, "raised TimeoutError: no reply"),
         (lambda queries: [], "gave 0 results for 1 queries"),
         (lambda queries: None, "returned NoneType; expected one list of passages per query"),
-        *(
-            (lambda queries, result=result: [result], f"returned for a query {problem}")
-            for result, problem in (
-                (None, "NoneType; expected a list of Passage"),
-                ("red fox", "str; expected a list of Passage"),
-                (["red fox"], "a list that holds str"),
-                ([None], "a list that holds NoneType"),
-            )
-        ),
+        (lambda queries: [None], "returned for a query NoneType; expected a list of Passage"),
+        (lambda queries: [[None]], "returned for a query a list that holds NoneType"),
     ],
 )
 def test_a_retriever_that_fails_is_never_an_empty_result(search_corpus: Any, message: str) -> None:

@@ -165,10 +165,10 @@ def test_resume_tells_the_observer_that_a_reward_changed(
     run = make_run(tmp_path, "--reward", "calm")
     pretend_training(run)
     replace_release(site, "0.2.0", PLUGIN)
-    from searchrl.programs.planning import load_run_plugins
+    from searchrl.programs.planning import find_plan
 
     notes: list[str] = []
-    load_run_plugins(Run.open(run).config, run, notes.append)
+    find_plan("train", None, run, None, notes.append)
     (note,) = notes
     assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
     assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).stderr

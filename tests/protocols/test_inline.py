@@ -20,7 +20,7 @@ from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.tags import INFORMATION_VARIANTS
-from searchrl.protocols.tool_call import SEARCH_TOOL
+from searchrl.protocols.tool_call import load_search_tool
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
         return self.make()
 
 
-TOOLS = [{"name": "add", "description": "Sums."}, SEARCH_TOOL]
+TOOLS = [{"name": "add", "description": "Sums."}, load_search_tool()]
 CASES = [
     Case(
         make=ThinkSearchAnswer,

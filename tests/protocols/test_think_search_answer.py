@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -291,17 +292,8 @@ class TestProperties:
     def test_a_final_answer_is_the_only_complete_block(self, turns):
         if P.final_answer(turns) is not None:
             # Exactly one complete block, by a reading of its own.
-            blocks = sum(
-                len(
-                    re.findall(
-                        r"<answer>(?:(?!</?(?:think|search|information|answer)>).)*</answer>",
-                        t,
-                        re.S,
-                    )
-                )
-                for t in turns
-            )
-            assert blocks == 1
+            block = r"<answer>(?:(?!</?(?:think|search|information|answer)>).)*</answer>"
+            assert sum(len(re.findall(block, t, re.S)) for t in turns) == 1
             assert "<information>" not in next(t for t in turns if P.parse(t).kind == ANSWER)
 
     @given(st.text(), st.text(min_size=1), st.booleans())
@@ -322,16 +314,12 @@ class TestProperties:
 
 class TestRealTranscripts:
     def test_every_transcript_parses(self, shared_data: Path):
-        with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
-            rows = [json.loads(line) for line in lines]
+        rows, kinds = _transcripts(shared_data), set()
         assert len(rows) == 98
-        kinds = set()
         for row in rows:
-            texts = (
-                [row["text"]]
-                if "text" in row
-                else [m["content"] for m in row["messages"] if m["role"] == "assistant"]
-            )
+            messages = row.get("messages", ())
+            texts = [m["content"] for m in messages if m["role"] == "assistant"]
+            texts = texts or [row["text"]]
             kinds |= {P.parse(text).kind for text in texts}
             assert P.format_score(texts) in (0.0, 0.5, 1.0)
         assert kinds == {SEARCH, ANSWER, INVALID}
@@ -357,11 +345,9 @@ class TestRealTranscripts:
             assert P.parse(part).kind == INVALID
 
     def test_o2_searcher_queries_are_read(self, shared_data: Path):
-        with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
-            rows = [json.loads(line) for line in lines]
         first = [
             next(m["content"] for m in row["messages"] if m["role"] == "assistant")
-            for row in rows
+            for row in _transcripts(shared_data)
             if row["source"] == "Acade-Mate/O2-Searcher"
         ]
         searches = [text for text in first if re.search(r"<search>.+</search>", text, re.S)]
@@ -369,6 +355,11 @@ class TestRealTranscripts:
         for text in searches:
             assert P.parse(text).kind == SEARCH
             assert len(P.parse(text).queries) >= text.count("<query>") > 0
+
+
+def _transcripts(shared_data: Path) -> list[dict[str, Any]]:
+    with gzip.open(shared_data / "transcripts" / "transcripts.jsonl.gz", "rt") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def _search_r1_dialogues(shared_data: Path) -> list[list[str]]:

@@ -14,13 +14,14 @@ from model_texts import SOUP
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.protocols import ToolCallProtocol
-from searchrl.protocols.tool_call import MAX_DEPTH, SEARCH_TOOL
+from searchrl.protocols.tool_call import MAX_DEPTH, load_search_tool
 
 CALCULATOR = {
     "name": "calculator",
     "description": "Arithmetic.",
     "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}},
 }
+SEARCH_TOOL = load_search_tool()
 P = ToolCallProtocol(tools=[CALCULATOR, SEARCH_TOOL])
 ANSWER_TURN = "<think>\nSo it is.\n</think>\n\n<answer> 42 </answer>"
 

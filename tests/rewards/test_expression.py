@@ -85,15 +85,11 @@ def test_a_malformed_expression_carries_a_caret_at_the_place(
 
 
 def test_caret_stands_under_the_place_after_wide_characters_and_line_breaks() -> None:
-    lines = parse_error("中文+\n)", ("中文",)).splitlines()
+    with pytest.raises(ExpressionError) as caught:
+        parse_expression("中文+\n)", ("中文",))
+    lines = str(caught.value).splitlines()
     assert lines[1] == "  中文+ )"
     assert lines[2] == "  " + " " * 6 + "^"  # two columns for each Chinese character
-
-
-def parse_error(text: str, known: tuple[str, ...] = KNOWN) -> str:
-    with pytest.raises(ExpressionError) as caught:
-        parse_expression(text, known)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +180,8 @@ def test_schedule_reads_configuration_objects() -> None:
         ([{"expr": 7}], "stage 1 of 1: expr = 7: Input should be a valid string"),
         ([{"expr": "em", "until_step": 3}], "last stage must have no until_step"),
         ([{"expr": "em"}, {"expr": "f1"}], "stage 1 of 2: only the last stage may"),
-        (
-            [{"expr": "em", "until_step": 0}, {"expr": "f1"}],
-            "until_step = 0: Input",
-        ),
-        (
-            [{"expr": "em", "until_step": True}, {"expr": "f1"}],
-            "until_step = True: Input",
-        ),
+        ([{"expr": "em", "until_step": 0}, {"expr": "f1"}], "until_step = 0: Input"),
+        ([{"expr": "em", "until_step": True}, {"expr": "f1"}], "until_step = True: Input"),
         (
             [{"expr": "em", "until_step": 9}, {"expr": "f1", "until_step": 9}, {"expr": "em"}],
             "stage 2 of 3: until_step 9 does not come after the previous stage's 9",

@@ -23,6 +23,7 @@ from rich.text import Text
 
 from searchrl.cli.group import plugin_sources
 from searchrl.cli.options import CHECK, options
+from searchrl.cli.screen.next_command import show_next
 from searchrl.cli.screen.terminal import make_console
 from searchrl.config import merge, parse_set
 from searchrl.errors import ConfigError
@@ -82,7 +83,7 @@ def check(what: str, **values: Any) -> None:
         then = f"fix it, then run  searchrl check {shlex.quote(what)}"
         if found["is_good"]:
             then = _next_command(registry, what, reports[0], values["set"] or ())
-        console.print(f"Next:  {then}")
+        show_next(console, then)
     if not found["is_good"]:
         sys.exit(1)
 

@@ -89,10 +89,12 @@ def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
         raise EnvironmentFailure(f"step() put into info['action'] {problem}")
     if problem := find_passages_problem(passages):
         raise EnvironmentFailure(f"step() put into info['passages'] {problem}")
-    signals = {
-        _signal_name(name): _finite(value, f"info['signals'][{name!r}]")
-        for name, value in info.get("signals", {}).items()
-    }
+    signals = {}
+    for name, value in info.get("signals", {}).items():
+        if not isinstance(name, str):
+            what = f"step() named a signal {name!r} in info['signals']; expected text"
+            raise EnvironmentFailure(what)
+        signals[name] = _finite(value, f"info['signals'][{name!r}]")
     return Stepped(
         observation,
         _finite(reward, "the reward"),
@@ -142,11 +144,3 @@ def _finite(value: Any, what: str) -> float:
     if not is_finite_number(value):
         raise EnvironmentFailure(f"step() returned {value!r} as {what}; expected a finite number")
     return float(value)
-
-
-def _signal_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise EnvironmentFailure(
-            f"step() named a signal {name!r} in info['signals']; expected text"
-        )
-    return name

@@ -13,7 +13,7 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.config.sections import EvalConfig, RolloutConfig
 from searchrl.engine.episodes.rollout import Limits, RolloutDriver
-from searchrl.engine.model.codec import TextCodec
+from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.sampling.generator import Generator, Sampling
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import PolicyError
@@ -29,12 +29,8 @@ def make_driver(
 ) -> RolloutDriver:
     """A rollout driver on the generator that the config names.
 
-    Args:
-        policy: what samples.
-        config: `engine`, `sampling` and the limits are read.
-        registry: where the generator's name is looked up.
-        decoding: the section with the temperature and the number of dialogues decoded together.
-        on_note: told why `auto` had to take the plain generator.
+    `decoding` is the section with the temperature and the number of dialogues decoded together.
+    `on_note` is told why `auto` had to take the plain generator.
 
     Raises:
         PolicyError: if the generator that was asked for cannot run this policy.
@@ -69,8 +65,8 @@ def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> R
         # Bytes are not tokens: a script is bounded by turns, not by a token budget.
         unbounded = 1 << 30
         limits = Limits(unbounded, limits.max_observation_tokens, unbounded, limits.env_timeout_s)
-    encode = codec.encode_model_text
-    return RolloutDriver(ScriptedGenerator(encode, codec.decode), codec, limits)
+    generator = ScriptedGenerator(codec.encode_model_text, codec.decode)
+    return RolloutDriver(generator, codec, limits)
 
 
 def _limits_of(config: RunConfig) -> Limits:

@@ -37,10 +37,8 @@ class PromptStream:
     ) -> list[RolloutRequest]:
         """The prompt instances of a step (from 0), each with its group's RNG keys.
 
-        Args:
-            step: from 0.
-            refill: 0 for the prompts of the step, n for those of the n-th refill.
-            places: which of the `prompts_per_step` to ask for; by default all.
+        `refill` is 0 for the prompts of the step, n for those of the n-th refill. `places` are
+        those of the `prompts_per_step` to ask for; by default all.
         """
         if refill:
             if refill not in self._refills:

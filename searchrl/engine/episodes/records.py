@@ -11,7 +11,7 @@ import json
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
 from searchrl.core.trajectory import Author, TokenColumns, is_finite
 from searchrl.engine.episodes.rollout import Rollout
 
@@ -53,16 +53,8 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "advantage": _advantage(rollout, columns),
         "generated_text": trajectory.generated_text,
         "turns": [
-            {
-                "text": turn.text,
-                "action": turn.action.kind,
-                "queries": list(turn.action.queries),
-                "payload": plain_payload(turn.action),
-                "reason": turn.action.reason,
-                "passages": [passage.id for passage in turn.passages],
-                "observation": turn.observation,
-                "reward": turn.reward,
-            }
+            turn_record(turn)
+            | {"passages": [passage.id for passage in turn.passages], "reward": turn.reward}
             for turn in episode.turns
         ],
         "final_answer": episode.final_answer,
@@ -73,6 +65,18 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "failure": None
         if failure is None
         else {"kind": str(failure.kind), "owner": failure.owner, "message": failure.message},
+    }
+
+
+def turn_record(turn: EpisodeTurn) -> dict[str, Any]:
+    """What a turn said and was answered, without what it read and earned."""
+    return {
+        "text": turn.text,
+        "action": turn.action.kind,
+        "queries": list(turn.action.queries),
+        "payload": plain_payload(turn.action),
+        "reason": turn.action.reason,
+        "observation": turn.observation,
     }
 
 

@@ -35,7 +35,7 @@ from searchrl.engine.episodes.boundary import (
 )
 from searchrl.engine.episodes.dialogue import Dialogue, Played, RolloutRequest, Stepping
 from searchrl.engine.episodes.world import TaskWorld
-from searchrl.engine.model.codec import TextCodec
+from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure

@@ -2,8 +2,8 @@
 
 Owns the environments, protocol, scorer and scripted policies of a task, and the pool of
 environment instances. Speaks strings only. Built by `train`, `evaluate`, `sft` and `play` from a
-config and a plugin registry; wrong names, expressions and data files are found
-here, before anything starts.
+config and a plugin registry; wrong names, expressions and data files are found here, before
+anything starts.
 """
 
 from __future__ import annotations
@@ -179,52 +179,43 @@ class TaskWorld:
                 warnings.warn(text, stacklevel=2)
 
 
-def name_protocol(config: TaskConfig, registry: Registry) -> TaskConfig:
-    """The task with the protocol that `auto` means: its environment's own, or the default one."""
-    if config.protocol.name != AUTO:
-        return config
-    name = registry.get("env", config.env.name).protocol
-    named = config.protocol.model_copy(update={"name": name})
-    return config.model_copy(update={"protocol": named})
-
-
 def name_protocols(config: RunConfig, registry: Registry) -> RunConfig:
-    """The config with every task's protocol named: stored, it means the same wherever it is read.
+    """The config with the protocol that `auto` means for each task: its env's own, or the default.
+
+    Stored, it means the same wherever it is read.
 
     Raises:
         UnknownNameError: for an environment that nobody registers.
     """
-    return config.model_copy(
-        update={"tasks": [name_protocol(task, registry) for task in config.tasks]}
-    )
+
+    def named(task: TaskConfig) -> TaskConfig:
+        if task.protocol.name != AUTO:
+            return task
+        name = registry.get("env", task.env.name).protocol
+        protocol = task.protocol.model_copy(update={"name": name})
+        return task.model_copy(update={"protocol": protocol})
+
+    return config.model_copy(update={"tasks": [named(task) for task in config.tasks]})
 
 
-def make_world(
-    config: TaskConfig,
-    registry: Registry,
-    reward_timeout_s: float | None,
-    *,
-    has_instruction: bool = True,
-) -> TaskWorld:
-    """Build one task's world and try its environment once.
-
-    Args:
-        config: of the task.
-        registry: where its names are looked up.
-        reward_timeout_s: seconds one reward component may take.
-        has_instruction: whether the protocol's own instruction stands in prompts.
+def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
+    """Build the worlds of all tasks of a run, and try the environment of each once.
 
     Raises:
-        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with it.
+        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
     """
+    named = name_protocols(config, registry)
+    return [_make_world(task, named, registry) for task in named.tasks]
+
+
+def _make_world(config: TaskConfig, run: RunConfig, registry: Registry) -> TaskWorld:
     env_entry = registry.get("env", config.env.name)
-    config = name_protocol(config, registry)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = GuardedProtocol(
         registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
         str(protocol_entry),
         # What the user wrote for a prompt is always in it.
-        has_instruction=has_instruction or "instruction" in config.protocol.settings,
+        has_instruction=run.model.instructions or "instruction" in config.protocol.settings,
     )
     retriever_entry = registry.get("retriever", config.retriever.name)
     # It is made at the first search; a wrong setting is reported now.
@@ -240,7 +231,7 @@ def make_world(
         {name: entry.make() for name, entry in entries.items()},
         schedule,
         metrics=metrics,
-        timeout_s=reward_timeout_s,
+        timeout_s=run.rollout.reward_timeout_s,
         owners={name: str(entry.owner) for name, entry in entries.items()},
     )
 
@@ -290,16 +281,3 @@ def _parse_reward(config: TaskConfig, registry: Registry) -> RewardSchedule:
     except UnknownComponentError as error:
         absence = registry.explain_absence("reward", error.component)
         raise UnknownComponentError(f"{error}{absence}", error.component) from error
-
-
-def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
-    """Build the worlds of all tasks of a run."""
-    return [
-        make_world(
-            task,
-            registry,
-            config.rollout.reward_timeout_s,
-            has_instruction=config.model.instructions,
-        )
-        for task in config.tasks
-    ]

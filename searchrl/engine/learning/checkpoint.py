@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -26,17 +26,8 @@ from searchrl.engine.model.quantization import first_line
 from searchrl.errors import RunFolderError
 from searchrl.run_folder import guarding
 
-
-class Stateful(Protocol):
-    """A learner, as far as a checkpoint is concerned."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Optimiser and counters, tensors and plain values only."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        ...
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.stateful import Stateful
 
 
 def save_checkpoint(
@@ -185,13 +176,11 @@ def load_weights(folder: Path, policy: Policy) -> None:
     saved: dict[str, torch.Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         saved |= load_file(path)
-    wanted = {n: p for n, p in policy.model.named_parameters() if p.requires_grad}
-    missing = sorted(wanted.keys() - saved.keys())
+    wanted = {name for name, p in policy.model.named_parameters() if p.requires_grad}
+    missing = sorted(wanted - saved.keys())
     if missing:
         raise RunFolderError(
             f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
             f"'{missing[0]}': it was saved from another architecture"
         )
-    with torch.no_grad():
-        for name, parameter in wanted.items():
-            parameter.copy_(saved[name])
+    policy.model.load_state_dict({name: saved[name] for name in wanted}, strict=False)

@@ -10,8 +10,8 @@ recomputed. Dropout is off in every pass here. Shapes: N trained tokens of a mic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,12 +35,14 @@ from searchrl.engine.learning.packing import (
     without,
 )
 from searchrl.engine.learning.sharing import share_groups
-from searchrl.engine.learning.token_columns import OnTokens, report_tokens
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import make_optimizer
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import PolicyError
+
+OnTokens = Callable[[str, TokenColumns], None]
+"""Takes the name of a rollout and what its first update saw of it."""
 
 
 @dataclass(slots=True)
@@ -171,7 +173,8 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         sums = _Sums()
         updates = self._updates(packed.groups)
-        with self._updating():
+        is_packed = self.packing_fault is None
+        with self.policy.updating(), self.policy.attending() if is_packed else nullcontext():
             old_logps = self._old_logps(packed.groups, len(updates), sums)
             for number, batch in enumerate(updates):
                 is_first = number * self.optim.epochs < len(updates)
@@ -232,15 +235,6 @@ class Learner:
             )
         ]
 
-    @contextmanager
-    def _updating(self) -> Iterator[None]:
-        with self.policy.updating():
-            if self.packing_fault is not None:
-                yield
-                return
-            with self.policy.attending():
-                yield
-
     def _old_logps(
         self, groups: Sequence[Group[PackedRollout]], num_updates: int, sums: _Sums
     ) -> dict[str, Tensor] | None:
@@ -295,7 +289,7 @@ class Learner:
             share.stats = share.stats + stats
             share.entropy += float(entropy_N[batch.weight_N > 0].nansum())
             if on_tokens is not None:
-                report_tokens(batch, logp_N.detach(), entropy_N, seen.__setitem__)
+                seen.update(batch.token_columns(logp_N.detach(), entropy_N))
 
         self._in_micro_batches(self._share(groups), run, share)
         self.workers.sum_gradients(self.parameters, totals)
@@ -308,10 +302,7 @@ class Learner:
             parameter.grad = total
 
     def _in_micro_batches(
-        self,
-        groups: Sequence[Group[PackedRollout]],
-        run: Callable[[MicroBatch], None],
-        sums: _Sums,
+        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], None], sums: _Sums
     ) -> None:
         """Run all rollouts through `run`; what memory does not hold is split and run again."""
         waiting = list(groups)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import torch
 
+from searchrl.engine.learning.packing import pad
 from searchrl.engine.model.attention import find_attention_fault
-from searchrl.engine.model.layout import TokenRow, pack, padded_layout
+from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PolicyError
 
@@ -24,16 +25,14 @@ def find_packing_fault(policy: Policy) -> str | None:
     if fault is not None:
         return fault
     width = _PROMPT + max(_SUFFIXES)
-    ids_BT = torch.arange(2 * width).view(2, width) * 7 % policy.vocab_size
-    ids_BT[1, :_PROMPT] = ids_BT[0, :_PROMPT]
-    chosen_BT = torch.zeros(2, width, dtype=torch.bool)
-    for row, length in enumerate(_SUFFIXES):
-        chosen_BT[row, _PROMPT : _PROMPT + length] = True
-    pairs = zip(ids_BT.tolist(), chosen_BT.tolist(), strict=True)
-    rollouts = [TokenRow(ids, mask, _PROMPT) for ids, mask in pairs]
+    ids = [number * 7 % policy.vocab_size for number in range(len(_SUFFIXES) * width)]
+    rollouts = []
+    for number, length in enumerate(_SUFFIXES):
+        suffix = ids[number * width + _PROMPT :][:length]
+        mask = [False] * _PROMPT + [True] * length
+        rollouts.append(TokenRow(ids[:_PROMPT] + suffix, mask, _PROMPT))
     with torch.no_grad(), policy.evaluating():
-        layout = padded_layout(ids_BT.to(policy.device), chosen_BT.to(policy.device))
-        padded_N = policy.logps(layout).logp_N
+        padded_N = policy.logps(pad(rollouts, policy.device)).logp_N
         try:
             with policy.attending():
                 packed_N = policy.logps(pack(rollouts, policy.device)).logp_N

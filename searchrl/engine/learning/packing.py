@@ -24,7 +24,7 @@ from torch import Tensor
 from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
+from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, is_finite
 from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, padded_layout
 from searchrl.errors import PluginError
 
@@ -98,6 +98,15 @@ class MicroBatch:
         """Trained tokens of each rollout: how to split a column."""
         return [len(rollout.sampler_logp) for rollout in self.rollouts]
 
+    def token_columns(self, logp_N: Tensor, entropy_N: Tensor) -> dict[str, TokenColumns]:
+        """What an update with these log-probs and entropies saw of each rollout, by its name."""
+        ratio_N = (logp_N - self.sampler_logp_N).exp()
+        parts = zip(ratio_N.split(self.num_tokens), entropy_N.split(self.num_tokens), strict=True)
+        return {
+            r.rollout_id: TokenColumns(r.advantage, tuple(ratio.tolist()), tuple(entropy.tolist()))
+            for r, (ratio, entropy) in zip(self.rollouts, parts, strict=True)
+        }
+
 
 def pack_step(
     groups: Sequence[Group[Trainable]],
@@ -160,46 +169,36 @@ def pack_step(
     dead = dead_groups(values, ids, is_scored)
     in_loss = set(ids) if keep_dead_groups else set(ids) - dead
     held = set(ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
-    enters = [
-        scored and group in in_loss | held for scored, group in zip(is_scored, ids, strict=True)
-    ]
-    masks = [
-        _trained(item.trajectory) if enter else []
-        for item, enter in zip(items, enters, strict=True)
-    ]
-    packed = iter(
-        None
-        if not any(mask)
-        else PackedRollout(
-            list(item.trajectory.ids),
+    entering = in_loss | held
+    members: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
+    num_nonfinite = 0
+    for item, group_id, scored, value in zip(items, ids, is_scored, values, strict=True):
+        if not scored or group_id not in entering:
+            continue
+        trajectory = item.trajectory
+        mask = _trained(trajectory)
+        num_nonfinite += trajectory.num_model_tokens - sum(mask)
+        if not any(mask):
+            continue
+        logps = zip(trajectory.sampler_logps, mask, strict=True)
+        rollout = PackedRollout(
+            list(trajectory.ids),
             mask,
-            item.trajectory.num_prompt_tokens,
-            name,
-            [
-                logp or 0.0
-                for logp, is_trained in zip(item.trajectory.sampler_logps, mask, strict=True)
-                if is_trained
-            ],
-            _broadcast(value, item.trajectory, mask),
-            weight=float(group in in_loss),
-            hold_weight=float(group in held),
+            trajectory.num_prompt_tokens,
+            trajectory.rollout_id,
+            [logp or 0.0 for logp, is_trained in logps if is_trained],
+            _broadcast(value, trajectory, mask),
+            weight=float(group_id in in_loss),
+            hold_weight=float(group_id in held),
         )
-        for item, name, group, mask, value in zip(items, names, ids, masks, values, strict=True)
-    )
-    kept = (
-        Group(group.id, tuple(one for _ in group.rollouts if (one := next(packed)) is not None))
-        for group in groups
-    )
+        members[group_id].append(rollout)
+    kept = [Group(name, tuple(rollouts)) for name, rollouts in members.items() if rollouts]
     return PackedStep(
-        groups=_weighed([group for group in kept if group.rollouts], reduction, constant),
+        groups=_weighed(kept, reduction, constant),
         num_unscored=is_scored.count(False),
         num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
-        num_nonfinite=sum(
-            item.trajectory.num_model_tokens - sum(mask)
-            for item, mask, enter in zip(items, masks, enters, strict=True)
-            if enter
-        ),
+        num_nonfinite=num_nonfinite,
     )
 
 
@@ -407,7 +406,7 @@ def _micro_batch(
         columns[2] += [rollout.weight] * num_tokens
         columns[3] += rollout.hold_weights
         owners += [number] * num_tokens
-    layout = pack(rollouts, device) if is_packed else _padded(rollouts, device)
+    layout = pack(rollouts, device) if is_packed else pad(rollouts, device)
     logp_N, adv_N, weight_N, hold_weight_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
     )
@@ -415,7 +414,8 @@ def _micro_batch(
     return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
 
 
-def _padded(rollouts: Sequence[PackedRollout], device: torch.device) -> Layout:
+def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
+    """The padded layout of rollouts of any length: one row each."""
     shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
     ids_BT = torch.zeros(shape, dtype=torch.long)
     mask_BT = torch.zeros(shape, dtype=torch.bool)

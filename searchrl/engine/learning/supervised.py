@@ -12,23 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim import AdamW
 
 from searchrl.config.sections import SftStage
 from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.learning.learner import learning_rate
-from searchrl.engine.model.layout import padded_layout
+from searchrl.engine.learning.packing import pad
+from searchrl.engine.model.layout import TokenRow
 from searchrl.engine.model.policy import Policy
 
 
 class SupervisedLearner:
-    """Maximises the likelihood of demonstrations.
+    """Maximises the likelihood of demonstrations; updates the trainable parameters of the policy.
 
-    Args:
-        policy: its trainable parameters are the ones updated.
-        max_grad_norm: gradients are clipped to this norm.
-        micro_batch_tokens: padded tokens of one forward-backward.
+    One forward-backward has at most `micro_batch_tokens` padded tokens, or one demonstration.
     """
 
     def __init__(self, policy: Policy, max_grad_norm: float, micro_batch_tokens: int) -> None:
@@ -66,10 +63,12 @@ class SupervisedLearner:
             width = len(ordered[start])
             batch = ordered[start : start + max(1, self.micro_batch_tokens // width)]
             start += len(batch)
-            ids_BT, chosen_BT = self._pad(batch, width, stage.loss_on)
-            logp_N, _, is_right_N = self.policy.logps(
-                padded_layout(ids_BT, chosen_BT), with_best=True
-            )
+            rows = [
+                TokenRow(list(t.ids), _targets(t, stage.loss_on), t.num_prompt_tokens)
+                for t in batch
+            ]
+            layout = pad(rows, self.policy.device)
+            logp_N, _, is_right_N = self.policy.logps(layout, with_best=True)
             assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.
             loss = -logp_N.sum() / total
@@ -90,14 +89,6 @@ class SupervisedLearner:
         if total and math.isfinite(grad_norm):
             stats["grad_norm"] = grad_norm
         return stats
-
-    def _pad(self, batch: Sequence[Trajectory], width: int, loss_on: str) -> tuple[Tensor, Tensor]:
-        ids_BT = torch.zeros(len(batch), width, dtype=torch.long)
-        chosen_BT = torch.zeros(len(batch), width, dtype=torch.bool)
-        for row, trajectory in enumerate(batch):
-            ids_BT[row, : len(trajectory)] = torch.tensor(trajectory.ids)
-            chosen_BT[row, : len(trajectory)] = torch.tensor(_targets(trajectory, loss_on))
-        return ids_BT.to(self.policy.device), chosen_BT.to(self.policy.device)
 
     def state_dict(self) -> dict[str, Any]:
         """Optimiser and counters (not the weights)."""

@@ -129,12 +129,8 @@ class Workers:
     def ensure_same(self, tensors: Sequence[Tensor], when: str) -> None:
         """Check that all processes hold the same weights, bit for bit.
 
-        Args:
-            tensors: the weights.
-            when: for the error, such as `after step 3`.
-
         Raises:
-            WorkerError: naming the first difference.
+            WorkerError: naming the first difference and `when` (such as `after step 3`).
         """
         if self.size == 1:
             return

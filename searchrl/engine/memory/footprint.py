@@ -71,11 +71,8 @@ def find_footprint(
 ) -> Footprint:
     """Count what a model would take on a device when it is trained.
 
-    Args:
-        config: adapter and dtype; `quantize` is left to the plan.
-        resolved: from `resolve_model`.
-        device: decides the dtype; nothing is put there.
-        is_offline: read nothing but local files.
+    `quantize` is left to the plan. The device decides the dtype; nothing is put there. With
+    `is_offline`, only local files are read.
 
     Raises:
         PolicyError: if the config cannot be read or the architecture is not understood.

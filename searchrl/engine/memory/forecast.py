@@ -28,13 +28,9 @@ _SMALLEST_MICRO_BATCH = 512
 def make_plan(
     config: RunConfig, footprint: Footprint, device: torch.device, *, has_reference: bool
 ) -> MemoryPlan:
-    """Predict a training run.
+    """Predict a training run on a device; what is available there is asked now.
 
-    Args:
-        config: batch sizes, lengths, optimiser, checkpointing, quantisation.
-        footprint: of its model.
-        device: what is available there is asked now.
-        has_reference: whether the algorithm keeps a copy of fully trained weights (KL).
+    `has_reference`: whether the algorithm keeps a copy of fully trained weights (KL).
     """
     room, settings = available(device), Settings.of(config)
     return predict(config, footprint, device, settings, available=room, has_reference=has_reference)

@@ -29,18 +29,12 @@ def plan_memory(
     is_offline: bool = False,
     must_fit: bool = False,
 ) -> MemoryPlan | str:
-    """What training with a resolved config will take, before any weight is loaded.
+    """What training with a resolved config will take, or why that is not known; loads no weight.
 
     Args:
-        config: of the run.
-        model: where its weights come from.
-        device: where it trains.
         has_reference: whether the algorithm compares with the weights it began with (KL).
         is_offline: read nothing but local files.
         must_fit: refuse a run that does not.
-
-    Returns:
-        The plan, or why there is none.
 
     Raises:
         PolicyError: if it has to fit and cannot; names settings that would.

@@ -185,11 +185,7 @@ def load_policy(
 ) -> Policy:
     """Load model and tokenizer and prepare them for sampling or training.
 
-    Args:
-        config: adapter, dtype and checkpointing.
-        resolved: from `resolve_model`.
-        device: from `resolve_device`.
-        trainable: give the policy its adapter (LoRA) or all weights (full) to train.
+    With `trainable`, the policy has its adapter (LoRA) or all weights (full) to train.
 
     Raises:
         PolicyError: if weights or tokenizer cannot be read; says what to do.

@@ -28,13 +28,10 @@ _BETAS = (0.9, 0.999)
 
 
 def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float) -> Optimizer:
-    """An optimiser over `parameters`.
+    """An optimiser over leaves that require a gradient; `lr` holds until the schedule sets it.
 
-    Args:
-        name: `adamw`, or `adamw8bit` (bitsandbytes, block-wise quantised state: Dettmers et al.,
-            8-bit Optimizers, arXiv 2110.02861).
-        parameters: leaves that require a gradient.
-        lr: until the schedule sets it.
+    `adamw8bit` is that of bitsandbytes, with block-wise quantised state (Dettmers et al., 8-bit
+    Optimizers, arXiv 2110.02861).
 
     Raises:
         PolicyError: if the eight-bit one is not to be had here; says what to install or set.

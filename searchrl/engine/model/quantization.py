@@ -39,11 +39,7 @@ def hush_bitsandbytes() -> None:
 
 
 def load_bitsandbytes(wanted: str, setting: str) -> Any:
-    """The module, or one sentence about what is missing.
-
-    Args:
-        wanted: the setting that needs it.
-        setting: the one to use without it.
+    """The module, which the setting `wanted` needs; without it, `setting` is to be used.
 
     Raises:
         PolicyError: if it is not installed or cannot be loaded.

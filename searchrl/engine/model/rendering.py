@@ -1,10 +1,10 @@
-"""Text to ids and back: prompt rendering and control-token safety.
+"""Text to ids and back: the contract, prompt rendering and control-token safety.
 
 Owns the one rendering of a prompt through the tokenizer's chat template, the assistant prefix it
 leaves, and the rule that foreign text (users, corpora, tools) never becomes a control token. Each
 piece of text is encoded with its own trust (`Trust`). It knows no protocol: tags are text to it. No
-torch, and no transformers at run time. Called by the policy, the rollout driver, generators and
-demonstrations.
+torch, and no transformers at run time. Callers: the policy, generators, demonstrations and the
+rollout driver, which is the only place where strings and tokens meet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from searchrl.contracts import TokenBudget
 from searchrl.errors import PolicyError
@@ -35,6 +35,32 @@ class RenderedPrompt:
     ids: list[int]
     assistant_prefix: str
     text: str
+
+
+class TextCodec(Protocol):
+    """Text to ids and back: the policy's tokenizer, or bytes where there is no model."""
+
+    def render_prompt(
+        self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
+    ) -> RenderedPrompt:
+        """A prompt as ids, rendered once."""
+        ...
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Foreign text as ids; never a control token."""
+        ...
+
+    def encode_model_text(self, text: str) -> list[int]:
+        """A demonstrated turn as ids."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids as text."""
+        ...
+
+    def budget(self, max_tokens: int) -> TokenBudget:
+        """An observation budget measured with this codec."""
+        ...
 
 
 class Trust(Enum):

@@ -64,14 +64,9 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizer
 def make_policy(
     shape: ScratchConfig, texts: Iterable[str], device: torch.device, max_context: int, seed: int
 ) -> Policy:
-    """Make a policy with new weights, all of them trainable.
+    """Make a policy with new weights from a seed, all trainable, for up to `max_context` tokens.
 
-    Args:
-        shape: model size.
-        texts: what the tokenizer is trained on.
-        device: where the weights go.
-        max_context: longest sequence of the model.
-        seed: of the initial weights.
+    Its tokenizer is trained on the texts.
     """
     tokenizer = make_tokenizer(texts, shape.vocab_size)
     config = Qwen3Config(

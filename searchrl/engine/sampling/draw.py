@@ -18,8 +18,6 @@ from searchrl.engine.model.head import normalise
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.errors import GenerationFailure
 
-_GOLDEN = 0x9E3779B97F4A7C15
-
 _BLOCK = 64
 
 
@@ -111,7 +109,7 @@ def uniforms(key_B: Tensor, position_B: Tensor) -> Tensor:
     """Uniforms in [0, 1), float64, from (key, position): SplitMix64 (Steele et al. 2014)."""
     if key_B.device.type == "mps":
         key_B, position_B = key_B.cpu(), position_B.cpu()
-    state_B = key_B + position_B * _signed(_GOLDEN)
+    state_B = key_B + position_B * _signed(0x9E3779B97F4A7C15)
     state_B = (state_B ^ _shift(state_B, 30)) * _signed(0xBF58476D1CE4E5B9)
     state_B = (state_B ^ _shift(state_B, 27)) * _signed(0x94D049BB133111EB)
     state_B = state_B ^ _shift(state_B, 31)

@@ -1,14 +1,14 @@
 """The generation contract: token-level, multi-turn, non-blocking.
 
 Owns the interface between the rollout driver and what produces tokens (the scripted policy, plain
-Hugging Face, faster engines). A generator knows no tags, rewards or tasks: it gets ids and stop
-strings and gives back ids and log-probs. No torch here.
+Hugging Face, faster engines), and the state of one dialogue in those that sample. A generator knows
+no tags, rewards or tasks: it gets ids and stop strings and gives back ids and log-probs. No torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NewType, Protocol
 
 from searchrl.contracts import Expert
@@ -17,6 +17,9 @@ from searchrl.errors import SearchRLError
 
 Handle = NewType("Handle", int)
 """Names one open dialogue inside a generator."""
+
+Experts = Sequence[Expert] | None
+"""The env's scripted policy of each dialogue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,46 @@ class FinishedTurn:
     error: SearchRLError | None = None
 
 
+@dataclass(slots=True, eq=False)
+class OpenSequence:
+    """All ids of a dialogue (`ids`), and the turn being sampled (`new_ids`, `new_logps`)."""
+
+    handle: Handle
+    ids: list[int]
+    rng_key: int
+    stops: tuple[str, ...] = ()
+    max_tokens: int = 0
+    is_asked: bool = False
+    """Whether a turn was asked for and has not ended."""
+    new_ids: list[int] = field(default_factory=list)
+    new_logps: list[float] = field(default_factory=list)
+
+    def ask(self, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int) -> None:
+        """Begin a turn after an observation; see `Generator.submit`."""
+        self.ids.extend(append_ids)
+        self.stops, self.max_tokens = tuple(stops), max_tokens
+        self.new_ids, self.new_logps = [], []
+        self.is_asked = True
+
+    def append(self, token: int, logp: float) -> None:
+        """Take in a sampled token."""
+        self.ids.append(token)
+        self.new_ids.append(token)
+        self.new_logps.append(logp)
+
+    def finish(self, reason: TurnStop, version: int) -> FinishedTurn:
+        """End the turn."""
+        self.is_asked = False
+        return FinishedTurn(
+            self.handle, tuple(self.new_ids), tuple(self.new_logps), reason, version
+        )
+
+
 class Generator(Protocol):
     """Opens dialogues, continues them, returns finished turns."""
 
     def open(
-        self,
-        prompt_ids: Sequence[int],
-        n: int,
-        rng_keys: Sequence[int],
-        experts: Sequence[Expert] | None = None,
+        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
     ) -> list[Handle]:
         """Open n dialogues on one prompt.
 
@@ -101,12 +135,10 @@ def mix_key(*parts: int) -> int:
 
     SplitMix64's finaliser over the parts, in order (Steele, Lea & Flood 2014, OOPSLA).
     """
-    mask = (1 << 64) - 1
-    state = 0x9E3779B97F4A7C15
+    mask, golden = (1 << 64) - 1, 0x9E3779B97F4A7C15
+    state = golden
     for part in parts:
-        state = (state ^ (part & mask)) & mask
-        state = (state + 0x9E3779B97F4A7C15) & mask
-        z = state
+        z = ((state ^ part) + golden) & mask
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         state = z ^ (z >> 31)

@@ -15,12 +15,10 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache
 
-from searchrl.contracts import Expert
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
-from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
-from searchrl.engine.sampling.sequence import OpenSequence
+from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle, OpenSequence, Sampling
 from searchrl.engine.sampling.stops import find_stop_end
 
 _SCAN_EXTRA = 4
@@ -29,13 +27,9 @@ tail that begins inside a character decodes it wrongly)."""
 
 
 class HFGenerator:
-    """Generates with `model(...)` of a stock causal LM.
+    """Generates with `model(...)` of a stock causal LM, always with the policy's current weights.
 
-    Args:
-        policy: the model and tokenizer; its current weights are always the ones used.
-        sampling: temperature (0: greedy).
-        num_slots: most sequences decoded together.
-        max_length: not needed here.
+    At most `num_slots` sequences are decoded together; `max_length` is not needed here.
     """
 
     def __init__(
@@ -49,11 +43,7 @@ class HFGenerator:
         self._numbers = itertools.count()
 
     def open(
-        self,
-        prompt_ids: Sequence[int],
-        n: int,
-        rng_keys: Sequence[int],
-        experts: Sequence[Expert] | None = None,
+        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
     ) -> list[Handle]:
         """See `Generator.open`."""
         handles = [Handle(next(self._numbers)) for _ in range(n)]

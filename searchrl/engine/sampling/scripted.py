@@ -14,7 +14,7 @@ from typing import Any
 from searchrl.contracts import Expert, TokenBudget
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.rendering import RenderedPrompt
-from searchrl.engine.sampling.generator import FinishedTurn, Handle
+from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle
 from searchrl.errors import GenerationFailure, ProtocolFailure
 
 
@@ -65,11 +65,7 @@ class ScriptedGenerator:
         self._numbers = itertools.count()
 
     def open(
-        self,
-        prompt_ids: Sequence[int],
-        n: int,
-        rng_keys: Sequence[int],
-        experts: Sequence[Expert] | None = None,
+        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
     ) -> list[Handle]:
         """See `Generator.open`.
 

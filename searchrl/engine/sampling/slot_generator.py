@@ -17,14 +17,12 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from searchrl.contracts import Expert
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.attention import attending, find_attention_fault
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
 from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
-from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
-from searchrl.engine.sampling.sequence import OpenSequence
+from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle, OpenSequence, Sampling
 from searchrl.engine.sampling.slots import CacheShape, SlotCache, SlotPlan
 from searchrl.engine.sampling.stops import START, STOPPED, StopTable, vocabulary_bytes
 from searchrl.errors import PolicyError
@@ -132,11 +130,7 @@ class SlotGenerator:
     # The contract
 
     def open(
-        self,
-        prompt_ids: Sequence[int],
-        n: int,
-        rng_keys: Sequence[int],
-        experts: Sequence[Expert] | None = None,
+        self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
     ) -> list[Handle]:
         """See `Generator.open`."""
         group, num_shared = next(self._groups), len(prompt_ids) - 1

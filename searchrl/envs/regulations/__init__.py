@@ -2,16 +2,6 @@
 
 from searchrl.envs.regulations.env import RegulationsEnv
 from searchrl.envs.regulations.questions import TASK_KINDS
-from searchrl.envs.regulations.scripts import (
-    make_clumsy,
-    make_expert,
-    make_passive,
-)
+from searchrl.envs.regulations.scripts import make_clumsy, make_expert, make_passive
 
-__all__ = [
-    "TASK_KINDS",
-    "RegulationsEnv",
-    "make_clumsy",
-    "make_expert",
-    "make_passive",
-]
+__all__ = ["TASK_KINDS", "RegulationsEnv", "make_clumsy", "make_expert", "make_passive"]

@@ -121,7 +121,9 @@ class RegulationsEnv(TextEnv):
     def make_task(self, split: str, index: int) -> Task:
         """Task `index` of `split`; neighbours are about different schools."""
         if self._is_fixed(split):
-            return self._file_task(split, index, self._questions[index])
+            row = self._questions[index]
+            meta = {"queries": list(row.queries), "bridge": row.bridge}
+            return row.as_task(self.name, split, index, school=self._handbook.name, **meta)
         num_schools = NUM_SCHOOLS[split]
         slot, number = divmod(index, num_schools)
         kind = self.kind_of(split, index)
@@ -189,23 +191,6 @@ class RegulationsEnv(TextEnv):
         raise ConfigError(
             f"env {self.name}: split '{split}' has schools 0 to {NUM_SCHOOLS[split] - 1}, "
             f"got {number!r}."
-        )
-
-    def _file_task(self, split: str, index: int, question: Question) -> Task:
-        return Task(
-            id=question.id,
-            split=split,
-            index=index,
-            question=question.question,
-            answers=question.answers,
-            kind=question.kind,
-            gold_ids=question.gold_ids,
-            env=self.name,
-            meta={
-                "school": self._handbook.name,
-                "queries": list(question.queries),
-                "bridge": question.bridge,
-            },
         )
 
 

@@ -20,7 +20,6 @@ from typing import Any
 from searchrl.core.episode import Passage
 from searchrl.envs.data_files import Question, parse_passage, parse_question
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, NOT_REGULATED_ANSWER, TWO_HOP
-from searchrl.envs.regulations.word_lists import ASSETS
 from searchrl.envs.rows import (
     BadRow,
     Problems,
@@ -31,6 +30,7 @@ from searchrl.envs.rows import (
     read_text,
     show,
 )
+from searchrl.envs.word_lists import ASSETS
 
 _FORMATS = "Markdown (.md) with '## Title' sections, or JSON (.json)"
 _ARTICLES_KEY = re.compile(r'"articles"\s*:\s*(?=\[)')
@@ -48,8 +48,8 @@ class Handbook:
 @cache
 def load_demo() -> tuple[Handbook, tuple[Question, ...]]:
     """The handbook and questions that come with the package."""
-    handbook = load_handbook(ASSETS / "demo_handbook.md")
-    return handbook, load_questions(ASSETS / "demo_questions.json", handbook)
+    handbook = load_handbook(ASSETS / "regulations/demo_handbook.md")
+    return handbook, load_questions(ASSETS / "regulations/demo_questions.json", handbook)
 
 
 def load_handbook(path: Path) -> Handbook:

@@ -7,6 +7,7 @@ names themselves are data (`searchrl/assets/regulations/names.json`); wordings a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -14,7 +15,7 @@ from random import Random
 
 from pydantic import with_config
 
-from searchrl.envs.regulations.word_lists import ASSETS, EXACT, load_word_list
+from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
 BUILDINGS = ("House", "Hall", "Lodge", "Wing")
 MONTHS = (
@@ -39,7 +40,7 @@ class Names:
 @cache
 def load_names() -> Names:
     """The names of the package, read once."""
-    return load_word_list(Names, ASSETS / "names.json")
+    return load_word_list(Names, ASSETS / "regulations/names.json")
 
 
 class ValueKind(StrEnum):
@@ -71,39 +72,37 @@ class ValueKind(StrEnum):
     """A fund that pays for things."""
 
 
-_WINDOWS = {
-    ValueKind.MORNING: (6 * 60 + 30, 11 * 60 + 30),
-    ValueKind.MIDDAY: (10 * 60, 15 * 60),
-    ValueKind.AFTERNOON: (13 * 60, 20 * 60),
+def _time(rng: Random, first: int, end: int) -> str:
+    """A time from `first` to before `end`, in minutes of the day, in steps of five."""
+    minutes = rng.randrange(first, end, 5)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _person(rng: Random) -> str:
+    return f"{rng.choice(load_names().first_names)} {rng.choice(load_names().last_names)}"
+
+
+_DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
+    ValueKind.NUMBER: lambda rng: str(rng.randrange(11, 99)),
+    ValueKind.EXTENSION: lambda rng: str(rng.randrange(1000, 10000)),
+    ValueKind.MONEY: lambda rng: f"£{rng.randrange(11, 99)}",
+    ValueKind.MORNING: lambda rng: _time(rng, 6 * 60 + 30, 11 * 60 + 30),
+    ValueKind.MIDDAY: lambda rng: _time(rng, 10 * 60, 15 * 60),
+    ValueKind.AFTERNOON: lambda rng: _time(rng, 13 * 60, 20 * 60),
+    ValueKind.DATE: lambda rng: f"{rng.randrange(1, 29)} {rng.choice(MONTHS)}",
+    ValueKind.ROOM: lambda rng: f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 500)}",
+    ValueKind.PERSON: _person,
+    ValueKind.BUILDING: lambda rng: (
+        f"{rng.choice(load_names().place_names)} {rng.choice(BUILDINGS)}"
+    ),
+    ValueKind.FORM: lambda rng: f"form {rng.choice('KLMNPRSTVW')}{rng.randrange(10, 100)}",
+    ValueKind.FUND: lambda rng: f"{rng.choice(load_names().last_names)} Fund",
 }
 
 
 def draw_value(kind: ValueKind, rng: Random) -> str:
     """Draw a value of `kind`, uniform over at least 60 values."""
-    if kind in _WINDOWS:
-        minutes = rng.randrange(*_WINDOWS[kind], 5)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}"
-    match kind:
-        case ValueKind.NUMBER:
-            return str(rng.randrange(11, 99))
-        case ValueKind.EXTENSION:
-            return str(rng.randrange(1000, 10000))
-        case ValueKind.MONEY:
-            return f"£{rng.randrange(11, 99)}"
-        case ValueKind.DATE:
-            return f"{rng.randrange(1, 29)} {rng.choice(MONTHS)}"
-        case ValueKind.ROOM:
-            return f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 500)}"
-        case ValueKind.PERSON:
-            names = load_names()
-            return f"{rng.choice(names.first_names)} {rng.choice(names.last_names)}"
-        case ValueKind.BUILDING:
-            return f"{rng.choice(load_names().place_names)} {rng.choice(BUILDINGS)}"
-        case ValueKind.FORM:
-            return f"form {rng.choice('KLMNPRSTVW')}{rng.randrange(10, 100)}"
-        case ValueKind.FUND:
-            return f"{rng.choice(load_names().last_names)} Fund"
-    raise ValueError(f"no domain for {kind!r}")
+    return _DOMAINS[kind](rng)
 
 
 def telling_words(name: str) -> list[str]:

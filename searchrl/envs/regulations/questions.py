@@ -147,10 +147,7 @@ class _Writer:
         return not words_of(question.query).isdisjoint(self._school.num_articles_with)
 
     def _ask(
-        self,
-        wordings: Sequence[QuestionWording],
-        names: Sequence[str],
-        article: Article,
+        self, wordings: Sequence[QuestionWording], names: Sequence[str], article: Article
     ) -> Question:
         """A random wording among those that share enough telling words with the article."""
         candidates = [wording.fill(name) for wording in wordings for name in names]

@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, Field, with_config
 
 from searchrl.envs.regulations.names import ValueKind, telling_words
-from searchrl.envs.regulations.word_lists import ASSETS, EXACT, load_word_list
+from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
 _QUERY_WORD = re.compile(r"\[([^\]]*)\]")
 _THIN_WORD = re.compile(r"<([^>]*)>")
@@ -161,11 +161,11 @@ def _catalogue() -> dict[str, int]:
 @cache
 def load_topics() -> tuple[Topic, ...]:
     """All topics with a single article, in the order of the files."""
-    daily, office = ASSETS / "daily.json", ASSETS / "office.json"
+    daily, office = ASSETS / "regulations/daily.json", ASSETS / "regulations/office.json"
     return load_word_list(tuple[Topic, ...], daily) + load_word_list(tuple[Topic, ...], office)
 
 
 @cache
 def load_families() -> tuple[Family, ...]:
     """All kinds of chain, in the order of the file."""
-    return load_word_list(tuple[Family, ...], ASSETS / "chains.json")
+    return load_word_list(tuple[Family, ...], ASSETS / "regulations/chains.json")

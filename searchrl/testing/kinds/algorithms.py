@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import io
 import math
-import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from searchrl.algorithms import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
 from searchrl.testing.probes.subject import Subject
@@ -46,12 +45,11 @@ def _is_an_algorithm(subject: Subject) -> Iterator[Problem]:
         yield Problem(what, at)
     for name in ("clip_low", "clip_high", "beta"):
         value = getattr(made, name)
-        if not _is_number(value) or value < 0:
-            what = f"{name} = {value!r}; expected a number of at least 0"
-            yield Problem(what, at)
+        if not is_real(value) or value < 0:
+            yield Problem(f"{name} = {value!r}; expected a number of at least 0", at)
     for num_tokens in (0, 1, 99, 100, 10_000) if made.length_penalty is not None else ():
         penalty: Any = made.length_penalty(num_tokens, 100)
-        if not _is_number(penalty) or penalty > 0:
+        if not is_real(penalty) or penalty > 0:
             what = f"length_penalty({num_tokens}, 100) is {penalty!r}; expected at most 0"
             yield Problem(what, made.length_penalty)
 
@@ -67,9 +65,8 @@ def _ignores_unscored(subject: Subject) -> Iterator[Problem]:
             yield Problem(what, ADVANTAGES.find_place(subject, step))
             return
     if not all(_is_close(seen["0"], given) for given in seen.values()):
-        what = "the reward of an unscored rollout changes the others: " + ", ".join(
-            f"{given} where it reads {reward}" for reward, given in seen.items()
-        )
+        readings = ", ".join(f"{given} where it reads {reward}" for reward, given in seen.items())
+        what = f"the reward of an unscored rollout changes the others: {readings}"
         step = make_step("1 100 0 0.5 1", "p p p q q", [1])
         yield Problem(what, ADVANTAGES.find_place(subject, step))
 
@@ -196,7 +193,7 @@ def _find_problem(step: StepScores, values: Any) -> str:
         return f"{len(values)} advantages for {count} rollouts"
     for i, value in enumerate(values):
         given = value if isinstance(value, list) else [value]
-        if not all(map(_is_number, given)):
+        if not all(map(is_real, given)):
             return f"the advantage of rollout {i} is {value!r}"
         turns, tokens = (step.num_turns or [])[i], (step.num_tokens or [])[i]
         is_scored = step.is_scored[i]
@@ -225,10 +222,6 @@ def _plain(values: Any) -> Any:
     """Lists for tuples, arrays and tensors, inside too; anything else as it is."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
 def _is_zero(value: Any) -> bool:

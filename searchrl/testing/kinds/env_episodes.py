@@ -19,24 +19,10 @@ from searchrl.engine.episodes.boundary import step_env
 from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
-from searchrl.testing.kinds.env_play import (
-    ASKED_PLAINLY,
-    WRONG_ANSWER,
-    Env,
-    Episode,
-    Played,
-    Step,
-    find_episodes,
-    find_own,
-    find_probes,
-    find_turns,
-    make_env,
-    play,
-    playing,
-    replay_expert,
-)
+from searchrl.testing.kinds import env_play
 from searchrl.testing.kinds.trials import Way, judged, raises_nothing, unchanged
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
+from searchrl.testing.kit.policies import Step
 from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.probes.subject import Subject
 
@@ -47,7 +33,7 @@ BUDGET_WORDS = 64
 """Words that an observation may have when budgets are checked."""
 
 
-def _step_unchecked(env: Env, episode: Episode) -> list[Any]:
+def _step_unchecked(env: env_play.Env, episode: env_play.Episode) -> list[Any]:
     """What `step` returns for each turn, up to the end or to what is no result of a step."""
     options, turns = episode
     env.reset(seed=0, options=dict(options))
@@ -61,52 +47,52 @@ def _step_unchecked(env: Env, episode: Episode) -> list[Any]:
 
 @criterion("E11")
 def _takes_any_text(subject: Subject) -> Iterator[Problem]:
-    yield from raises_nothing(playing(_step_unchecked))(subject)
-    env = make_env(subject)
-    first, *_ = find_probes(env)
+    yield from raises_nothing(env_play.playing(_step_unchecked))(subject)
+    env = env_play.make_env(subject)
+    first, *_ = env_play.find_probes(env)
 
     def find_error(text: str) -> BaseException | None:
         return catch(_step_unchecked, env, (first, [text]))
 
-    texts = make_texts([*subject.grammar.tags, *find_turns(subject, first)[0]])
+    texts = make_texts([*subject.grammar.tags, *env_play.find_turns(subject, first)[0]])
     if found := find_faulty(HARD_TEXTS, texts, find_error):
         text, error = found
         yield Problem(f"step({shorten(text)}) raised {shorten(describe_error(error), 200)}", error)
 
 
 @criterion("E12")
-@judged(playing(_step_unchecked))
-def _returns_five(episode: Episode, returned: Sequence[Any]) -> str:
+@judged(env_play.playing(_step_unchecked))
+def _returns_five(episode: env_play.Episode, returned: Sequence[Any]) -> str:
     for turn, values in zip(episode[1], returned, strict=False):
         if problem := _find_step_problem(values):
             return f"turn {shorten(turn)}: {problem}"
     return ""
 
 
-def _go_on(env: Env, episode: Episode) -> Step:
+def _go_on(env: env_play.Env, episode: env_play.Episode) -> Step:
     options, turns = episode
     # Without the last turn, which may be an answer: going on is the point.
     turns = turns[:-1] or turns
     repeated = [turns[number % len(turns)] for number in range(MAX_TURNS)]
-    return play(env, (options, repeated)).steps[-1]
+    return env_play.play(env, (options, repeated)).steps[-1]
 
 
 @criterion("E13")
-@judged(playing(_go_on, 1))
-def _ends(episode: Episode, last: Step) -> str:
+@judged(env_play.playing(_go_on, 1))
+def _ends(episode: env_play.Episode, last: Step) -> str:
     what = f"after {MAX_TURNS} such turns neither terminated nor truncated was true"
     return "" if last.is_last else what
 
 
 @criterion("E14")
 def _stays_over(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    options, turns = next(iter(find_episodes(subject, 1).values()))
-    if not play(env, (options, [*turns] * MAX_TURNS)).steps[-1].is_last:
+    env = env_play.make_env(subject)
+    options, turns = next(iter(env_play.find_episodes(subject, 1).values()))
+    if not env_play.play(env, (options, [*turns] * MAX_TURNS)).steps[-1].is_last:
         raise NotApplicable("no episode ended (E13)")
     error = catch(env.step, turns[0])
     if error is None:
-        yield Problem("step() went on after the episode had ended", find_own(env, "step"))
+        yield Problem("step() went on after the episode had ended", env_play.find_own(env, "step"))
     elif not isinstance(error, ResetNeeded):
         yield Problem(f"after the end of the episode, step() raised {describe_error(error)}", error)
 
@@ -114,23 +100,22 @@ def _stays_over(subject: Subject) -> Iterator[Problem]:
 _BUDGET = TokenBudget.words(BUDGET_WORDS)
 
 
-def _make_long(subject: Subject) -> Env:
-    """An environment whose passages are long."""
+def _make_long(subject: Subject) -> env_play.Env:
     long = " ".join(f"word{i}" for i in range(10 * BUDGET_WORDS))
-    env = make_env(subject, Rewriting(subject.retriever, long))
+    env = env_play.make_env(subject, Rewriting(subject.retriever, long))
     if not hasattr(env.unwrapped, "budget"):
         raise NotApplicable("it has no attribute `budget`: its observations are shown as they are")
     return env
 
 
-def _play_within(env: Env, episode: Episode) -> Played:
+def _play_within(env: env_play.Env, episode: env_play.Episode) -> env_play.Played:
     setattr(env.unwrapped, "budget", _BUDGET)  # noqa: B010  # no attribute of gymnasium.Env
-    return play(env, episode)
+    return env_play.play(env, episode)
 
 
 @criterion("E15")
-@judged(playing(_play_within, 3, _make_long))
-def _keeps_to_budget(episode: Episode, played: Played) -> str:
+@judged(env_play.playing(_play_within, 3, _make_long))
+def _keeps_to_budget(episode: env_play.Episode, played: env_play.Played) -> str:
     for turn, step in zip(played.turns, played.steps, strict=True):
         if (length := _BUDGET.count(str(step.observation))) > BUDGET_WORDS:
             brought = f"the turn {shorten(turn)} brought an observation of {length}"
@@ -142,16 +127,16 @@ def _keeps_to_budget(episode: Episode, played: Played) -> str:
 def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
     grammar = subject.grammar
     evil = Rewriting(subject.retriever, grammar.forged)
-    env = make_env(subject, evil)
-    clean = make_env(subject, Rewriting(subject.retriever, "harmless"))
-    for episode in find_episodes(subject, 3).values():
-        played, harmless = play(env, episode), play(clean, episode)
+    env = env_play.make_env(subject, evil)
+    clean = env_play.make_env(subject, Rewriting(subject.retriever, "harmless"))
+    for episode in env_play.find_episodes(subject, 3).values():
+        played, harmless = env_play.play(env, episode), env_play.play(clean, episode)
         for turn, step, other in zip(played.turns, played.steps, harmless.steps, strict=False):
             shown, usual = str(step.observation), str(other.observation)
             if more := [tag for tag in grammar.tags if shown.count(tag) > usual.count(tag)]:
                 passage = f"a passage that holds {shorten(grammar.forged)} was shown to the model"
                 what = f"{passage} as it is, with {' '.join(more)} (turn {shorten(turn)})"
-                yield Problem(what, find_own(env, "step"))
+                yield Problem(what, env_play.find_own(env, "step"))
                 return
     if not evil.num_shown:
         raise NotApplicable("it showed no passage of the retriever in the episodes of this check")
@@ -159,28 +144,26 @@ def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
 
 @criterion("E17")
 def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    wrong = subject.grammar.render(Action(ANSWER, WRONG_ANSWER), "a guess")
+    env = env_play.make_env(subject)
+    wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
     dull = [wrong] * 50 if wrong is not None else ["not a turn at all"] * MAX_TURNS
     has_expert = "expert" in subject.entry.script_names  # others may be bad on purpose
     failures: list[Problem] = []
     num_played = 0
-    for options in find_probes(env):
-        low = play(env, (options, dull))
+    for options in env_play.find_probes(env):
+        low = env_play.play(env, (options, dull))
         if has_expert:
-            ways = [("its scripted policy", replay_expert(subject, env, options))]
+            ways = [("its scripted policy", env_play.replay_expert(subject, env, options))]
         else:
             ways = _gold_turns(subject, low.task)
         for who, turns in ways:
             num_played += 1
-            best = play(env, (options, turns))
-            at = find_own(env, "step", "make_task", "reset")
+            best = env_play.play(env, (options, turns))
+            at = env_play.find_own(env, "step", "make_task", "reset")
             if problem := _find_pay_problem(subject, who, best, low, bool(wrong)):
                 failures.append(Problem(f"{options}: {problem}", at))
     if not num_played:
-        raise NotApplicable(
-            "neither a scripted policy (expert=) nor gold answers say what is right"
-        )
+        raise NotApplicable("no scripted policy (expert=) and no gold answer says what is right")
     # A scripted policy may fail at times; an answer that is accepted is accepted.
     if failures and (not has_expert or len(failures) > num_played / 2):
         yield from failures
@@ -188,24 +171,20 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
 
 @criterion("E18")
 def _can_travel(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    for episode in find_episodes(subject).values():
-        played = play(env, episode)
+    env = env_play.make_env(subject)
+    for episode in env_play.find_episodes(subject).values():
+        played = env_play.play(env, episode)
         infos = [("reset", played.info), *(("step", step.info) for step in played.steps)]
         for method, info in infos:
             for name in ("task", "action", "passages", "signals"):
-                if error := catch(_send, info.get(name)):
+                if error := catch(lambda value: pickle.loads(pickle.dumps(value)), info.get(name)):
                     what = f"info['{name}'] of {method}() does not survive pickle"
-                    at = find_own(env, *(("make_task",) if name == "task" else ()), method)
+                    at = env_play.find_own(env, *(("make_task",) if name == "task" else ()), method)
                     yield Problem(f"{what}: {describe_error(error)}", at)
                     return
 
 
-_is_the_same_elsewhere = criterion("E19")(unchanged(ASKED_PLAINLY, Way.ELSEWHERE))
-
-
-def _send(value: object) -> None:
-    pickle.loads(pickle.dumps(value))
+_is_the_same_elsewhere = criterion("E19")(unchanged(env_play.ASKED_PLAINLY, Way.ELSEWHERE))
 
 
 def _find_step_problem(returned: Any) -> str:
@@ -217,9 +196,8 @@ def _find_step_problem(returned: Any) -> str:
         if type(flag).__name__ not in ("bool", "bool_"):
             return f"step() returned {name} = {flag!r}; expected True or False"
     if not isinstance(info, dict) or not isinstance(info.get("signals", {}), Mapping):
-        return (
-            f"step() returned {shorten(str(info))} as its info; expected a dict, also as 'signals'"
-        )
+        said = f"step() returned {shorten(str(info))} as its info"
+        return f"{said}; expected a dict, also as 'signals'"
     stub: Any = SimpleNamespace(step=lambda text: returned)
     error = catch(step_env, stub, "")
     return "" if error is None else str(error)
@@ -235,7 +213,7 @@ def _gold_turns(subject: Subject, task: Task | None) -> list[tuple[str, tuple[st
 
 
 def _find_pay_problem(
-    subject: Subject, who: str, best: Played, low: Played, has_answers: bool
+    subject: Subject, who: str, best: env_play.Played, low: env_play.Played, has_answers: bool
 ) -> str:
     """What is wrong with the pay of a way to play, or ""."""
     if not best.steps or not best.steps[-1].is_last:

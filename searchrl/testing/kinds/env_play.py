@@ -7,11 +7,12 @@ through. Judges nothing itself.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 
@@ -20,6 +21,7 @@ from searchrl.core.episode import ANSWER, SEARCH, Action, Task
 from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
+from searchrl.testing.kit.policies import Says, Step, play_turns
 from searchrl.testing.kit.tags import MARK
 from searchrl.testing.probes.subject import Subject
 
@@ -34,21 +36,6 @@ Options = dict[str, Any]
 
 Episode = tuple[Options, Sequence[str]]
 """What to play: how to reset, and the turns."""
-
-
-class Step(NamedTuple):
-    """What `step` returned, unchecked."""
-
-    observation: Any
-    reward: Any
-    terminated: Any
-    truncated: Any
-    info: Any
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the episode is over."""
-        return bool(self.terminated or self.truncated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +64,8 @@ def make_env(subject: Subject, retriever: RetrieverFactory | None = None) -> Env
     if subject.entry.name.endswith(":") and not subject.entry.argument:
         name = subject.entry.name
         raise NotApplicable(f"'{name}' is a scheme; check '{name}NAME'")
-    made: Env = subject.make(
-        protocol=subject.grammar.protocol, retriever=retriever or subject.retriever
-    )
+    protocol = subject.grammar.protocol
+    made: Env = subject.make(protocol=protocol, retriever=retriever or subject.retriever)
     return made
 
 
@@ -87,12 +73,8 @@ def play(env: Env, episode: Episode) -> Played:
     """Play turns until they or the episode are at their end."""
     options, turns = episode
     prompt, info = env.reset(seed=0, options=dict(options))
-    steps: list[Step] = []
-    for turn in turns:
-        steps.append(Step(*env.step(turn)))
-        if steps[-1].is_last:
-            break
-    return Played(prompt, info, tuple(turns[: len(steps)]), tuple(steps))
+    steps = tuple(step for _, step in play_turns(env, Says(turns).act, prompt, len(turns)))
+    return Played(prompt, info, tuple(turns[: len(steps)]), steps)
 
 
 def splits_of(env: Env) -> tuple[str, ...]:
@@ -167,24 +149,21 @@ def _sample_turns(env: Env) -> list[str]:
     return [sample for sample in samples if isinstance(sample, str)]
 
 
-def replay_expert(
-    subject: Subject, env: Env, options: Mapping[str, Any], max_turns: int = 100
-) -> tuple[str, ...]:
+def replay_expert(subject: Subject, env: Env, options: Mapping[str, Any]) -> tuple[str, ...]:
     """The turns of its expert, or of its first script; as many as there are until it fails."""
-    turns: list[str] = []
     observation, info = env.reset(seed=0, options=dict(options))
-    try:
+    turns: list[str] = []
+    with contextlib.suppress(Exception, SystemExit):
         script: Any = subject.entry.load_script(subject.entry.script_names[0])
         expert = script(env.unwrapped, info.get("task"), subject.grammar.protocol)
-        while len(turns) < max_turns and isinstance(turn := expert.act(observation), str):
-            turns.append(turn)
-            step = Step(*env.step(turn))
-            if step.is_last:
-                break
-            observation = step.observation
-    except (Exception, SystemExit):
-        pass
-    return tuple(turns)
+
+        def act(observation: str) -> str:
+            # Kept before it is played: the turn at which the environment fails counts too.
+            turns.append(expert.act(observation))
+            return turns[-1]
+
+        list(play_turns(env, act, observation))
+    return tuple(turn for turn in turns if isinstance(turn, str))
 
 
 def find_own(env: object, *names: str) -> object:

@@ -19,19 +19,7 @@ from searchrl.contracts import find_task_problem
 from searchrl.core.episode import Task
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_place
-from searchrl.testing.kinds.env_play import (
-    ASKED,
-    BEGUN,
-    PLAYED,
-    Env,
-    Options,
-    count_tasks,
-    facts_of,
-    find_own,
-    find_probes,
-    make_env,
-    splits_of,
-)
+from searchrl.testing.kinds import env_play
 from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.probes.subject import Subject
@@ -50,7 +38,7 @@ _TASK_METHODS = ("make_task", "make_prompt", "reset")
 def _is_made(subject: Subject) -> Iterator[Problem]:
     for number in ("first", "second"):
         try:
-            env = make_env(subject)
+            env = env_play.make_env(subject)
         except NotApplicable:
             raise
         except (Exception, SystemExit) as error:
@@ -66,20 +54,20 @@ def _is_made(subject: Subject) -> Iterator[Problem]:
 
 @criterion("E2")
 def _is_made_quickly(subject: Subject) -> Iterator[Problem]:
-    make_env(subject)  # what is loaded once, is loaded now
+    env_play.make_env(subject)  # what is loaded once, is loaded now
     times = []
     for _ in range(2):
         start = time.monotonic()
-        env = make_env(subject)
+        env = env_play.make_env(subject)
         times.append(time.monotonic() - start)
     if min(times) > MAX_MAKE_S:
         what = f"making another instance took {min(times):.1f} s each time"
-        yield Problem(what, find_own(env, "__init__"))
+        yield Problem(what, env_play.find_own(env, "__init__"))
 
 
 @criterion("E3")
 def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
+    env = env_play.make_env(subject)
     checker = "gymnasium.utils.env_checker.check_env"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -87,17 +75,18 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
             check_env(env, skip_render_check=True)
         except (Exception, SystemExit) as error:
             is_located = find_place(error, subject.entry.owner.file, 0)[1]
-            at = error if is_located else find_own(env, "__init__")
+            at = error if is_located else env_play.find_own(env, "__init__")
             yield Problem(f"{checker} raised {describe_error(error)}", at)
     for warning in caught:
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ")
         if "unwrapped" not in text:  # that it is a wrapper is no fault
-            yield Problem(f"{checker} warns: {text}", find_own(env, "reset", "step", "__init__"))
+            at = env_play.find_own(env, "reset", "step", "__init__")
+            yield Problem(f"{checker} warns: {text}", at)
 
 
 @criterion("E4")
-@judged(BEGUN, raises=True, most=MAX_PROBLEMS)
-def _begins(options: Options, returned: Any) -> str:
+@judged(env_play.BEGUN, raises=True, most=MAX_PROBLEMS)
+def _begins(options: env_play.Options, returned: Any) -> str:
     if not isinstance(returned, tuple) or len(returned) != 2:
         return f"reset() returned {shorten(str(returned))}; expected a pair (prompt, info)"
     prompt, info = returned
@@ -115,10 +104,10 @@ def _begins(options: Options, returned: Any) -> str:
 
 @criterion("E5")
 def _describes_tasks(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    at = find_own(env, *_TASK_METHODS)
+    env = env_play.make_env(subject)
+    at = env_play.find_own(env, *_TASK_METHODS)
     has_task = False
-    for options in find_probes(env):
+    for options in env_play.find_probes(env):
         task = env.reset(seed=0, options=dict(options))[1].get("task")
         if task is None:
             continue
@@ -129,28 +118,25 @@ def _describes_tasks(subject: Subject) -> Iterator[Problem]:
             said = f"split {task.split!r} and index {task.index}"
             yield Problem(f"for {options}, info['task'] says {said}", at)
         elif any(not answer.strip() for answer in task.answers):
-            what = f"for {options}, the gold answers are {task.answers!r}: one is blank"
-            yield Problem(what, at)
+            yield Problem(f"for {options}, the gold answers are {task.answers!r}: one is blank", at)
     if not has_task:
-        raise NotApplicable(
-            "reset() puts no 'task' into its info: rewards that need gold answers cannot score it"
-        )
+        raise NotApplicable("no 'task' in its info: rewards that need gold answers cannot score it")
 
 
-_repeats_tasks = criterion("E6")(unchanged(ASKED, Way.AGAIN, Way.ANEW))
-_repeats_episodes = criterion("E7")(unchanged(PLAYED, Way.ANEW))
-_forgets = criterion("E8")(unchanged(PLAYED, Way.LATER, Way.AGAIN))
+_repeats_tasks = criterion("E6")(unchanged(env_play.ASKED, Way.AGAIN, Way.ANEW))
+_repeats_episodes = criterion("E7")(unchanged(env_play.PLAYED, Way.ANEW))
+_forgets = criterion("E8")(unchanged(env_play.PLAYED, Way.LATER, Way.AGAIN))
 
 
 @criterion("E9")
 def _has_tasks(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
+    env = env_play.make_env(subject)
     if not env.has_wrapper_attr("num_tasks"):
-        yield Problem("it has no num_tasks(split)", find_own(env))
+        yield Problem("it has no num_tasks(split)", env_play.find_own(env))
         return
-    at = find_own(env, *_TASK_METHODS)
+    at = env_play.find_own(env, *_TASK_METHODS)
     listed: list[tuple[str, int, object, object]] = []
-    for split in splits_of(env):
+    for split in env_play.splits_of(env):
         try:
             count = env.get_wrapper_attr("num_tasks")(split)
         except (Exception, SystemExit) as error:
@@ -158,7 +144,7 @@ def _has_tasks(subject: Subject) -> Iterator[Problem]:
             continue
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             what = f"num_tasks({split!r}) returned {count!r}; expected a whole number above 0"
-            yield Problem(what, find_own(env, "num_tasks"))
+            yield Problem(what, env_play.find_own(env, "num_tasks"))
             continue
         own = [(split, index, *_identify(env, split, index)) for index in _spread(count)]
         num_different = len({repr(content) for _, _, content, _ in own})
@@ -184,9 +170,9 @@ def _has_tasks(subject: Subject) -> Iterator[Problem]:
 
 @criterion("E10")
 def _refuses_unknown(subject: Subject) -> Iterator[Problem]:
-    env = make_env(subject)
-    split = splits_of(env)[0]
-    count = max(count_tasks(env, split), 1)
+    env = env_play.make_env(subject)
+    split = env_play.splits_of(env)[0]
+    count = max(env_play.count_tasks(env, split), 1)
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"split": "no-such-split", "index": 0}, "no-such-split", "ensure_split"),
         ({"split": split, "index": count}, str(count), "ensure_index"),
@@ -202,17 +188,17 @@ def _refuses_unknown(subject: Subject) -> Iterator[Problem]:
                 yield Problem(f"{what}: it does not say what was wrong with {value}", error, fix)
             continue
         what = f"there are {count} tasks in '{split}'; reset(options={options}) accepted that"
-        at = find_own(env, check, "reset", "make_task", "num_tasks")
+        at = env_play.find_own(env, check, "reset", "make_task", "num_tasks")
         yield Problem(f"{what}, and asked {shorten(str(prompt))}", at, fix)
 
 
-def _identify(env: Env, split: str, index: int) -> tuple[object, object]:
+def _identify(env: env_play.Env, split: str, index: int) -> tuple[object, object]:
     """What makes a task this one, apart from its number; and its id, if it has a record."""
     prompt, info = env.reset(seed=0, options={"split": split, "index": index})
     task = info.get("task")
     if not isinstance(task, Task):
         return prompt, None
-    return (prompt, facts_of({"task": replace(task, id="", split="", index=0)})), task.id
+    return (prompt, env_play.facts_of({"task": replace(task, id="", split="", index=0)})), task.id
 
 
 def _spread(count: int) -> Sequence[int]:

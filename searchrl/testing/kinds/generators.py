@@ -35,9 +35,7 @@ def _can_be_called(subject: Subject) -> Iterator[Problem]:
 def _has_methods(subject: Subject) -> Iterator[Problem]:
     made = subject.entry.load()
     if not inspect.isclass(made):
-        raise NotApplicable(
-            "its factory is a function; only a run with a model shows what it makes"
-        )
+        raise NotApplicable("its factory is a function; only a run shows what it makes")
     for name, arguments in METHODS.items():
         method = getattr(made, name, None)
         called = f"{name}({', '.join(arguments)})"

@@ -8,7 +8,6 @@ outside is `kit.tags.Grammar`.
 from __future__ import annotations
 
 import itertools
-import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -74,11 +73,9 @@ def _is_protocol(subject: Subject) -> Iterator[Problem]:
     stops = getattr(made, "stops", None)
     are_texts = isinstance(stops, tuple) and all(isinstance(stop, str) and stop for stop in stops)
     if not stops or not are_texts:
-        yield Problem(
-            f"stops = {stops!r}; expected a tuple of texts, none of them empty",
-            at,
-            "set self.stops to the closing tags with which a turn ends, as in ('</search>',)",
-        )
+        what = f"stops = {stops!r}; expected a tuple of texts, none of them empty"
+        fix = "set self.stops to the closing tags with which a turn ends, as in ('</search>',)"
+        yield Problem(what, at, fix)
     for name in _METHODS:
         if not callable(getattr(made, name, None)):
             fix = f"see searchrl.contracts.TagProtocol.{name}"
@@ -131,7 +128,7 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
             return f"gave {(answer, score)!r}, then {again!r}", None
         if answer is not None and not isinstance(answer, str):
             return f"gave the answer {answer!r}; expected a text or None", None
-        if not isinstance(score, numbers.Real) or not math.isfinite(score) or not 0 <= score <= 1:
+        if not isinstance(score, numbers.Real) or not 0 <= score <= 1:
             return f"gave the format score {score!r}; expected 0, 0.5 or 1", None
         return None
 
@@ -148,12 +145,12 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
 def _stops_are_reached(subject: Subject) -> Iterator[Problem]:
     grammar, protocol = subject.grammar, subject.grammar.protocol
     if not grammar.actions and not grammar.legal_turns:
-        yield Problem(
+        what = (
             "no action could be found that it writes: render_turn and opening refuse searches and "
-            "answers, and nothing that ends with a stop string is read as an action",
-            protocol.render_turn,
-            "make render_turn write the actions that parse reads",
+            "answers, and nothing that ends with a stop string is read as an action"
         )
+        fix = "make render_turn write the actions that parse reads"
+        yield Problem(what, protocol.render_turn, fix)
         return
     opened = [text for action in grammar.actions if (text := grammar.open_turn(action.kind))]
     guesses = [f"{text}{MARK}{stop}" for text in opened for stop in protocol.stops]
@@ -196,11 +193,9 @@ def _reads_back(subject: Subject) -> Iterator[Problem]:
             num_read += 1
             read = protocol.parse(turn)
             if (read.kind, read.payload) != (action.kind, action.payload):
-                yield Problem(
-                    f"render_turn({action.kind} {action.payload!r}, {thought!r}) is "
-                    f"{shorten(turn)}, which reads as {read.kind} {read.payload!r} {read.reason}",
-                    protocol.parse,
-                )
+                what = f"render_turn({action.kind} {action.payload!r}, {thought!r})"
+                reads = f"which reads as {read.kind} {read.payload!r} {read.reason}"
+                yield Problem(f"{what} is {shorten(turn)}, {reads}", protocol.parse)
                 break
     if not num_read:
         raise NotApplicable("it writes no turns that could be found (P4)")
@@ -255,8 +250,7 @@ def _neutralises(subject: Subject) -> Iterator[Problem]:
     texts = [*pieces, *(f"{tag[:3]}{other}{tag[3:]}" for tag in tags for other in tags)]
     if found := find_faulty(texts, make_texts(pieces), find_fault):
         text, (problem, at) = found
-        what = f"of the foreign text {shorten(text)}, {problem}"
-        yield Problem(what, at or protocol.neutralise)
+        yield Problem(f"of the foreign text {shorten(text)}, {problem}", at or protocol.neutralise)
 
 
 @criterion("P9")
@@ -316,11 +310,8 @@ def _keeps_to_budget(subject: Subject) -> Iterator[Problem]:
                 yield Problem(what, method)
                 return
     if "A second text." not in protocol.render_observation(_BENIGN):
-        yield Problem(
-            "without a budget, render_observation() does not show every passage",
-            protocol.render_observation,
-            "show all passages, best first",
-        )
+        what = "without a budget, render_observation() does not show every passage"
+        yield Problem(what, protocol.render_observation, "show all passages, best first")
 
 
 @criterion("P12")

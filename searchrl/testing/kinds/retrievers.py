@@ -63,11 +63,9 @@ def _fails_aloud(subject: Subject) -> Iterator[Problem]:
     except (Exception, SystemExit):
         return
     if not result or not result[0]:
-        yield Problem(
-            f"a query that cannot be read (it raises ConnectionError) gives {result!r}, as if "
-            "nothing had been found",
-            _place(subject, retriever, [_Unreadable(query)], 3),
-        )
+        what = f"a query that cannot be read (it raises ConnectionError) gives {result!r}"
+        at = _place(subject, retriever, [_Unreadable(query)], 3)
+        yield Problem(f"{what}, as if nothing had been found", at)
 
 
 def _ids(found: Sequence[Passage]) -> list[str]:
@@ -75,7 +73,6 @@ def _ids(found: Sequence[Passage]) -> list[str]:
 
 
 def _make(subject: Subject) -> Retriever:
-    """A fresh retriever over `PASSAGES`."""
     made: Retriever = subject.make(list(PASSAGES))
     return made
 

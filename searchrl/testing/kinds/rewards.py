@@ -16,7 +16,7 @@ from typing import Any
 
 from searchrl.contracts import Reward
 from searchrl.core.episode import Episode, Score, Unscored
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kinds.trials import Trial, Way, judged, raises_nothing, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.probes.subject import Subject
@@ -66,7 +66,7 @@ def _per_turn(subject: Subject) -> Iterator[Problem]:
         raise NotApplicable("it gives no process scores")
     for case, per_turn in scored:
         num_turns = len(case.episode.turns)
-        bad = [turn for turn in per_turn if not _is_finite(turn)]
+        bad = [turn for turn in per_turn if not is_real(turn)]
         if len(per_turn) != num_turns:
             what = f"{_describe(case)}: {len(per_turn)} process scores for {num_turns} turns"
             yield Problem(what, _place(subject, case.name))
@@ -83,11 +83,9 @@ def _pays_gold(subject: Subject) -> Iterator[Problem]:
     # No final answer may be a way to abstain; an answer that says nothing is a wrong one.
     empty = scores.get("punctuation-answer", -math.inf)
     if empty >= gold - _TOLERANCE:
-        yield Problem(
-            f"the answer '.' earns {empty:g}, as much as the gold answer ({gold:g})",
-            _place(subject, "punctuation-answer"),
-            "treat an answer as wrong of which normalisation leaves nothing ('' is in every text)",
-        )
+        what = f"the answer '.' earns {empty:g}, as much as the gold answer ({gold:g})"
+        fix = "an answer of which normalisation leaves nothing is wrong ('' is in every text)"
+        yield Problem(what, _place(subject, "punctuation-answer"), fix)
 
 
 @criterion("W9")
@@ -149,7 +147,7 @@ def _within_values(episode: Episode, scored: tuple[Reward, object]) -> str:
         is_told = isinstance(result.reason, str) and result.reason
         return "" if is_told else "it returned Unscored without a reason"
     value: Any = result.value if isinstance(result, Score) else result
-    if not _is_finite(value):
+    if not is_real(value):
         return f"it returned {value!r} ({type(value).__name__})"
     values: Any = getattr(component, "values", None)
     try:
@@ -165,7 +163,6 @@ def _within_values(episode: Episode, scored: tuple[Reward, object]) -> str:
 
 
 def _place(subject: Subject, name: str) -> object:
-    """Where the plugin's file returns the score of a case."""
     return SCORED.find_place(subject, _cases()[name].episode)
 
 
@@ -201,7 +198,3 @@ def _find_better(subject: Subject, names: Sequence[str], who: str) -> Iterator[P
         if scores.get(name, -math.inf) > gold + _TOLERANCE:
             what = f"case '{name}' earns {scores[name]:g}, {who} {gold:g}"
             yield Problem(what, _place(subject, name))
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, numbers.Real) and math.isfinite(value)

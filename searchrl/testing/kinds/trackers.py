@@ -38,10 +38,8 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
             "task/handbücher/图书馆": metric(1.0),
         }
         if step > 1:
-            train |= {
-                "num_tokens": Metric(value=float(10**12), n=0),
-                "learning_rate": Metric(value=1e-300, n=1),
-            }
+            train["num_tokens"] = Metric(value=float(10**12), n=0)
+            train["learning_rate"] = Metric(value=1e-300, n=1)
         if step % 2:
             train["only at times"] = metric(-3.0, n=1)
         logged.append((step, train, "train"))
@@ -57,8 +55,7 @@ def _logs_a_run(subject: Subject) -> Iterator[Problem]:
         at = type(tracker)
         for method in ("log", "close"):
             if not callable(getattr(tracker, method, None)):
-                what = f"the factory makes a {at.__name__} without a method {method}"
-                yield Problem(what, at)
+                yield Problem(f"the factory makes a {at.__name__} without a method {method}", at)
                 return
         tracker.log(*sample_log(1, 1)[0])
         tracker.close()
@@ -94,9 +91,8 @@ def _resumes(subject: Subject) -> Iterator[Problem]:
         try:
             second: Tracker = subject.make(run_dir)
         except (Exception, SystemExit) as error:
-            yield Problem(
-                f"made again in the same folder, it raised {describe_error(error)}", error
-            )
+            what = f"made again in the same folder, it raised {describe_error(error)}"
+            yield Problem(what, error)
             return
         after = _sizes(run_dir)
         for path, size in before.items():
@@ -121,15 +117,11 @@ TRACKER_CRITERIA = criteria_in(vars())
 def _calls_of_log(subject: Subject) -> dict[str, dict[str, Any]]:
     calls: list[Logged] = [*sample_log(), (4, {}, "train"), (10**9, {}, "eval")]
     return {
-        f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r})": {
-            "step": step, "metrics": metrics, "phase": phase,
-        }
+        f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r})": (
+            {"step": step, "metrics": metrics, "phase": phase}
+        )
         for step, metrics, phase in calls
-    }  # fmt: skip
-
-
-def _log(tracker: Tracker, call: dict[str, Any]) -> None:
-    tracker.log(call["step"], call["metrics"], call["phase"])
+    }
 
 
 @contextlib.contextmanager
@@ -142,7 +134,10 @@ def _logging() -> Iterator[Trial]:
             stack.callback(tracker.close)
             return tracker
 
-        yield Trial(_calls_of_log, _log, make, lambda subject, call: type(make(subject)).log)
+        def log(tracker: Tracker, call: dict[str, Any]) -> None:
+            tracker.log(*call.values())
+
+        yield Trial(_calls_of_log, log, make, lambda subject, call: type(make(subject)).log)
 
 
 @contextlib.contextmanager
@@ -163,13 +158,11 @@ def _effects(subject: Subject, run_dir: Path, kind: str) -> list[Effect]:
 
     Looked for in the second of two runs: in the first its libraries may fill caches of their own.
     """
-    found: list[Effect] = []
-    error: BaseException | None = None
     for folder in (run_dir.with_name("first"), run_dir):
         folder.mkdir(exist_ok=True)
         with watch_effects() as effects:
             error = catch(_run, subject, folder)
-        found = [effect for effect in effects if effect.kind == kind]
+    found = [effect for effect in effects if effect.kind == kind]
     if error is not None and not found:
         raise error
     return found

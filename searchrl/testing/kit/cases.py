@@ -15,18 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.contracts import TagProtocol
-from searchrl.core.episode import (
-    ANSWER,
-    SEARCH,
-    Action,
-    Episode,
-    EpisodeTurn,
-    Failure,
-    FailureKind,
-    Passage,
-    StopReason,
-    Task,
-)
+from searchrl.core import episode as records
+from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Passage, Task
 
 TABLE = Path(__file__).resolve().parents[2] / "assets" / "reward_cases.toml"
 
@@ -49,7 +39,7 @@ def make_episode(
     protocol: TagProtocol | None = None,
     *,
     passages: Sequence[Passage] = (),
-    stop_reason: StopReason | None = None,
+    stop_reason: records.StopReason | None = None,
 ) -> Episode:
     """The episode of some raw model turns, parsed as a run would.
 
@@ -79,7 +69,7 @@ def make_episode(
         played.append(EpisodeTurn(text, action, shown, observation))
     if stop_reason is None:
         is_answered = bool(played) and played[-1].action.kind == ANSWER
-        stop_reason = StopReason.ANSWERED if is_answered else StopReason.TURN_LIMIT
+        stop_reason = records.StopReason.ANSWERED if is_answered else records.StopReason.TURN_LIMIT
     return finish_episode(task, played, protocol, stop_reason)
 
 
@@ -87,7 +77,7 @@ def finish_episode(
     task: Task,
     turns: Sequence[EpisodeTurn],
     protocol: TagProtocol,
-    stop_reason: StopReason,
+    stop_reason: records.StopReason,
     **facts: Any,
 ) -> Episode:
     """The record of played turns, with the verdicts of their protocol; `facts` are other fields."""
@@ -144,8 +134,6 @@ def _default_protocol() -> TagProtocol:
 
 
 class _Maker:
-    """Makes the episodes of the table with one protocol."""
-
     def __init__(self, protocol: TagProtocol) -> None:
         self._protocol = protocol
         look, opening = self._search("insects of Suriname"), protocol.opening(ANSWER)
@@ -173,17 +161,18 @@ class _Maker:
             [self._fill(turn) for turn in turns] * row.get("repeats", 1),
             self._protocol,
             passages=passages,
-            stop_reason=StopReason(row["stop"]) if "stop" in row else None,
+            stop_reason=records.StopReason(row["stop"]) if "stop" in row else None,
         )
         first, *rest = episode.turns or (None,)
         if found == "told" and first is not None:
             # As an environment shows it that does not make foreign tags harmless.
             return replace(episode, turns=(replace(first, observation=told.text), *rest))
         if name == "failed":
-            failure = Failure(FailureKind.RETRIEVER, "retriever 'x'", "ConnectionError: gone", "")
+            kind = records.FailureKind.RETRIEVER
+            failure = records.Failure(kind, "retriever 'x'", "ConnectionError: gone", "")
             return replace(
                 episode, turns=episode.turns[:1], final_answer=None, format_score=0.0,
-                stop_reason=StopReason.FAILED, failure=failure,
+                stop_reason=records.StopReason.FAILED, failure=failure,
             )  # fmt: skip
         if name == "env-signals":
             signals = {"gold_shown": 0.5, "é": 1.0}

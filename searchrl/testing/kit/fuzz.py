@@ -6,6 +6,7 @@ Knows no plugin kind; called by the criteria.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -50,34 +51,24 @@ def make_texts(pieces: Sequence[str]) -> SearchStrategy[str]:
     return st.lists(part, max_size=10).map("".join)
 
 
-def find_example(texts: SearchStrategy[T], is_faulty: Callable[[T], bool]) -> T | None:
-    """The simplest of `NUM_EXAMPLES` drawn values that is faulty; None if none is."""
-    from hypothesis import find
-    from hypothesis.errors import Flaky, NoSuchExample
-
-    found: list[T] = []
-
-    def is_kept(value: T) -> bool:
-        if is_faulty(value):
-            found.append(value)
-            return True
-        return False
-
-    try:
-        return find(texts, is_kept, settings=_settings(NUM_EXAMPLES))
-    except (NoSuchExample, Flaky):  # faulty at one time and not at the next
-        return found[-1] if found else None
-
-
 def find_faulty(
     listed: Iterable[T], drawn: SearchStrategy[T], find_fault: Callable[[T], F | None]
 ) -> tuple[T, F] | None:
-    """The first listed value that has a fault, else the simplest drawn one; with its fault."""
-    found = next((value for value in listed if find_fault(value)), None)
-    if found is None:
-        found = find_example(drawn, lambda value: bool(find_fault(value)))
-    fault = None if found is None else find_fault(found)
-    return None if found is None or not fault else (found, fault)
+    """The first listed value with a fault, else the simplest drawn one; and the fault."""
+    from hypothesis import errors, find
+
+    found: list[tuple[T, F]] = []
+
+    def is_faulty(value: T) -> bool:
+        if fault := find_fault(value):
+            found.append((value, fault))
+        return bool(fault)
+
+    if not any(map(is_faulty, listed)):
+        # Flaky: the value has the fault at one time and not at the next.
+        with contextlib.suppress(errors.NoSuchExample, errors.Flaky):
+            find(drawn, is_faulty, settings=_settings(NUM_EXAMPLES))
+    return found[-1] if found else None
 
 
 def catch(call: Callable[..., object], *args: object) -> BaseException | None:

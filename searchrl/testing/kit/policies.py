@@ -1,14 +1,15 @@
 """Scripted policies for tests, and the driver that plays an environment with one.
 
-Owns `play_episode`, the model-free twin of the rollout driver: strings only, no budgets, no
-reward components. Any `contracts.Expert` plays: those here, and an environment's own scripts.
+Owns `play_turns`, the loop in which everything here is played, and `play_episode`, the model-free
+twin of the rollout driver: strings only, no budgets, no reward components. Any `contracts.Expert`
+plays: those here, and an environment's own scripts.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, StopReason, Task
@@ -16,6 +17,21 @@ from searchrl.testing.kit.cases import finish_episode
 
 if TYPE_CHECKING:
     import gymnasium
+
+
+class Step(NamedTuple):
+    """What `step` returned, unchecked."""
+
+    observation: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: Any
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the episode is over."""
+        return bool(self.terminated or self.truncated)
 
 
 class Says:
@@ -74,17 +90,27 @@ class SaysAnything:
         text = " ".join(self._rng.choices(words, k=self._rng.randint(0, 8)))
         noise = "".join(chr(self._rng.choice((60, 62, 47, 97, 233, 0x56FE))) for _ in range(12))
         protocol = self._protocol
-        return self._rng.choice(
-            (
-                protocol.render_turn(Action(SEARCH, (text or "x",)), noise),
-                protocol.render_turn(Action(ANSWER, text or "x"), noise),
-                protocol.opening(SEARCH) + text,
-                protocol.opening(ANSWER) + text + noise,
-                text,
-                noise,
-                "",
-            )
+        turns = (
+            protocol.render_turn(Action(SEARCH, (text or "x",)), noise),
+            protocol.render_turn(Action(ANSWER, text or "x"), noise),
+            protocol.opening(SEARCH) + text,
+            protocol.opening(ANSWER) + text + noise,
+            *(text, noise, ""),
         )
+        return self._rng.choice(turns)
+
+
+def play_turns(
+    env: gymnasium.Env[Any, Any], act: Callable[[str], str], observation: str, max_turns: int = 100
+) -> Iterator[tuple[str, Step]]:
+    """Play after a reset until the episode is over: each turn, and what `step` returned for it."""
+    for _ in range(max_turns):
+        text = act(observation)
+        step = Step(*env.step(text))
+        yield text, step
+        if step.is_last:
+            return
+        observation = step.observation
 
 
 def play_episode(
@@ -128,18 +154,14 @@ def play_episode(
     turns: list[EpisodeTurn] = []
     signals: dict[str, float] = {}
     stop = StopReason.TURN_LIMIT
-    while len(turns) < max_turns:
-        text = policy.act(observation)
-        observation, reward, terminated, truncated, info = env.step(text)
-        action = info.get("action") or protocol.parse(text)
-        signals |= info.get("signals", {})
+    for text, step in play_turns(env, policy.act, observation, max_turns):
+        action = step.info.get("action") or protocol.parse(text)
+        signals |= step.info.get("signals", {})
         # What a policy never reads does not count as shown to it, as in a run.
-        is_over = bool(terminated or truncated)
-        shown = "" if is_over else observation
-        passages = () if is_over else tuple(info.get("passages", ()))
-        turns.append(EpisodeTurn(text, action, passages, shown, float(reward)))
-        if is_over:
-            stop = StopReason.ANSWERED if terminated else StopReason.TURN_LIMIT
-            break
+        shown = "" if step.is_last else step.observation
+        passages = () if step.is_last else tuple(step.info.get("passages", ()))
+        turns.append(EpisodeTurn(text, action, passages, shown, float(step.reward)))
+        if step.terminated:
+            stop = StopReason.ANSWERED
     env_return = sum(turn.reward for turn in turns)
     return finish_episode(task, turns, protocol, stop, signals=signals, env_return=env_return)

@@ -121,9 +121,7 @@ class TokenBatch:
             sampler_logp_T=same_T,
             rollout_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
         )
-        result: Any = self._algorithm.loss(columns, settings)
-        loss: Tensor = result[0]
-        return loss
+        return self._algorithm.loss(columns, settings)[0]
 
     def gradient(self) -> Tensor:
         """The slope of the loss in every log-prob, after `backward`; 0 where it has none."""

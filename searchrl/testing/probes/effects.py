@@ -37,14 +37,9 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 
 # Audit event -> which of its arguments are paths that it creates, changes or removes.
 _PATHS = {
-    "os.mkdir": (0,),
-    "os.remove": (0,),
-    "os.rmdir": (0,),
+    **dict.fromkeys(("os.mkdir", "os.remove", "os.rmdir", "os.truncate", "sqlite3.connect"), (0,)),
+    **dict.fromkeys(("os.link", "os.symlink"), (1,)),
     "os.rename": (0, 1),
-    "os.link": (1,),
-    "os.symlink": (1,),
-    "os.truncate": (0,),
-    "sqlite3.connect": (0,),
 }
 
 

@@ -14,7 +14,7 @@ from searchrl.core.episode import Action, Failure, FailureKind
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
-from searchrl.engine.episodes.world import TaskWorld, make_world
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import EnvironmentFailure, PluginError
 from searchrl.plugins import Registry, load_plugins
@@ -37,8 +37,9 @@ def world(registry: Registry) -> Callable[..., TaskWorld]:
     def make(env: str = "foreign", *, reward_timeout_s: float | None = None, **task: Any):
         settings = {"reward": "env", **task}
         fault = {"fault": settings.pop("fault")} if "fault" in settings else {}
-        config = build_config({"env": {"name": env, **fault}, **settings})
-        return make_world(config.tasks[0], registry, reward_timeout_s)
+        limits = {"rollout": {"reward_timeout_s": reward_timeout_s}}
+        config = build_config({"env": {"name": env, **fault}, **settings}, limits)
+        return make_worlds(config, registry)[0]
 
     return make
 

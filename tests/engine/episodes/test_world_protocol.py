@@ -3,8 +3,8 @@ protocol without a search leaves out."""
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,8 @@ def test_settings_without_a_name_go_to_that_protocol(registry: Registry):
     own = {"protocol": {"instruction": "Move."}}
     assert named(registry, {"env": LAKE}, own) == [("act", {"instruction": "Move."})]
     assert named(registry, own) == [("think-search-answer", {"instruction": "Move."})]
-    assert named(registry, own, {"protocol": "think-search-answer"}) == [
-        ("think-search-answer", {"instruction": "Move."})
-    ]
+    expected = [("think-search-answer", {"instruction": "Move."})]
+    assert named(registry, own, {"protocol": "think-search-answer"}) == expected
 
 
 def test_settings_of_another_named_protocol_do_not_carry_over(registry: Registry):
@@ -77,11 +76,8 @@ def test_each_task_has_its_own(registry: Registry):
     tasks = [{"env": "regulations"}, {"env": LAKE}, {"env": LAKE, "protocol": {"act": "do"}}]
     config = build_config({"tasks": [{**task, "reward": "env"} for task in tasks]})
     worlds = make_worlds(config, registry)
-    assert [world.protocol.stops for world in worlds] == [
-        ("</search>", "</answer>"),
-        ("</act>",),
-        ("</do>",),
-    ]
+    stops = [("</search>", "</answer>"), ("</act>",), ("</do>",)]
+    assert [world.protocol.stops for world in worlds] == stops
     assert [world.config.protocol.name for world in worlds] == ["think-search-answer", "act", "act"]
     stored = name_protocols(config, registry)
     assert build_config(stored.to_dict()) == stored
@@ -152,15 +148,9 @@ class TestForced:
 
         def scripted(requests: Any, **rest: Any) -> Any:
             asked.extend((r.world.name, r.forced) for r in requests)
-            return run(
-                [
-                    dataclasses.replace(
-                        r, script=r.world.script(r.world.entry.script_names[0]), forced=None
-                    )
-                    for r in requests
-                ],
-                **rest,
-            )
+            scripts = (r.world.script(r.world.entry.script_names[0]) for r in requests)
+            pairs = zip(requests, scripts, strict=True)
+            return run([replace(r, script=script, forced=None) for r, script in pairs], **rest)
 
         monkeypatch.setattr(driver, "run", scripted)
         return evaluate_both(worlds, driver, config.eval, seed=0), asked

@@ -5,16 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import engine_toy
 import pytest
 import torch
 from engine_toy import enlarge_lora, micro_policy, play
 from pytest import MonkeyPatch
 
 from searchrl.algorithms import Algorithm, make_grpo
-from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import Group, make_groups
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning import checkpoint as module
@@ -27,19 +28,10 @@ from searchrl.engine.learning.checkpoint import (
     save_checkpoint,
     save_policy,
 )
-from searchrl.engine.learning.learner import Learner
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import RunFolderError
 
-
-def make_learner(policy: Policy, algorithm: Algorithm | None = None) -> Learner:
-    return Learner(
-        policy,
-        algorithm or make_grpo(),
-        AlgorithmConfig(beta=0.0),
-        OptimConfig(lr=1e-2, warmup_steps=3),
-        max_steps=10,
-    )
+make_learner = partial(engine_toy.make_learner, warmup_steps=3)
 
 
 def state(step: int, **more: Any) -> dict[str, Any]:
@@ -47,9 +39,8 @@ def state(step: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def groups(policy: Policy, toy_world: Any) -> list[Group[Rollout]]:
-    world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-    return make_groups(play(policy, world))
+def groups(policy: Policy, short_world: Any) -> list[Group[Rollout]]:
+    return make_groups(play(policy, short_world))
 
 
 @pytest.mark.parametrize("adapter", ["full", "lora"])
@@ -77,22 +68,21 @@ def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
 def test_state_of_the_algorithm_travels(policy: Policy, tmp_path: Path):
     kept: dict[str, Any] = {}
     base = make_grpo()
-    algorithm = Algorithm(
-        base.name,
-        base.advantages,
-        base.loss,
-        state_dict=lambda: {"solved": 7},
-        load_state_dict=kept.update,
-    )
+    hooks: Any = {"state_dict": lambda: {"solved": 7}, "load_state_dict": kept.update}
+    algorithm = Algorithm(base.name, base.advantages, base.loss, **hooks)
     save_checkpoint(tmp_path, policy, make_learner(policy, algorithm), state(4))
     load_checkpoint(latest_checkpoint(tmp_path), policy, make_learner(policy, algorithm))
     assert kept == {"solved": 7}
 
 
 class TestKilled:
-    @pytest.mark.parametrize("moment", ["weights", "state", "sync", "rename"])
+    @pytest.mark.parametrize(
+        ("owner", "name"),
+        [(torch, "save"), (Path, "write_text"), (module, "_sync"), (Path, "rename")],
+        ids=["weights", "state", "sync", "rename"],
+    )
     def test_between_any_two_writes_the_old_one_stays_usable(
-        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, moment: str
+        self, policy: Policy, tmp_path: Path, monkeypatch: MonkeyPatch, owner: Any, name: str
     ):
         learner = make_learner(policy)
         save_checkpoint(tmp_path, policy, learner, state(1))
@@ -104,14 +94,7 @@ class TestKilled:
             raise Killed
 
         with monkeypatch.context() as patch:
-            if moment == "weights":
-                patch.setattr(torch, "save", kill)
-            elif moment == "state":
-                patch.setattr(Path, "write_text", kill)
-            elif moment == "sync":
-                patch.setattr(module, "_sync", kill)
-            else:
-                patch.setattr(Path, "rename", kill)
+            patch.setattr(owner, name, kill)
             with pytest.raises(Killed):
                 save_checkpoint(tmp_path, policy, learner, state(2))
         assert [folder.name for folder in list_checkpoints(tmp_path)] == ["step_000001"]

@@ -172,9 +172,8 @@ class TestWhatLeavesTheStep:
         # In the advantages it counts (its reward is real); in the loss it has nothing to train.
         offered = [*items, TrainItem(empty, 0.5)]
         packed = pack_items(offered, reduction=Reduction.SEQUENCE_MEAN, keep_dead_groups=False)
-        assert [r.rollout_id for r in packed.rollouts] == [
-            i.trajectory.rollout_id for i in items[:9]
-        ]
+        names = [item.trajectory.rollout_id for item in items[:9]]
+        assert [r.rollout_id for r in packed.rollouts] == names
         assert sum(r.weight * sum(r.mask) for r in packed.rollouts) == pytest.approx(1.0)
 
     @pytest.mark.parametrize("why", ["no items", "all dead", "all unscored"])
@@ -193,8 +192,7 @@ class TestWhatLeavesTheStep:
         state = copy.deepcopy(learner.optimizer.state_dict()["state"])
         version, step = policy.version, learner.step
         stats = learner.train_step(make_groups(offered))
-        for parameter, old in zip(policy.parameters, before, strict=True):
-            assert torch.equal(parameter, old)
+        assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
         after = learner.optimizer.state_dict()["state"]
         assert all(torch.equal(after[k]["exp_avg"], state[k]["exp_avg"]) for k in state)
         assert (policy.version, learner.step) == (version, step)
@@ -215,8 +213,7 @@ class TestNonFinite:
         stats = learner.train_step(make_groups(items))
         handle.remove()
         assert stats["skipped_steps"] == 1 and "grad_norm" not in stats
-        for parameter, old in zip(policy.parameters, before, strict=True):
-            assert torch.equal(parameter, old)
+        assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
         assert (policy.version, learner.step) == (1, 1)
         again = learner.train_step(make_groups(items))
         assert again["lr"] == stats["lr"] == pytest.approx(1e-2 * 2 / 6)
@@ -283,9 +280,8 @@ def test_learning_rate_warms_up_then_is_constant_or_cosine():
     assert values[2:] == sorted(values[2:], reverse=True)
 
 
-def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, toy_world: Any):
-    world = toy_world(protocol="short-stops", retriever="random", reward="parity")
-    groups = make_groups(play(policy, world))
+def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, short_world: Any):
+    groups = make_groups(play(policy, short_world))
     learner = make_learner(policy, beta=0.01)
     first, second = (learner.train_step(groups) for _ in range(2))
     assert first["approx_kl"] < 1e-9 < 1e-4 < second["approx_kl"]

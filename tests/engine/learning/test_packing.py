@@ -21,7 +21,7 @@ from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packing import MicroBatch, micro_batches, pack_step
+from searchrl.engine.learning.packing import MicroBatch, PackedStep, micro_batches, pack_step
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import PluginError
 
@@ -213,17 +213,18 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
         assert len(seen.advantage) == len(seen.ratio)  # type: ignore[arg-type]
 
 
+def pack_groups(
+    groups: Any, reduction: Reduction = Reduction.TOKEN_MEAN, **options: Any
+) -> PackedStep:
+    options |= {"keep_dead_groups": False, "constant": 1}
+    return pack_step(groups, dr_grpo_advantages, reduction, **options)
+
+
 def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
     """A replayed rollout that `extend` puts into a group keeps the id of the group it is from."""
     fresh, replayed = make_item("fresh", [2], 0.0), make_item("replayed", [3], 1.0)
     replayed.trajectory.group_id = "an older step"
-    step = pack_step(
-        [Group("g", (fresh, replayed))],
-        dr_grpo_advantages,
-        Reduction.SEQUENCE_MEAN,
-        keep_dead_groups=False,
-        constant=1,
-    )
+    step = pack_groups([Group("g", (fresh, replayed))], Reduction.SEQUENCE_MEAN)
     assert {r.rollout_id: r.advantage for r in step.rollouts} == {"fresh": -0.5, "replayed": 0.5}
     assert (step.num_groups, len(step.groups)) == (1, 1)
 
@@ -237,22 +238,9 @@ def test_the_group_decides_who_is_compared_not_where_a_trajectory_came_from():
 )
 def test_one_id_for_two_groups_or_rollouts_is_refused(second: Group[TrainItem], match: str):
     with pytest.raises(ValueError, match=match):
-        pack_step(
-            [Group("g", (make_item("r0", [2]),)), second],
-            dr_grpo_advantages,
-            Reduction.TOKEN_MEAN,
-            keep_dead_groups=True,
-            constant=1,
-        )
+        pack_groups([Group("g", (make_item("r0", [2]),)), second])
 
 
 def test_an_extension_that_returns_no_groups_is_the_algorithms_fault():
     with pytest.raises(PluginError, match=r"'mine': its extend\(\) returned a list among"):
-        pack_step(
-            [[make_item("r0", [2])]],  # type: ignore[list-item]
-            dr_grpo_advantages,
-            Reduction.TOKEN_MEAN,
-            keep_dead_groups=True,
-            constant=1,
-            owner="algorithm 'mine'",
-        )
+        pack_groups([[make_item("r0", [2])]], owner="algorithm 'mine'")

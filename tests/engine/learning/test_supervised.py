@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import enlarge_lora, micro_policy
+from engine_toy import lora_policy, micro_policy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,8 +114,7 @@ class TestSteps:
         hook.remove()
         assert stats["skipped_steps"] == 1 and all(math.isfinite(v) for v in stats.values())
         assert stats["loss"] > 0 and "grad_norm" not in stats
-        for parameter, old in zip(policy.parameters, before, strict=True):
-            assert torch.equal(parameter, old)
+        assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
         assert learner.train_step([demonstration(1)], MODEL, 2)["skipped_steps"] == 0
 
     def test_nothing_to_learn_from_changes_nothing(self, policy: Policy):
@@ -126,16 +125,13 @@ class TestSteps:
         empty.append_prompt([1, 2, 3])
         stats = learner.train_step([empty], MODEL, 1)
         assert stats["num_tokens"] == 0 and not {"loss", "token_accuracy", "grad_norm"} & set(stats)
-        for parameter, old in zip(policy.parameters, before, strict=True):
-            assert torch.equal(parameter, old)
+        assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
 
     def test_lora_dropout_acts_here_and_is_drawn_from_the_seed(self, micro_model: Path):
         losses = {}
         for dropout, seed in ((0.0, 1), (0.5, 1), (0.5, 2)):
             for repeat in range(2):
-                policy = enlarge_lora(
-                    micro_policy(micro_model, adapter="lora", lora_r=4, lora_dropout=dropout)
-                )
+                policy = lora_policy(micro_model, lora_dropout=dropout)
                 torch.manual_seed(repeat)  # whatever was drawn before does not matter
                 learner = SupervisedLearner(policy, 1.0, 10**6)
                 stats = learner.train_step([demonstration(0)], MODEL, 0, seed=seed)

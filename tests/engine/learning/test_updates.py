@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, pack_items
+from engine_toy import micro_policy, most_bytes, pack_items
 from packed_toy import (
     caught_gradients,
     is_close,
@@ -195,9 +195,8 @@ class TestMemoryRunsOut:
         policy = make_policy(micro_model)
         learner = make_learner(policy)
         restore = fail_above(policy, 30, "forward", lambda: out_of_memory("cpu"))
-        with pytest.raises(
-            PolicyError, match="single rollout of .*model.gradient_checkpointing: true"
-        ):
+        message = "single rollout of .*model.gradient_checkpointing: true"
+        with pytest.raises(PolicyError, match=message):
             learner.train_step(make_groups(offered()))
         restore()
 
@@ -340,12 +339,7 @@ def peak_beside_parameters(vocab_size: int) -> int:
     learner = make_learner(policy)
     items = [item for seed in range(3) for item in make_items(seed=seed)]
     for number, item in enumerate(items):
-        item.trajectory.rollout_id += f"/{number}"
+        item.trajectory.rollout_id = str(number)
     with torch.profiler.profile(profile_memory=True) as profile:
         learner.train_step(make_groups(items))
-    now = most = 0
-    for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            most = max(most, now)
-    return most
+    return most_bytes(profile)

@@ -29,14 +29,8 @@ Both = list[dict[str, Any]]
 HERE = Path(__file__).resolve().parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
-UNDER_TORCHRUN = {
-    "RANK": "1",
-    "WORLD_SIZE": "2",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "2",
-    "MASTER_ADDR": "localhost",
-    "MASTER_PORT": "1",
-}
+UNDER_TORCHRUN = dict(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+UNDER_TORCHRUN |= dict(MASTER_ADDR="localhost", MASTER_PORT="1")
 
 
 def two_steps(model: Path, run_dir: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def make(dtype: torch.dtype, bias: bool = False, trained: bool = True) -> tuple[
     return head, hidden, torch.randint(0, V, (N,)), torch.randn(N, dtype=dtype)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: MonkeyPatch) -> None:
     """8 rows at a time: 37 make four whole chunks and a part of one."""
     monkeypatch.setattr(head_module, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
@@ -38,12 +38,7 @@ def gradients(result: TokenLogps, slope: Tensor, inputs: list[Tensor]) -> tuple[
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_chunks_are_the_full_logits(
-    small_chunks: None,
-    monkeypatch: MonkeyPatch,
-    dtype: torch.dtype,
-    temperature: float,
-    bias: bool,
-    kept_bytes: int,
+    monkeypatch: MonkeyPatch, dtype: torch.dtype, temperature: float, bias: bool, kept_bytes: int
 ):
     """Whether p is kept for the gradient of a trained head or made again."""
     monkeypatch.setattr(head_module, "KEPT_BYTES", kept_bytes)
@@ -65,14 +60,14 @@ def test_chunks_are_the_full_logits(
     assert not ours.entropy_N.requires_grad
 
 
-def test_gradient_is_that_of_finite_differences(small_chunks: None):
+def test_gradient_is_that_of_finite_differences():
     head, hidden, target, _ = make(torch.float64, bias=True)
     assert torch.autograd.gradcheck(
         lambda hidden_ND: head_logps(head, hidden_ND, target, temperature=0.8).logp_N, (hidden,)
     )
 
 
-def test_frozen_head_gets_no_gradient_and_keeps_no_hidden_state(small_chunks: None):
+def test_frozen_head_gets_no_gradient_and_keeps_no_hidden_state():
     head, hidden, target, slope = make(torch.float32, trained=False)
     result = head_logps(head, hidden, target)
     (saved,) = result.logp_N.grad_fn.saved_tensors  # type: ignore[union-attr]
@@ -81,7 +76,7 @@ def test_frozen_head_gets_no_gradient_and_keeps_no_hidden_state(small_chunks: No
     assert head.weight.grad is None and hidden.grad is not None
 
 
-def test_bf16_hidden_states_give_fp32_logprobs(small_chunks: None):
+def test_bf16_hidden_states_give_fp32_logprobs():
     head, hidden, target, slope = make(torch.bfloat16)
     ours = head_logps(head, hidden, target, with_entropy=True)
     assert ours.logp_N.dtype == torch.float32
@@ -95,7 +90,7 @@ def test_bf16_hidden_states_give_fp32_logprobs(small_chunks: None):
         assert (mine - expected).norm() <= 2e-2 * expected.norm()
 
 
-def test_without_gradient_nothing_is_kept(small_chunks: None):
+def test_without_gradient_nothing_is_kept():
     head, hidden, target, _ = make(torch.float32)
     with torch.no_grad():
         assert not head_logps(head, hidden, target).logp_N.requires_grad

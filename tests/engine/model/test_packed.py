@@ -136,11 +136,8 @@ class TestWhatIsComputed:
         learner = make_learner(policy, micro_batch_tokens=100)
         monkeypatch.setattr(policy_module, "head_logps", count)
         stats = learner.train_step(make_groups(items))
-        written = sum(
-            item.trajectory.num_model_tokens
-            for item in items
-            if item.trajectory.group_id != "c"  # of one rollout: dead
-        )
+        live = [item.trajectory for item in items if item.trajectory.group_id != "c"]
+        written = sum(trajectory.num_model_tokens for trajectory in live)  # c is dead
         assert sum(rows) == stats["num_tokens"] == written
         assert written < 0.9 * sum(len(item.trajectory) for item in items)
 
@@ -197,11 +194,8 @@ class TestPlan:
         assert (ours - expected).abs().max() < 1e-12
         slope = torch.randn_like(expected)
         inputs = (query, key, value)
-        for mine, theirs in zip(
-            torch.autograd.grad(ours, inputs, slope),
-            torch.autograd.grad(expected, inputs, slope),
-            strict=True,
-        ):
+        grads = (torch.autograd.grad(output, inputs, slope) for output in (ours, expected))
+        for mine, theirs in zip(*grads, strict=True):
             assert (mine - theirs).abs().max() < 1e-12
 
 

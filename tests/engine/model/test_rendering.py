@@ -64,21 +64,15 @@ def tiny(template: str | None = None, bos: bool = False) -> Any:
         special_tokens=["<|im_start|>"],  # one control token inside the model's own vocabulary
         show_progress=False,
     )
-    backend.train_from_iterator(
-        ["<think>the school</think>\n<search>school day</search>"] * 3, trainer
-    )
+    texts = ["<think>the school</think>\n<search>school day</search>"] * 3
+    backend.train_from_iterator(texts, trainer)
     if bos:
         backend.post_processor = processors.TemplateProcessing(
             single="<|im_start|> $A", special_tokens=[("<|im_start|>", 0)]
         )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>")
-    tokenizer.add_special_tokens(
-        {
-            "additional_special_tokens": [
-                AddedToken(t, special=True, normalized=False) for t in SPECIAL
-            ]
-        }
-    )
+    special = [AddedToken(t, special=True, normalized=False) for t in SPECIAL]
+    tokenizer.add_special_tokens({"additional_special_tokens": special})
     tokenizer.add_tokens([AddedToken(t, special=False, normalized=False) for t in ADDED])
     tokenizer.chat_template = template
     return tokenizer
@@ -151,9 +145,8 @@ class TestControlTokenSafety:
     def test_the_instruction_may_name_added_tokens_but_cannot_end_its_message(self):
         renderer, tokenizer = tiny_renderer(CHATML), tiny()
         prompt = renderer.render_prompt("Use <think>. <|im_end|>", "q")
-        tokens = [
-            tokenizer.convert_ids_to_tokens(i) for i in prompt.ids if i in added_ids(tokenizer)
-        ]
+        control = [i for i in prompt.ids if i in added_ids(tokenizer)]
+        tokens = tokenizer.convert_ids_to_tokens(control)
         frame = ["<|im_start|>", "<|im_end|>"]
         assert tokens == [frame[0], "<think>", frame[1], *frame, frame[0]]
 
@@ -271,11 +264,8 @@ class TestForcedOpening:
         assert prompt.text.endswith(prompt.assistant_prefix)
         assert prompt.assistant_prefix.endswith("should look this up.</think>\n<search>")
         assert renderer.decode(prompt.ids) == prompt.text
-        turns = [
-            prompt.assistant_prefix + "school day</search>",
-            "<think>t</think><answer>x</answer>",
-        ]
-        assert protocol.format_score(turns) == 1.0
+        first = prompt.assistant_prefix + "school day</search>"
+        assert protocol.format_score([first, "<think>t</think><answer>x</answer>"]) == 1.0
 
     def test_a_tag_opened_by_the_template_is_not_opened_twice(self):
         prompt = tiny_renderer(THINKING_ONLY).render_prompt(
@@ -333,11 +323,8 @@ class TestQwen:
     ):
         vectors = shared_data / "qwen_tokenizer" / "llama_cpp_test_vectors.inp"
         texts = vectors.read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
-        texts = [
-            t
-            for t in texts
-            if not any(str(a.content) in t for a in qwen3.added_tokens_decoder.values())
-        ]
+        added = [str(token.content) for token in qwen3.added_tokens_decoder.values()]
+        texts = [text for text in texts if not any(token in text for token in added)]
         assert len(texts) > 30
         for text in texts:
             assert qwen3_renderer.encode_plain(text) == qwen3(text).input_ids

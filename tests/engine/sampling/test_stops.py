@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from searchrl.engine.sampling.stops import (
-    STOPPED,
-    StopTable,
-    find_stop_end,
-    vocabulary_bytes,
-)
+from searchrl.engine.sampling.stops import STOPPED, StopTable, find_stop_end, vocabulary_bytes
 from searchrl.errors import PolicyError
 
 LETTERS = [b"a", b"b", b"ab", b"ba", b"aab", b"", b"abab"]

@@ -106,13 +106,9 @@ def test_observations_stand_in_the_ledger_as_they_were_shown(policy: Policy, sho
     for rollout in play(policy, short_world):
         trajectory = rollout.trajectory
         for turn, said in zip(trajectory.turns, rollout.episode.turns, strict=True):
-            after = [
-                token_id
-                for token_id, author, number in zip(
-                    trajectory.ids, trajectory.authors, trajectory.turns_of, strict=True
-                )
-                if author is Author.ENV and number == turn.index
-            ]
+            columns = trajectory.ids, trajectory.authors, trajectory.turns_of
+            rows = zip(*columns, strict=True)
+            after = [i for i, author, n in rows if author is Author.ENV and n == turn.index]
             assert after == policy.renderer.encode_plain(said.observation)
             seen += bool(after)
     assert seen > 5
@@ -181,12 +177,8 @@ class TestEnvironmentTokensGetNoGradient:
         logp_BTV = torch.log_softmax(logits_BTV.double(), dim=-1)
         next_BT = batch.layout.ids_BT.roll(-1, 1)
         logp_BT = logp_BTV.gather(2, next_BT[..., None])[..., 0].roll(1, 1)
-        columns = loss_columns(
-            logp_BT[trained_of(batch.layout)],
-            batch.sampler_logp_N.double(),
-            batch.adv_N,
-            batch.weight_N,
-        )
+        logp_N, old_logp_N = logp_BT[trained_of(batch.layout)], batch.sampler_logp_N.double()
+        columns = loss_columns(logp_N, old_logp_N, batch.adv_N, batch.weight_N)
         return ppo_clip_loss(columns, LossSettings())[0]
 
     def test_logit_rows_that_predict_prompt_or_observation_get_exactly_zero(
@@ -327,9 +319,8 @@ class TestTheLastToken:
         (rollout,), _ = say(toy_world(), [said, Said("<answer>", TurnStop.EOS)], policy.renderer)
         trajectory = rollout.trajectory
         twin = replace(trajectory, rollout_id="twin")
-        packed = pack_items(
-            [TrainItem(trajectory, 1.0), TrainItem(twin, 0.0)], keep_dead_groups=False
-        )
+        items = [TrainItem(trajectory, 1.0), TrainItem(twin, 0.0)]
+        packed = pack_items(items, keep_dead_groups=False)
         mask = packed.rollouts[0].mask
         assert mask == [author is Author.MODEL for author in trajectory.authors]
         turn = trajectory.turns[0]

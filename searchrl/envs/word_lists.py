@@ -1,7 +1,7 @@
-"""The word lists of `regulations`: JSON files of the package, read when first needed and checked.
+"""Word lists: JSON files of the package, read when first needed and checked.
 
-Owns where they are and how one becomes typed values. What the lists mean is in `names.py` and
-`wordings.py`, the callers; `handbook_file.py` finds the demo handbook in the same folder.
+Owns where they are and how one becomes typed values. What the lists mean is in the callers:
+`describe` and, in `regulations`, `names` and `wordings`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from searchrl.errors import DataError
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets" / "regulations"
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
 EXACT = ConfigDict(extra="forbid")
 """For `with_config`: a key that the type does not have is an error."""
@@ -36,5 +36,5 @@ def load_word_list(kind: type[Kind], path: Path) -> Kind:
         faults = [
             f"  {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
         ]
-        problem = "\n".join(["is not a word list of regulations:", *faults])
+        problem = "\n".join(["is not a word list of searchrl:", *faults])
     raise DataError(f"{path}: {problem}\nThe file belongs to searchrl: install searchrl again.")

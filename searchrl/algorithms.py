@@ -156,6 +156,12 @@ def make_dapo(
             the limit, as in the paper.
         overlong_penalty: what the whole penalty takes from the reward; 0 for none.
     """
+
+    def penalty(num_tokens: int, max_total_tokens: int) -> float:
+        limit = overlong_limit or max_total_tokens
+        buffer, weight = overlong_buffer or max(1, limit // 5), overlong_penalty
+        return advantage.overlong_penalty(num_tokens, limit=limit, buffer=buffer, weight=weight)
+
     return _clipped(
         "dapo",
         grpo_advantages,
@@ -163,20 +169,8 @@ def make_dapo(
         clip_high=0.28,
         beta=0.0,
         max_refills=max_refills,
-        length_penalty=_length_penalty(overlong_limit, overlong_buffer, overlong_penalty),
+        length_penalty=penalty if overlong_penalty else None,
     )
-
-
-def _length_penalty(
-    limit: int | None, buffer: int | None, weight: float
-) -> Callable[[int, int], float] | None:
-    def penalty(num_tokens: int, max_total_tokens: int) -> float:
-        most = limit or max_total_tokens
-        return advantage.overlong_penalty(
-            num_tokens, limit=most, buffer=buffer or max(1, most // 5), weight=weight
-        )
-
-    return penalty if weight else None
 
 
 def make_gspo() -> Algorithm:

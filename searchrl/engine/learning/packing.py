@@ -169,46 +169,36 @@ def pack_step(
     dead = dead_groups(values, ids, is_scored)
     in_loss = set(ids) if keep_dead_groups else set(ids) - dead
     held = set(ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
-    enters = [
-        scored and group in in_loss | held for scored, group in zip(is_scored, ids, strict=True)
-    ]
-    masks = [
-        _trained(item.trajectory) if enter else []
-        for item, enter in zip(items, enters, strict=True)
-    ]
-    packed = iter(
-        None
-        if not any(mask)
-        else PackedRollout(
-            list(item.trajectory.ids),
+    entering = in_loss | held
+    members: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
+    num_nonfinite = 0
+    for item, group_id, scored, value in zip(items, ids, is_scored, values, strict=True):
+        if not scored or group_id not in entering:
+            continue
+        trajectory = item.trajectory
+        mask = _trained(trajectory)
+        num_nonfinite += trajectory.num_model_tokens - sum(mask)
+        if not any(mask):
+            continue
+        logps = zip(trajectory.sampler_logps, mask, strict=True)
+        rollout = PackedRollout(
+            list(trajectory.ids),
             mask,
-            item.trajectory.num_prompt_tokens,
-            name,
-            [
-                logp or 0.0
-                for logp, is_trained in zip(item.trajectory.sampler_logps, mask, strict=True)
-                if is_trained
-            ],
-            _broadcast(value, item.trajectory, mask),
-            weight=float(group in in_loss),
-            hold_weight=float(group in held),
+            trajectory.num_prompt_tokens,
+            trajectory.rollout_id,
+            [logp or 0.0 for logp, is_trained in logps if is_trained],
+            _broadcast(value, trajectory, mask),
+            weight=float(group_id in in_loss),
+            hold_weight=float(group_id in held),
         )
-        for item, name, group, mask, value in zip(items, names, ids, masks, values, strict=True)
-    )
-    kept = (
-        Group(group.id, tuple(one for _ in group.rollouts if (one := next(packed)) is not None))
-        for group in groups
-    )
+        members[group_id].append(rollout)
+    kept = [Group(name, tuple(rollouts)) for name, rollouts in members.items() if rollouts]
     return PackedStep(
-        groups=_weighed([group for group in kept if group.rollouts], reduction, constant),
+        groups=_weighed(kept, reduction, constant),
         num_unscored=is_scored.count(False),
         num_groups=sum(bool(group.rollouts) for group in groups),
         num_dead_groups=len(dead),
-        num_nonfinite=sum(
-            item.trajectory.num_model_tokens - sum(mask)
-            for item, mask, enter in zip(items, masks, enters, strict=True)
-            if enter
-        ),
+        num_nonfinite=num_nonfinite,
     )
 
 

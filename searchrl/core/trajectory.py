@@ -8,7 +8,7 @@ rewards or tensors. The rollout driver appends, the packer reads. Standard libra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -45,6 +45,16 @@ class TurnStop(StrEnum):
 def is_finite(logp: float | None) -> bool:
     """Whether a token has a log-prob that a ratio can be taken of."""
     return logp is not None and math.isfinite(logp)
+
+
+class TokenStep(NamedTuple):
+    """One token of a trajectory: the row view of the ledger, for readers and examples."""
+
+    id: int
+    author: Author
+    sampler_logp: float | None
+    turn: int
+    policy_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +164,10 @@ class Trajectory:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    def __iter__(self) -> Iterator[TokenStep]:
+        columns = (self._ids, self._authors, self._logps, self._turns_of, self._versions)
+        return map(TokenStep, *columns)
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -280,6 +280,7 @@ def test_replaced_groups_are_not_trained_on(dapo_run: Run) -> None:
                 assert all(row["advantage"] is not None for row in rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [2, 5])
 def test_a_resumed_run_refills_with_the_same_prompts(
     dapo_run: Run, micro_model: Path, tmp_path: Path, step: int

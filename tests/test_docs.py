@@ -104,8 +104,18 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+HEAVY = {"cli", "test-a-plugin", "hooks", "foreign-envs", "write-a-plugin", "healthy_run"}
+"""Pages whose blocks take seconds."""
+
+
 @pytest.mark.usefixtures("small_runs")
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=name_of(p), marks=[pytest.mark.thorough] if p.stem in HEAVY else [])
+        for p in PAGES
+    ],
+)
 def test_every_block_runs(path: Path, docs_folder: Path) -> None:
     run_blocks(read_blocks(path), docs_folder)
     check_logged_metrics(docs_folder)

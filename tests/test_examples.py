@@ -56,6 +56,7 @@ def test_example_runs(
     assert not list(own_folder.iterdir()), "an example that trains nothing leaves nothing behind"
 
 
+@pytest.mark.thorough
 def test_training_example_runs_in_miniature(
     monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +82,7 @@ def test_training_example_runs_as_printed(
     assert "em after" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_plugin_example_keeps_every_criterion() -> None:
     """Among them: no task of one split is in the other, and the expert is paid best."""
     said = succeed("check", EXAMPLES / "03_my_plugin.py").output

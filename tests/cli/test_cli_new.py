@@ -24,8 +24,7 @@ SMALL = (
 )
 """Settings laid over a training, which takes seconds then."""
 
-
-pytestmark = pytest.mark.usefixtures("own_folder")
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("own_folder")]
 
 
 def scaffold(kind: str, name: str) -> list[str]:

@@ -34,7 +34,7 @@ SCRATCH |= dict(num_kv_heads=1, head_dim=16, tokenizer_tasks=10)
 STAGE = {"steps": 4, "batch_size": 2, "lr": 1e-2, "warmup_steps": 1}
 
 
-pytestmark = pytest.mark.usefixtures("threads_restored")
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
 
 
 def settings(run_dir: Path, *stages: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from searchrl.programs.train import train
 from searchrl.run_folder import Run, RunWriter
 from searchrl.trackers.rows import read_rows
 
-pytestmark = pytest.mark.usefixtures("threads_restored")
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
 
 
 class TestNothingFinishedIsLost:

@@ -42,6 +42,7 @@ def played(run: Run, phase: str) -> set[tuple[str, int]]:
     return {(row["task"]["split"], row["task"]["index"]) for row in run.rollouts(phase)}
 
 
+@pytest.mark.thorough
 class TestRun:
     def test_without_a_split_of_its_own_the_last_training_tasks_validate(
         self, micro_model: Path, tmp_path: Path

@@ -104,7 +104,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-HEAVY = {"cli", "test-a-plugin", "hooks", "foreign-envs", "write-a-plugin", "healthy_run"}
+HEAVY = {"README", "cli", "test-a-plugin", "hooks", "foreign-envs", "write-a-plugin", "healthy_run"}
 """Pages whose blocks take seconds."""
 
 

@@ -13,6 +13,8 @@ from fixtures.unsound import fault_lines, write_unsound
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = FIXTURES / "sound" / "env.py"
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

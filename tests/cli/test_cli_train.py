@@ -31,6 +31,8 @@ def register_rewards(register):
     register("breaks", Break)
 """
 
+pytestmark = pytest.mark.thorough
+
 
 def breaking(folder: Path, action: str, step: int = 0) -> str:
     path = folder / "breaking.py"

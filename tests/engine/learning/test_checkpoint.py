@@ -127,6 +127,7 @@ def test_half_a_checkpoint_is_ignored(policy: Policy, tmp_path: Path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files in a fork")
+@pytest.mark.thorough
 class TestFullDisk:
     """Real writers at a real limit: each of them says it in an exception of its own."""
 

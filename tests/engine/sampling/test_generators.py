@@ -22,6 +22,8 @@ from searchrl.errors import GenerationFailure
 
 Make = Callable[..., Generator]
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(params=["hf", "slots", "slots-fused"])
 def make(request: pytest.FixtureRequest) -> Make:

@@ -31,6 +31,7 @@ from searchrl.envs.regulations.questions import (
     TWO_HOP,
     draft_task,
 )
+from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
@@ -129,7 +130,7 @@ class RegulationsEnv(TextEnv):
         kind = self.kind_of(split, index)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         school = self.school(split, number)
-        draft = draft_task(school, kind, sum(k == kind for k in earlier), self.difficulty)
+        draft = draft_task(school, kind, sum(k == kind for k in earlier))
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -143,12 +144,14 @@ class RegulationsEnv(TextEnv):
                 "school": school.name,
                 "school_number": number,
                 "queries": list(draft.queries),
-                "thin_query": draft.question.thin_query,
+                "thin_query": school.finder.commonest(draft.question.query),
                 "bridge": draft.bridge,
                 "value_kind": str(draft.value_kind),
-                "about": draft.about,
+                "abouts": list(draft.abouts),
                 "gists": list(draft.gists),
+                "condition": draft.condition,
                 "template": draft.question.template,
+                "is_seen": draft.is_seen,
             },
         )
 
@@ -172,11 +175,12 @@ class RegulationsEnv(TextEnv):
         school = self.school(task.split, task.meta["school_number"])
         return school.key, school.passages
 
-    def gists(self, task: Task) -> Mapping[str, str]:
-        """What each article is about, by its id; empty for a handbook that was not generated."""
+    def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
+        """What each article states, by its id; empty for a handbook that was not generated."""
         if "school_number" not in task.meta:
             return {}
-        return self.school(task.split, task.meta["school_number"]).gists
+        school = self.school(task.split, task.meta["school_number"])
+        return {article.passage.id: article.statements for article in school.articles}
 
     def school(self, split: str, number: int) -> School:
         """The generated school `number` of `split`, with everything its handbook states."""

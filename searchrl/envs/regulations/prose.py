@@ -1,0 +1,163 @@
+"""Articles: rules put into sentences, with exceptions, earlier values and remarks beside them.
+
+Owns how the text of an article is composed and what it states where. Which rules a school has is
+`school.py`; the sentences' parts are word lists (`wordings.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from searchrl.core.episode import Passage
+from searchrl.envs.regulations.names import Value
+from searchrl.envs.regulations.wordings import Condition, Phrases, Wording, Wordings
+
+MAX_WORDS = 30
+"""Remarks are left out where an article would have more words."""
+
+MIN_WORDS = 12
+
+
+class Statement(NamedTuple):
+    """One rule as an article states it.
+
+    `about` is the rule's key, unique within a school; `gist` says the same in a reader's words.
+    `clause` is the part of the article's text that states it. `condition` is empty for the rule
+    itself, otherwise how the article says when or for whom the exception holds.
+    """
+
+    about: str
+    gist: str
+    value: Value
+    clause: str
+    condition: str = ""
+
+
+class Article(NamedTuple):
+    """A passage and what it states, in order; `is_seen`: all its wordings occur in training."""
+
+    passage: Passage
+    statements: tuple[Statement, ...]
+    is_seen: bool = True
+
+
+class Exemption(NamedTuple):
+    """When or for whom another value holds."""
+
+    condition: Condition
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule before it is put into words; `slots` fill its wordings beside the value."""
+
+    about: str
+    gist: str
+    value: Value
+    wordings: Wordings
+    slots: dict[str, str]
+    past: Value | None = None
+    exemption: Exemption | None = None
+
+
+def begin(text: str) -> str:
+    """The text as the start of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def about_exception(about: str, condition: Condition) -> str:
+    """The key of a rule's exception."""
+    return f"{about}@{condition.key}"
+
+
+class Composer:
+    """Writes the articles of one school.
+
+    Args:
+        phrases: what is common to all rules.
+        rng: makes all choices.
+        has_unseen: whether wordings of the test split may be used.
+        num_wordings: how many wordings of a rule to choose from; None: all.
+    """
+
+    def __init__(
+        self, phrases: Phrases, rng: Random, has_unseen: bool, num_wordings: int | None = None
+    ) -> None:
+        self._phrases = phrases
+        self._rng = rng
+        self._has_unseen = has_unseen
+        self._num_wordings = num_wordings
+
+    def article(
+        self, titles: Sequence[str], rules: Sequence[Rule], remarks: Sequence[str], limit: int
+    ) -> Article:
+        """Rules one after the other, then remarks until the article has at least `MIN_WORDS`.
+
+        Args:
+            titles: one is chosen; slots are those of the first rule.
+            rules: what the article states.
+            remarks: what else it may say; slots are those of the first rule.
+            limit: the most words that remarks may fill up to; 0: no remarks.
+        """
+        rng = self._rng
+        slots = rules[0].slots
+        title = begin(self._fill(rng.choice(titles), slots))
+        sentences, statements, is_seen = [], [], True
+        for rule in rules:
+            text, stated, seen = self._state(rule)
+            sentences.append(text)
+            statements += stated
+            is_seen = is_seen and seen
+        text = " ".join(sentences)
+        for remark in rng.sample(remarks, len(remarks)) if limit else ():
+            is_long_enough = len(text.split()) >= MIN_WORDS
+            if is_long_enough and rng.random() < 0.6:
+                break
+            longer = f"{text} {begin(self._fill(remark, slots))}"
+            if len(longer.split()) <= limit or not is_long_enough:
+                text = longer
+        return Article(Passage("", text, title), tuple(statements), is_seen)
+
+    def remark_article(
+        self, titles: Sequence[str], remarks: Sequence[str], slots: dict[str, str]
+    ) -> Article:
+        """An article that talks about a matter and states no rule."""
+        title = begin(self._fill(self._rng.choice(titles), slots))
+        chosen = self._rng.sample(remarks, min(2, len(remarks)))
+        texts = [begin(self._fill(remark, slots)) for remark in chosen]
+        text = texts[0] if len(texts[0].split()) >= MIN_WORDS + 4 else " ".join(texts)
+        return Article(Passage("", text, title), ())
+
+    def _state(self, rule: Rule) -> tuple[str, list[Statement], bool]:
+        """The rule's sentences, what they state, and whether training may show all wordings."""
+        wording = self._choose(rule.wordings, self._num_wordings)
+        main = self._fill(wording.text, {**rule.slots, "v": rule.value.text})
+        frame, is_seen = "{Main}.", wording.is_seen
+        slots = {"main": main, "Main": begin(main)}
+        stated = []
+        if rule.exemption is not None:
+            condition, value = rule.exemption
+            chosen = self._choose(self._phrases.exceptions)
+            frame, is_seen = chosen.text, is_seen and chosen.is_seen
+            when = self._rng.choice(condition.texts)
+            slots |= {"c": when, "C": begin(when), "w": value.text}
+            clause = f"{begin(when) if '{C}' in frame else when} it is {value.text}"
+            about = about_exception(rule.about, condition)
+            stated = [Statement(about, rule.gist, value, clause, when)]
+        elif rule.past is not None:
+            chosen = self._choose(self._phrases.past)
+            frame, is_seen = chosen.text, is_seen and chosen.is_seen
+            slots["w"] = rule.past.text
+        clause = slots["Main" if "{Main}" in frame else "main"]
+        stated.insert(0, Statement(rule.about, rule.gist, rule.value, clause))
+        return frame.format(**slots), stated, is_seen
+
+    def _choose(self, wordings: Wordings, first: int | None = None) -> Wording:
+        return self._rng.choice(wordings.of(self._has_unseen)[:first])
+
+    def _fill(self, text: str, slots: dict[str, str]) -> str:
+        return self._phrases.fill(text, self._rng).format(**slots)

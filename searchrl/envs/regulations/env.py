@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.data_files import Question
+from searchrl.envs.regulations.drills import make_drill
 from searchrl.envs.regulations.handbook_file import (
     Handbook,
     load_demo,
@@ -24,6 +25,7 @@ from searchrl.envs.regulations.handbook_file import (
     load_questions,
 )
 from searchrl.envs.regulations.questions import (
+    DRILL,
     LOOKUP,
     NOT_REGULATED,
     NOT_REGULATED_ANSWER,
@@ -33,6 +35,7 @@ from searchrl.envs.regulations.questions import (
 )
 from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
+from searchrl.envs.regulations.searching import content_words
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 
@@ -55,7 +58,8 @@ class RegulationsEnv(TextEnv):
 
     Args:
         protocol, retriever: as for `TextEnv`.
-        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated`; kinds left out are 0.
+        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random words,
+            for a cold start); kinds left out are 0.
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.
@@ -128,6 +132,8 @@ class RegulationsEnv(TextEnv):
         num_schools = NUM_SCHOOLS[split]
         slot, number = divmod(index, num_schools)
         kind = self.kind_of(split, index)
+        if kind == DRILL:
+            return self._drill_task(split, index, number)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         school = self.school(split, number)
         draft = draft_task(school, kind, sum(k == kind for k in earlier))
@@ -155,6 +161,31 @@ class RegulationsEnv(TextEnv):
             },
         )
 
+    def _drill_task(self, split: str, index: int, number: int) -> Task:
+        drill = make_drill(self.world_seed, split, index)
+        query = content_words(drill.question)
+        return Task(
+            id=f"{self.name}-{split}-{index}",
+            split=split,
+            index=index,
+            question=drill.question,
+            answers=drill.found.value.answers if drill.found else (NOT_REGULATED_ANSWER,),
+            kind=DRILL,
+            gold_ids=drill.gold_ids,
+            env=self.name,
+            meta={
+                "school": self.school(split, number).name,
+                "drill": index,
+                "queries": [query],
+                "thin_query": query.split()[0],
+                "bridge": "",
+                "value_kind": str(drill.kind),
+                "abouts": [drill.gist],
+                "gists": [drill.gist],
+                "condition": "",
+            },
+        )
+
     def make_ask_task(self, question: str, split: str, options: dict[str, Any]) -> Task:
         """A user's question about `options["school"]` (a number) or about the fixed handbook."""
         if self._is_fixed(split):
@@ -169,7 +200,11 @@ class RegulationsEnv(TextEnv):
         return f"{task.question}\n{_RULE.format(school=task.meta['school'])}"
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
-        """The articles of the task's handbook."""
+        """The articles of the task's handbook, or of the drill."""
+        if "drill" in task.meta:
+            drill = make_drill(self.world_seed, task.split, task.meta["drill"])
+            key = f"drill/{self.world_seed}/{task.split}/{task.index}"
+            return key, [article.passage for article in drill.articles]
         if "school_number" not in task.meta:
             return self._handbook.key, self._handbook.passages
         school = self.school(task.split, task.meta["school_number"])
@@ -177,10 +212,13 @@ class RegulationsEnv(TextEnv):
 
     def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
         """What each article states, by its id; empty for a handbook that was not generated."""
-        if "school_number" not in task.meta:
+        if "drill" in task.meta:
+            articles = make_drill(self.world_seed, task.split, task.meta["drill"]).articles
+        elif "school_number" in task.meta:
+            articles = self.school(task.split, task.meta["school_number"]).articles
+        else:
             return {}
-        school = self.school(task.split, task.meta["school_number"])
-        return {article.passage.id: article.statements for article in school.articles}
+        return {article.passage.id: article.statements for article in articles}
 
     def school(self, split: str, number: int) -> School:
         """The generated school `number` of `split`, with everything its handbook states."""

@@ -27,7 +27,8 @@ from searchrl.envs.regulations.wordings import (
 LOOKUP = "lookup"
 TWO_HOP = "two_hop"
 NOT_REGULATED = "not_regulated"
-TASK_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
+DRILL = "drill"
+TASK_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED, DRILL)
 """Kinds of task; also the names of metrics."""
 
 NOT_REGULATED_ANSWER = "not regulated"

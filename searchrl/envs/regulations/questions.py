@@ -132,7 +132,7 @@ class _Writer:
             family = link.family
             if number < len(school.links):
                 return self._one(link.abouts[0], _ask_link(family, link.subject))
-            slots = ({"p": link.entity},)
+            slots = ({"p": link.named},)
             asking = _Asking(family.entity_questions, family.entity_indirect, slots)
             return self._one(link.abouts[1], asking)
         shelf, thing = school.things[number - 2 * len(school.links)]
@@ -281,9 +281,9 @@ def lower(text: str) -> str:
 
 
 _SENTENCE_STARTS = frozenset(
-    "A After An Are As At Before Beside By Can Could Did Do Does During For From Has Have How If In Is "
-    "May Must My Near Next On One Our Should The There To Under Until Up What When Where Whether Which "
-    "Who Whom Whose Will With Within Would".split()
+    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have How "
+    "If In Is It May Missing Must My Near Next On One Our Outside Should Something The There To Under "
+    "Until Up We What When Where Whether Which Who Whom Whose Will With Within Would".split()
 )
 
 

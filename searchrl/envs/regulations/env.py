@@ -45,6 +45,9 @@ TASKS_PER_SCHOOL = 10
 DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2}
 """Shares of the task kinds."""
 
+SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
+"""Slices of the test split: whether training shows the question's and the articles' wordings."""
+
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _RULE = "Answer from the handbook of {school}; if it does not say, answer: " + NOT_REGULATED_ANSWER
 
@@ -146,6 +149,7 @@ class RegulationsEnv(TextEnv):
             kind=kind,
             gold_ids=draft.gold_ids,
             env=self.name,
+            slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
             meta={
                 "school": school.name,
                 "school_number": number,
@@ -157,7 +161,6 @@ class RegulationsEnv(TextEnv):
                 "gists": list(draft.gists),
                 "condition": draft.condition,
                 "template": draft.question.template,
-                "is_seen": draft.is_seen,
             },
         )
 
@@ -196,7 +199,12 @@ class RegulationsEnv(TextEnv):
         return replace(super().make_ask_task(question.strip(), split, options), meta=meta)
 
     def make_prompt(self, task: Task) -> str:
-        """The question, then where to answer it from and what to say if it is not there."""
+        """The question, then where to answer it from and what to say if it is not there.
+
+        Half of the drills are bare questions, as other environments put them.
+        """
+        if task.kind == DRILL and task.index % 2:
+            return task.question
         return f"{task.question}\n{_RULE.format(school=task.meta['school'])}"
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:

@@ -39,6 +39,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
             "split": episode.task.split,
             "index": episode.task.index,
             "kind": episode.task.kind,
+            "slices": list(episode.task.slices),
             "question": episode.task.question,
             "answers": list(episode.task.answers),
             "gold_ids": list(episode.task.gold_ids),

@@ -1,4 +1,4 @@
-"""The `regulations` world: determinism, schools, articles, the tasks and their searchability."""
+"""The `regulations` world: determinism, schools, articles and tasks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from functools import cache
 from random import Random
 
 import pytest
-from playing import LEVELS, make_env, mean, play, search
+from playing import LEVELS, env_of, make_env, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
-from searchrl.core.episode import Task
-from searchrl.envs.regulations import RegulationsEnv, make_expert
+from searchrl.envs.regulations import make_expert
 from searchrl.envs.regulations.names import (
     ValueKind,
     draw_value,
@@ -31,24 +30,13 @@ from searchrl.envs.regulations.questions import (
     draft_task,
 )
 from searchrl.envs.regulations.school import NUM_SCHOOLS, School
-from searchrl.envs.regulations.searching import FUNCTION_WORDS, words_of
+from searchrl.envs.regulations.searching import words_of
 from searchrl.envs.regulations.wordings import load_families, load_shelves
 from searchrl.errors import ConfigError
 
-NUM_TEST_TASKS = 1000
 SCHOOLS = range(40)
 KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
 NAMED_ENTITIES = ("House", "Hall", "Lodge", "Wing", "Fund", "form")
-
-
-@cache
-def env_of(level: str) -> RegulationsEnv:
-    return make_env(difficulty=level)
-
-
-@cache
-def tasks_of(level: str) -> list[Task]:
-    return [env_of(level).make_task("test", index) for index in range(NUM_TEST_TASKS)]
 
 
 @cache
@@ -85,7 +73,7 @@ def test_schools_of_different_splits_share_no_name_and_no_handbook() -> None:
     assert NUM_SCHOOLS["train"] >= 4000 and min(NUM_SCHOOLS.values()) >= 200
     places: list[str] = []
     for split, count in NUM_SCHOOLS.items():
-        numbers = {*range(0, count, 32), count - 1}
+        numbers = {*range(0, count, 64), count - 1}
         places += {env.school(split, n).name.split()[0] for n in numbers}
     assert len(set(places)) == len(places)
     books = [env.school(split, 3).passages for split in NUM_SCHOOLS]
@@ -217,7 +205,7 @@ def test_training_and_validation_never_show_a_held_out_wording(level: str) -> No
 
 
 def ensure_unseen(level: str, trained: set[str]) -> None:
-    """The shares of questions that the goals of the world allow training to have in common."""
+    """No question in unseen words is one of training, and at most a tenth of all questions."""
     tasks = tasks_of(level)
     unseen = [task for task in tasks if "unseen_wording" in task.slices]
     assert 0.4 <= len(unseen) / len(tasks) <= 0.75
@@ -228,7 +216,7 @@ def ensure_unseen(level: str, trained: set[str]) -> None:
 def test_no_question_in_unseen_words_is_one_of_training() -> None:
     train = (
         env_of("normal").make_task("train", number + slot * NUM_SCHOOLS["train"])
-        for number in range(200)
+        for number in range(100)
         for slot in range(10)
     )
     ensure_unseen("normal", {task.question for task in train})
@@ -316,38 +304,9 @@ def test_no_article_answers_what_is_not_regulated(level: str) -> None:
             assert (shelves[place], common) not in school.things
         elif name:
             near = [one.clause for one in stated if one.about.startswith(f"{place}:")]
-            clauses = " ".join(near).replace("for members of the choir", "")
+            clauses = " ".join(near).replace("members of the choir", "")
             for called in subjects[place, name]:
                 assert near and not re.search(rf"\b{called}\b", clauses, re.I), (called, task)
-
-
-def test_silence_is_read_not_inferred() -> None:
-    env, shown, remarks = env_of("normal"), [], []
-    for task in (t for t in tasks_of("normal") if t.kind == "not_regulated"):
-        stated = env.statements(task)
-        found = search(env, task, task.meta["queries"])
-        shown.append(bool(found))
-        remarks.append(any(not stated[passage] for passage in found))
-    assert mean(shown) >= 0.98
-    assert mean(remarks) >= 0.35, "articles that talk about a matter and state nothing are found"
-
-
-def test_made_up_names_are_asked_for_and_stand_in_the_article() -> None:
-    shelves = {shelf.key: shelf for shelf in load_shelves()}
-    last_names, things, people, is_foreign = set(load_names().last_names), [], [], []
-    for task in (t for t in tasks_of("normal") if t.gold_ids):
-        texts = {p.id: p.text for p in env_of("normal").passages(task)[1]}
-        place, _, name = rule_of(task.meta["abouts"][-1]).partition(":")
-        if place in shelves:
-            made_up = name not in shelves[place].things
-            things.append(made_up)
-            is_foreign.append(made_up and not name.isascii())
-            assert name in task.question and name in texts[task.gold_ids[0]], task
-            assert words_of(name) - FUNCTION_WORDS <= words_of(task.meta["queries"][0]), task
-        elif task.meta["abouts"][0].startswith("club:") and task.kind == "two_hop":
-            people.append(task.meta["bridge"].split()[-1] not in last_names)
-    assert 0.2 <= mean(things) <= 0.4 and len(things) >= 80
-    assert 0.05 <= mean(people) <= 0.3 and sum(is_foreign) >= 3
 
 
 def test_prompts_are_short_and_name_the_school(level: str) -> None:
@@ -365,67 +324,6 @@ def test_questions_read_as_sentences(level: str) -> None:
         assert not re.search(r"\b(\w+) \1\b|[,:;] [?.]|\b[Oo]f [A-Z]\w+ Fund|, [WH][a-z]+ ", text)
 
 
-# Searching.
-def test_experts_query_finds_the_article_but_not_always_first(level: str) -> None:
-    ranks: dict[str, list[int]] = defaultdict(list)
-    for task in tasks_of(level):
-        for hop, (gold, query) in enumerate(zip(task.gold_ids, task.meta["queries"], strict=False)):
-            assert 1 <= len(query.split()) <= 14
-            found = search(env_of(level), task, [query])
-            ranks[f"{task.kind}/{hop}"].append(found.index(gold) + 1 if gold in found else 99)
-    every = [rank for hop in ranks.values() for rank in hop]
-    assert len(every) > 1000 and len(ranks) == 3
-    assert 0.60 <= mean(rank == 1 for rank in every) <= 0.95
-    assert all(mean(rank <= 3 for rank in hop) >= 0.98 for hop in ranks.values()), ranks
-
-
-def test_a_query_is_made_of_the_words_of_its_question(level: str) -> None:
-    for task in tasks_of(level):
-        words = words_of(task.question)
-        assert words_of(task.meta["queries"][0]) <= words, task
-        assert task.meta["thin_query"].casefold() in words, task
-
-
-def test_a_thin_query_often_misses(level: str) -> None:
-    hits = [
-        task.gold_ids[0] in search(env_of(level), task, [task.meta["thin_query"]])
-        for task in tasks_of(level)
-        if task.gold_ids
-    ]
-    assert mean(hits) <= {"easy": 0.62, "normal": 0.53}[level]
-
-
-def test_one_search_is_seldom_enough_for_two_hops(level: str) -> None:
-    both = [
-        task.gold_ids[1] in search(env_of(level), task, task.meta["queries"][:1])
-        for task in tasks_of(level)
-        if task.kind == "two_hop"
-    ]
-    assert mean(both) <= 0.45
-
-
-def matter_of(task: Task) -> str:
-    """What a task asks for, without the subject: `club`, `club room`, `price`, `library-fine`."""
-    place, *more = rule_of(task.meta["abouts"][-1]).split(":")
-    return f"{place} {more[1]}" if len(more) > 1 else place
-
-
-def test_the_best_constant_answer_per_template_or_matter_is_worthless(level: str) -> None:
-    env = env_of(level)
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
-    for number in range(100):
-        for slot in range(10):
-            task = env.make_task("train", number + slot * NUM_SCHOOLS["train"])
-            for key in (task.meta["template"], matter_of(task)) if task.gold_ids else ():
-                seen[key][task.answers[0]] += 1
-    best = {key: answers.most_common(1)[0][0] for key, answers in seen.items()}
-    regulated = [task for task in tasks_of(level) if task.gold_ids]
-    assert mean(matter_of(task) in best for task in regulated) == 1.0
-    assert mean(task.meta["template"] in best for task in regulated) >= 0.35
-    for key in (lambda task: task.meta["template"], matter_of):
-        assert mean(best.get(key(task)) in task.answers for task in regulated) <= 0.05
-
-
 # Difficulty, and the world as it was recorded.
 def test_levels_have_different_handbooks() -> None:
     books = [env_of(level).school("test", 0).passages for level in LEVELS]
@@ -439,10 +337,10 @@ def test_unknown_difficulty_names_the_levels() -> None:
 
 # RENEW HERE after a wanted change of the world: `python tests/envs/test_regulations.py` prints it.
 GOLDEN = {
-    ("train", "easy"): "",
-    ("train", "normal"): "",
-    ("test", "easy"): "",
-    ("test", "normal"): "",
+    ("train", "easy"): "00ff443230dc1c4f",
+    ("train", "normal"): "6230033b1b01824e",
+    ("test", "easy"): "f0c4952226e01810",
+    ("test", "normal"): "4d5ba7068edf845c",
 }
 """Fingerprints of tasks, handbooks and expert turns: the figures of older runs depend on them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
-from playing import LEVELS, PROTOCOL, make_env
+from playing import LEVELS, PROTOCOL, env_of, tasks_of
 
 from searchrl.core.episode import ANSWER, Action, Episode, EpisodeTurn, Task
 from searchrl.envs.regulations import RegulationsEnv
@@ -31,7 +31,7 @@ CASES = [
     ),
     (
         Value(ValueKind.AFTERNOON, "16:35"),
-        "16:35 | at 16:35 | 4.35 pm | at 4.35 pm | 4:35 pm | 4.35pm | 16.35 | until 16:35 | 4.35 PM",
+        "16:35 | at 16:35 | 4.35 pm | at 4.35 pm | 4:35 pm | 4.35pm | 16.35 | 4.35 PM",
         "4.35 am | 4.35 | 16:30 | 4.30 pm | 15:35 | 16 | at 4",
     ),
     (
@@ -58,7 +58,11 @@ CASES = [
     (Value(ValueKind.DATE, "12 March"), "12th of March | on 12 March", "12nd of March | 2 March"),
     (Value(ValueKind.DATE, "22 March"), "22nd of March | March 22", "22th of March | 2nd of March"),
     (Value(ValueKind.DATE, "23 March"), "23rd of March", "23th of March | 3rd of March"),
-    (Value(ValueKind.PERSON, "Mara Oakley"), "Mara Oakley | mara oakley", "Mara | Oakley | Mara Yates"),
+    (
+        Value(ValueKind.PERSON, "Mara Oakley"),
+        "Mara Oakley | mara oakley",
+        "Mara | Oakley | Mara Yates",
+    ),
     (
         Value(ValueKind.BUILDING, "Heron Hall"),
         "Heron Hall | in Heron Hall",
@@ -122,16 +126,17 @@ OTHER_FORMS: Mapping[str, Callable[[str], tuple[str, str]]] = {
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_environment_pays_for_every_form(level: str) -> None:
-    env, kinds = make_env(difficulty=level), set()
-    for index in range(600):
-        task = env.make_task("test", index)
+    env, kinds = env_of(level), set()
+    for task in tasks_of(level):
         kind = task.meta["value_kind"]
+        if kinds == set(ValueKind):
+            break
         if not task.gold_ids or kind in kinds:
             continue
         kinds.add(kind)
         right, wrong = OTHER_FORMS[kind](task.answers[0])
-        assert reward_of(env, index, right) == 1.0, (task, right)
-        assert reward_of(env, index, wrong) == 0.0, (task, wrong)
+        assert reward_of(env, task.index, right) == 1.0, (task, right)
+        assert reward_of(env, task.index, wrong) == 0.0, (task, wrong)
     assert kinds == set(ValueKind)
 
 

@@ -15,6 +15,8 @@ from searchrl.retrieval.indexes import IndexCache
 
 PROTOCOL = ThinkSearchAnswer()
 INDEXES = IndexCache(BM25Retriever)
+LEVELS = ("easy", "normal")
+"""Levels of difficulty of `regulations` that have one handbook per school."""
 
 
 class Played(NamedTuple):

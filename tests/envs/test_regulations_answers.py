@@ -58,7 +58,11 @@ CASES = [
     (Value(ValueKind.DATE, "12 March"), "12th of March | on 12 March", "12nd of March | 2 March"),
     (Value(ValueKind.DATE, "22 March"), "22nd of March | March 22", "22th of March | 2nd of March"),
     (Value(ValueKind.DATE, "23 March"), "23rd of March", "23th of March | 3rd of March"),
-    (Value(ValueKind.PERSON, "Mara Oakley"), "Mara Oakley | mara oakley", "Mara | Oakley | Mara Yates"),
+    (
+        Value(ValueKind.PERSON, "Mara Oakley"),
+        "Mara Oakley | mara oakley",
+        "Mara | Oakley | Mara Yates",
+    ),
     (
         Value(ValueKind.BUILDING, "Heron Hall"),
         "Heron Hall | in Heron Hall",

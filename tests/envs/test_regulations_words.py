@@ -137,7 +137,10 @@ def test_every_word_of_a_held_out_text_occurs_in_training() -> None:
     shown += [word for words in SYNONYMS.values() for word in words]
     known = words_in(shown)
     for place, _, wordings, _ in LISTS:
-        assert words_in(list(wordings.test)) <= known, (place, words_in(list(wordings.test)) - known)
+        assert words_in(list(wordings.test)) <= known, (
+            place,
+            words_in(list(wordings.test)) - known,
+        )
 
 
 def test_texts_have_their_slots_and_no_other() -> None:

@@ -300,9 +300,10 @@ def lower(text: str) -> str:
 
 
 _SENTENCE_STARTS = frozenset(
-    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have How "
-    "If In Is It May Missing Must My Near Next On One Our Outside Should Something The There To Under "
-    "Until Up We What When Where Whether Which Who Whom Whose Will With Within Would".split()
+    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have "
+    "How If In Is It May Missing Must My Near Next On One Our Outside Should Something The There "
+    "To Under Until Up We What When Where Whether Which Who Whom Whose Will With Within "
+    "Would".split()
 )
 
 

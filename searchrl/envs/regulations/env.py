@@ -24,6 +24,7 @@ from searchrl.envs.regulations.handbook_file import (
     load_handbook,
     load_questions,
 )
+from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.questions import (
     DRILL,
     LOOKUP,
@@ -33,7 +34,6 @@ from searchrl.envs.regulations.questions import (
     TWO_HOP,
     draft_task,
 )
-from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
 from searchrl.envs.regulations.searching import content_words
 from searchrl.envs.text import Matches, TextEnv, same_answer
@@ -61,8 +61,8 @@ class RegulationsEnv(TextEnv):
 
     Args:
         protocol, retriever: as for `TextEnv`.
-        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random words,
-            for a cold start); kinds left out are 0.
+        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random
+            words, for a cold start); kinds left out are 0.
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.

@@ -178,7 +178,12 @@ def _time_forms(value: Value) -> list[str]:
     hour, minute = map(int, value.bare.split(":"))
     half, short = "am" if hour < 12 else "pm", (hour - 1) % 12 + 1
     clock = [f"{short}.{minute:02d}", f"{short}:{minute:02d}", *([] if minute else [str(short)])]
-    forms = [value.bare, f"{hour}:{minute:02d}", *(f"{one} {half}" for one in clock), *(f"{one}{half}" for one in clock)]
+    forms = [
+        value.bare,
+        f"{hour}:{minute:02d}",
+        *(f"{one} {half}" for one in clock),
+        *(f"{one}{half}" for one in clock),
+    ]
     return [*forms, *(f"{word} {one}" for word in ("at", "from", "until") for one in forms)]
 
 
@@ -235,12 +240,10 @@ _COMMON_WORDS = frozenset((*BUILDINGS, "form", "the", "Fund"))
 
 _SYLLABLES = (
     "ka ri mo zen tul bra vek shi lo nar dub fel gri hox jun kle myr nof pra qua ros sti tav urm "
-    "vosk wex yil zam bei cho dra elk fyn gol hjar ist jov kup lund mez nik oss pel rux sov tik ulf "
-    "ax ber cir dom eb fir gus hep iv jak"
+    "vosk wex yil zam bei cho dra elk fyn gol hjar ist jov kup lund mez nik oss pel rux sov tik "
+    "ulf ax ber cir dom eb fir gus hep iv jak"
 ).split()
-_FOREIGN = (
-    "né lü ça ñu ße ø å ć żó ř tě kö sé ğa îl phở да ре мо ги λε ρα"
-).split()
+_FOREIGN = ("né lü ça ñu ße ø å ć żó ř tě kö sé ğa îl phở да ре мо ги λε ρα").split()
 
 
 def invent_name(rng: Random) -> str:

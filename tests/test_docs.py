@@ -108,7 +108,10 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-HEAVY = {"README", "cli", "test-a-plugin", "hooks", "foreign-envs", "write-a-plugin", "healthy_run"}
+HEAVY = {
+    *("README", "cli", "foreign-envs", "healthy_run", "hooks", "qwen3_4b", "test-a-plugin"),
+    "write-a-plugin",
+}
 """Pages whose blocks take seconds."""
 
 

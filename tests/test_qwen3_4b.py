@@ -129,7 +129,7 @@ def play_expert(shared_data: Path, level: str) -> list[Rollout]:
     from transformers import AutoTokenizer
 
     renderer = Renderer(AutoTokenizer.from_pretrained(shared_data / "qwen_tokenizer" / "qwen3"))
-    config = config_of(FILES[1], env={"name": "regulations", "difficulty": level})
+    config = config_of(FILES[1], env={"name": "regulations", "difficulty": level, "max_turns": 5})
     (world,) = make_worlds(config, load_plugins())
     driver, script = make_scripted_driver(config, renderer), world.script("expert")
     requests = [

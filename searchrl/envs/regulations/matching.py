@@ -52,7 +52,7 @@ _ASKED = (
     (r"\bextension\b|\b(?:which|what) (?:phone |telephone )?(?:number|code)\b", "extension number"),
     (r"\b(?:which|what) (?:date|day)\b", "date"),
     (r"\b(?:which|what) (?:time|hour)\b|\bhow (?:late|early)\b", "time"),
-    (r"\bhow (?:many|often|far|old|soon)\b|\bdeadline\b|\btime limit\b", "number date"),
+    (r"\bhow (?:many|much time|often|far|old|soon)\b|\bdeadline\b|\btime limit\b", "number date"),
     (r"\bhow long\b.*\b(?:be|open|stay)\b", "time number"),
     (r"\bhow long\b", "number time"),
     (r"\bhow (?:much|large|big|high)\b", "money number"),
@@ -113,7 +113,8 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"(.*)\b(?:it (?:is|was|used to be|closes|costs|ends|opens|starts)|they (?:are|pay|stay))\b",
+    r"(.*)\bit (?:is|was|used to be|closes|costs|ends|opens|starts)\b|"
+    r"((?:at|during|for|if|in|on|when) .*), (?:it|they)\b",
     re.IGNORECASE,
 )
 """A clause that says only what is different, and when; "it" stands for another clause."""
@@ -121,6 +122,7 @@ _RULE = re.compile(r"(?:but|otherwise)\b", re.IGNORECASE)
 """How the rule begins if what is different comes first."""
 
 # Words.
+_STAFF = re.compile(r"\bmembers? of staff\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _FUNCTION_WORDS = frozenset(
     "a about after also although am an and any are as at be been before beside but by can "
@@ -182,6 +184,7 @@ def stem(word: str) -> str:
 
 def telling_words(text: str) -> list[str]:
     """The words of a text that may tell its matter from others, in order."""
+    text = _STAFF.sub("teacher", text)
     return [word for word in _WORD.findall(text) if word.casefold() not in _FUNCTION_WORDS]
 
 
@@ -288,7 +291,7 @@ def _clauses(text: str) -> list[_Clause]:
     return [
         clause._replace(
             main=clauses[_rule_of(place, clauses, rules)].text,
-            condition=_stems(" ".join(telling_words(aside[1]))),
+            condition=_stems(" ".join(telling_words(aside[1] or aside[2] or ""))),
         )
         if rules and (aside := _ASIDE.match(clause.text))
         else clause
@@ -374,7 +377,7 @@ class Reader:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(stem, _WORD.findall(text)))
+    return frozenset(map(stem, _WORD.findall(_STAFF.sub("teacher", text))))
 
 
 def inflected(words: Iterable[str], documents: Sequence[Document]) -> list[str]:

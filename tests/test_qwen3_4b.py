@@ -166,7 +166,7 @@ def numbers(texts: list[str]) -> list[float]:
 @pytest.mark.parametrize("level", ["easy", "normal", "hard"])
 def test_tokens_of_the_page_are_those_of_the_tokenizer(shared_data: Path, level: str) -> None:
     rollouts = play_expert(shared_data, level)
-    assert not [r.episode.failure for r in rollouts if r.episode.failure]
+    assert all(r.episode.final_answer is not None for r in rollouts), "cut, or failed"
     row, observation, episode = count_tokens([rollout.trajectory for rollout in rollouts])
     # Wordings may change a little without another table.
     assert numbers(cells(f"`{level}`")) == pytest.approx(numbers(row), rel=0.1)
@@ -212,9 +212,10 @@ def unloadable() -> list[str]:
 
 SMALL = {
     "max_steps": 1,
-    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 40},
+    "rollout": {"prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 100},
     "eval": {"num_tasks": 1, "num_tasks_during": 1},
-    "sft": {"stages": [{"steps": 1, "batch_size": 2}]},
+    # Short ones: the context of the tiny model holds no episode of the expert at this level.
+    "sft": {"stages": [{"steps": 1, "batch_size": 2, "mix": {"passive": 1.0}}]},
 }
 
 

@@ -8,6 +8,7 @@ objects in `plugins.py`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
@@ -23,6 +24,8 @@ from searchrl.core.episode import (
     Task,
     Unscored,
 )
+
+_SLICE = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +199,27 @@ def find_task_problem(value: object) -> str:
     if not isinstance(value.index, int):
         kind = type(value.index).__name__
         return f"a Task whose index is {value.index!r} ({kind}); expected an int"
-    for name in ("answers", "gold_ids"):
+    for name in ("answers", "gold_ids", "slices"):
         texts = getattr(value, name)
         # A text is a sequence of texts as well, of its letters: the usual slip.
         if not isinstance(texts, tuple | list) or not all(isinstance(t, str) for t in texts):
             return f"a Task whose {name} are {texts!r}; expected a tuple of texts"
+    for name in value.slices:
+        if problem := find_slice_problem(name, value.kind):
+            return f"a Task with {problem}"
     if not isinstance(value.meta, Mapping):
         return f"a Task whose meta is {value.meta!r}; expected a mapping"
     return ""
+
+
+def find_slice_problem(name: str, kind: str) -> str:
+    """Say why a task of `kind` cannot be in a slice of this name, or "" if it can.
+
+    A slice is the part `SLICE` of the metric `em/SLICE`, beside the kinds of task.
+    """
+    if not _SLICE.fullmatch(name):
+        return f"the slice {name!r}; expected letters, digits, '_', '.' and '-' only"
+    return f"the slice {name!r}, which is its kind; leave it out" if name == kind else ""
 
 
 def is_finite_number(value: Any) -> bool:

@@ -34,7 +34,9 @@ class Task:
     """One question. A pure function of (env, split, index, seed).
 
     `answers` are the accepted gold answers (any may match); `gold_ids` name the passages that
-    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics.
+    hold the evidence (empty: unknown or none); `kind` groups tasks in metrics. `slices` are further
+    names under which exact match is reported beside the kind, such as `unseen_wording`: each is
+    made of letters, digits, `_`, `.` and `-`, and none is a kind.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Task:
     gold_ids: tuple[str, ...] = ()
     env: str = ""
     meta: Mapping[str, Any] = field(default_factory=dict)
+    slices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

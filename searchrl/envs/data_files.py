@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from searchrl.contracts import find_slice_problem
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.rows import (
     BadRow,
@@ -53,6 +54,7 @@ class Question:
     line: int = 0
     queries: tuple[str, ...] = ()
     bridge: str = ""
+    slices: tuple[str, ...] = ()
 
     def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
         """The question as task `index` of a split of `env`."""
@@ -66,6 +68,7 @@ class Question:
             gold_ids=self.gold_ids,
             env=env,
             meta=meta,
+            slices=self.slices,
         )
 
 
@@ -105,14 +108,16 @@ def parse_question(row: Row, path: Path, name: str) -> Question:
     """
     value = ensure_object(row.value, f"such as {QUESTION_SHAPES}")
     identity = _read_id(value)
+    kind = str(value.get("type") or "question")
     return Question(
         id=identity if identity is not None else f"{name}-{row.line}",
         question=_read_question_text(value),
         answers=_read_answers(value),
         gold_ids=_read_gold_ids(value.get("supporting_ids")),
-        kind=str(value.get("type") or "question"),
+        kind=kind,
         path=str(path),
         line=row.line,
+        slices=_read_slices(value.get("slices"), kind),
     )
 
 
@@ -193,6 +198,17 @@ def _read_gold_ids(ids: Any) -> tuple[str, ...]:
     if not is_list or any(isinstance(i, bool) or not isinstance(i, str | int) for i in ids):
         raise BadRow(f"'supporting_ids' must be a list of passage ids, got {show(ids)}")
     return tuple(dict.fromkeys(str(i) for i in ids))
+
+
+def _read_slices(names: Any, kind: str) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    if not isinstance(names, list | tuple) or any(not isinstance(name, str) for name in names):
+        raise BadRow(f"'slices' must be a list of names, got {show(names)}")
+    for name in names:
+        if problem := find_slice_problem(name, kind):
+            raise BadRow(f"'slices' holds {problem}")
+    return tuple(dict.fromkeys(names))
 
 
 def parse_passage(row: Row) -> Passage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,14 @@ def test_episode_is_coloured_on_a_terminal_only(episodes: dict[str, tuple[Rollou
     for turn in rollout.episode.turns:
         assert turn.text.strip().splitlines()[-1] in shown
     assert rollout.episode.task.answers[0] in shown
+
+
+def test_slices_are_named_beside_the_kind(episodes: dict[str, tuple[Rollout, ...]]) -> None:
+    rollout = episodes["expert"][0]
+    task = replace(rollout.episode.task, kind="lookup", slices=("old", "long"))
+    shown, named = make_console(io.StringIO()), replace(rollout.episode, task=task)
+    shown.print(render_rollout("after", replace(rollout, episode=named)))
+    assert f"{task.id} (lookup, old, long)" in text(shown)
 
 
 def test_colouring_loses_no_text() -> None:

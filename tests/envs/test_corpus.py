@@ -17,6 +17,7 @@ from playing import PROTOCOL, Played, play
 
 import searchrl.envs.corpus as corpus_module
 from searchrl.core.episode import SEARCH
+from searchrl.engine.episodes.records import rollout_record
 from searchrl.envs.corpus import (
     MAX_QUERY_BYTES,
     CorpusEnv,
@@ -27,6 +28,7 @@ from searchrl.envs.corpus import (
 )
 from searchrl.envs.data_files import Question
 from searchrl.errors import ConfigError, DataError
+from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
 
@@ -48,6 +50,28 @@ def files(tmp_path: Path) -> dict[str, str]:
     passages = ({"id": i, "text": f"zz{i} is number {i}"} for i in range(10))
     paths = tmp_path / "q.jsonl", tmp_path / "c.jsonl"
     return {"questions": write(paths[0], *questions), "corpus": write(paths[1], *passages)}
+
+
+def test_slices_of_a_question_reach_metrics_and_records(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"q{i}", "question": f"who is zz{i}?", "answer": str(i), "slices": slices}
+        for i, slices in enumerate([["old"], ["old", "long"], []])
+    ]
+    passage = {"id": "p", "text": "zz0 is number 0, zz1 is number 1, zz2 is number 2"}
+    env: dict[str, Any] = {
+        "name": "corpus",
+        "questions": write(tmp_path / "q.jsonl", *rows),
+        "corpus": write(tmp_path / "c.jsonl", passage),
+        "test_frac": 0.9,
+    }
+    result = evaluate({"env": env, "policy": "scripted", "eval": {"split": "test"}})
+    records = [rollout_record(rollout, "eval", None)["task"] for rollout in result.rollouts]
+    for name in ("old", "long"):
+        marked = [record for record in records if name in record["slices"]]
+        found = result.metrics.get(f"em/{name}")
+        assert found["n"] == len(marked) if found else not marked
+    assert any(record["slices"] for record in records)
+    assert result.metrics["em/question"]["n"] == len(records)
 
 
 def play_all(env: CorpusEnv, split: str) -> list[Played]:

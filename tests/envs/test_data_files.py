@@ -93,6 +93,12 @@ def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:
     assert questions_of(write(path, row | {"type": None}))[0].kind == "question"
 
 
+def test_slices_of_a_question_reach_its_task(tmp_path: Path) -> None:
+    row = {"question": "q?", "answer": "x", "slices": ["old", "long-form", "old"]}
+    (question,) = questions_of(write(tmp_path / "q.jsonl", row))
+    assert question.as_task("corpus", "test", 0).slices == ("old", "long-form")
+
+
 @pytest.mark.parametrize(
     ("row", "passage"),
     [
@@ -182,6 +188,9 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
     ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' holds no user message"),
     ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": "3"}, "'supporting_ids' must"),
     ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": [None]}, "'supporting_ids' m"),
+    ({"id": "a", "question": "q?", "answer": "x", "slices": "old"}, "'slices' must be a list of"),
+    ({"id": "a", "question": "q?", "answer": "x", "slices": ["a/b"]}, "the slice 'a/b'; expected"),
+    ({"id": "a", "question": "q?", "answer": "x", "type": "b", "slices": ["b"]}, "is its kind"),
     ('{"id": "a", "question": ' + "[" * 100_000, "nested too deeply"),
     (r'{"id": "a", "question": "\ud83d?", "answer": "x"}', "half of a surrogate pair, '\\ud83d'"),
 ]
@@ -294,7 +303,7 @@ def test_reading_never_raises_on_odd_rows(values: list[Any], data: st.DataObject
     import tempfile
 
     keys = st.sampled_from(
-        ["id", "question", "answer", "prompt", "reward_model", "extra_info", "supporting_ids"]
+        "id question answer prompt reward_model extra_info supporting_ids slices".split()
     )
     value = st.one_of(
         st.sampled_from([*values, None]), st.just(values), st.just({"target": values})

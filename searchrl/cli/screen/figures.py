@@ -28,7 +28,7 @@ LEARNING = ("kl", "clip_frac", "entropy", "dead_groups", "loss", "token_accuracy
 """Metrics of the update, shown below those of the agent."""
 
 _BEHAVIOUR = ("passive", "tool_calls")
-"""Shown below the kinds of task, where there are any."""
+"""Shown below the kinds and slices of tasks, where there are any."""
 
 _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
 """Shown only if one of the values is not 0."""
@@ -39,7 +39,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def shown_keys(metrics: Iterable[Mapping[str, Metric]]) -> list[str]:
-    """The keys worth a row, in reading order: reward, components, kinds, behaviour, learning."""
+    """The keys worth a row, in order: reward, components, kinds, slices, behaviour, learning."""
     everything = list(metrics)
     groups: list[list[str]] = [[] for _ in range(7)]
     for one in everything:

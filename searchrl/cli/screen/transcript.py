@@ -61,7 +61,8 @@ def render_turns(turns: Sequence[EpisodeTurn]) -> RenderableType:
 def render_rollout(title: str, rollout: Rollout) -> RenderableType:
     """A whole episode: question, turns, answer beside the gold answer, every score."""
     episode = rollout.episode
-    head = Text.assemble((title, "bold"), (f"  {episode.task.id} ({episode.task.kind})", "dim"))
+    names = ", ".join((episode.task.kind, *episode.task.slices))
+    head = Text.assemble((title, "bold"), (f"  {episode.task.id} ({names})", "dim"))
     question = Text.assemble(("  question  ", "dim"), episode.task.question)
     parts: list[RenderableType] = [head, question, render_turns(episode.turns)]
     return Group(*parts, *verdict_lines(rollout))

@@ -27,7 +27,7 @@ _EVAL_STREAM = 0xE7A1
 SUMMARY_KEYS = (
     "em em_forced searched searches tool_calls env format passive retrieved reward".split()
 )
-"""The metrics a summary holds, besides EM per kind of task."""
+"""The metrics a summary holds, besides EM per kind of task and per slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def evaluate_both(
 
 
 def summary_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The evaluation metrics a summary holds: `SUMMARY_KEYS`, and `em/KIND` per kind of task."""
+    """The evaluation metrics a summary holds: `SUMMARY_KEYS`, `em/KIND` and `em/SLICE`."""
     return {
         name: metric
         for name, metric in metrics.items()

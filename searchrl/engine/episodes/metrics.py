@@ -166,10 +166,11 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
 
     Keys: `reward`, every reward component by name, `passive` (answered without a search or a tool
     call, where there is one to make), `tool_calls` (where there are tools), `turns`,
-    `model_tokens`, `invalid_turns`, `failed`, `unscored`, `em/KIND` per kind of task and, with
-    several tasks, everything once more under `TASK/` (see `label_tasks`). Only `failed` and
-    `unscored` count episodes without a score. `n` is the number of episodes, and the intervals
-    take those with one `group_id` as alike.
+    `model_tokens`, `invalid_turns`, `failed`, `unscored`, `em/KIND` per kind of task, `em/SLICE`
+    per slice and, with several tasks, everything once more under `TASK/` (see `label_tasks`). A
+    task counts in its kind and in each of its slices. Only `failed` and `unscored` count episodes
+    without a score. `n` is the number of episodes, and the intervals take those with one
+    `group_id` as alike.
 
     Args:
         rollouts: the episodes.
@@ -229,8 +230,11 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     failed = [float(r.episode.failure is not None) for r in rollouts]
     add("failed", rollouts, failed, ZERO_OR_ONE)
     add("unscored", rollouts, [float(not r.is_scored) for r in rollouts], ZERO_OR_ONE)
-    for kind in sorted({r.episode.task.kind for r in scored}):
-        add_component("em", [r for r in scored if r.episode.task.kind == kind], f"em/{kind}")
+    named = [(r, {r.episode.task.kind, *r.episode.task.slices}) for r in scored]
+    kinds = sorted({r.episode.task.kind for r in scored})
+    slices = sorted({name for r in scored for name in r.episode.task.slices})
+    for name in dict.fromkeys(kinds + slices):
+        add_component("em", [r for r, names in named if name in names], f"em/{name}")
     return metrics
 
 

@@ -186,7 +186,7 @@ def facts_of(info: Mapping[str, Any]) -> dict[str, object]:
         meta = pickle.dumps(task.meta)
     except Exception:
         meta = b""
-    named = (task.id, task.split, task.index, task.question, task.gold_ids, task.kind)
+    named = (task.id, task.split, task.index, task.question, task.gold_ids, task.kind, task.slices)
     return {"its gold answers": task.answers, "its task": named, "its task's meta": meta}
 
 

@@ -106,6 +106,7 @@ def _begins(options: env_play.Options, returned: Any) -> str:
 def _describes_tasks(subject: Subject) -> Iterator[Problem]:
     env = env_play.make_env(subject)
     at = env_play.find_own(env, *_TASK_METHODS)
+    tasks: list[Task] = []
     has_task = False
     for options in env_play.find_probes(env):
         task = env.reset(seed=0, options=dict(options))[1].get("task")
@@ -119,6 +120,12 @@ def _describes_tasks(subject: Subject) -> Iterator[Problem]:
             yield Problem(f"for {options}, info['task'] says {said}", at)
         elif any(not answer.strip() for answer in task.answers):
             yield Problem(f"for {options}, the gold answers are {task.answers!r}: one is blank", at)
+        else:
+            tasks.append(task)
+    slices = {name for task in tasks for name in task.slices}
+    for name in sorted(slices & {task.kind for task in tasks}):
+        what = f"'{name}' is a slice of one task and the kind of another: both are em/{name}"
+        yield Problem(what, at, "give the slice another name")
     if not has_task:
         raise NotApplicable("no 'task' in its info: rewards that need gold answers cannot score it")
 

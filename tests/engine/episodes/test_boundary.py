@@ -82,6 +82,9 @@ class TestEnvironments:
             ("task-answers-text", "info['task'] a Task whose answers are '4'"),
             ("task-index-text", "a Task whose index is '0' (str); expected an int"),
             ("task-meta-none", "a Task whose meta is None; expected a mapping"),
+            ("task-slices-text", "a Task whose slices are 'old'; expected a tuple of texts"),
+            ("task-slice-with-space", "the slice 'old words'; expected letters, digits"),
+            ("task-slice-is-kind", "the slice 'old', which is its kind; leave it out"),
             ("task-question-none", "a Task whose question is None; expected text"),
         ],
     )

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchrl.core.episode import Task
+from searchrl.engine.episodes.evaluation import summary_metrics
 from searchrl.engine.episodes.metrics import (
     COUNT,
     ZERO_OR_ONE,
@@ -234,7 +236,13 @@ def rollout(
         or SimpleNamespace(name="toy", scorer=scorer, can_open=lambda kind: False),
         trajectory=SimpleNamespace(group_id=more.get("group_id", object())),
         episode=SimpleNamespace(
-            step=0, turns=(), num_model_tokens=3, failure=None, task=SimpleNamespace(kind="only")
+            step=0,
+            turns=(),
+            num_model_tokens=3,
+            failure=None,
+            task=Task(
+                "t", "test", 0, "?", kind=more.get("kind", "only"), slices=more.get("slices", ())
+            ),
         ),
     )
 
@@ -247,6 +255,32 @@ def test_rollouts_of_one_group_are_counted_as_alike() -> None:
     for name in ("reward", "em", "em/only"):
         assert near[name] == proportion(8, 16)
         assert far[name]["n"] == 16 and far[name]["high"] > near[name]["high"] + 0.05
+
+
+def test_slices_are_reported_beside_the_kinds_and_after_them() -> None:
+    world = rollout(1.0).world
+    played = [
+        rollout(1.0, world=world, kind="lookup", slices=("seen",)),
+        rollout(0.0, world=world, kind="lookup", slices=("unseen", "long")),
+        rollout(1.0, world=world, kind="two_hop", slices=("unseen",)),
+        rollout(1.0, world=world, kind="two_hop"),
+        rollout(None, world=world, kind="two_hop", slices=("failed_ones",)),
+    ]
+    metrics = summarise(played)
+    names = [name for name in metrics if name.startswith("em/")]
+    assert names == ["em/lookup", "em/two_hop", "em/long", "em/seen", "em/unseen"]
+    assert metrics["em/lookup"] == metrics["em/unseen"] == proportion(1, 2)
+    assert metrics["em/two_hop"] == proportion(2, 2) and metrics["em/long"] == proportion(0, 1)
+
+
+def test_slices_of_one_task_are_told_apart_from_those_of_another() -> None:
+    first, second = rollout(1.0, slices=("new",)), rollout(0.0, slices=("new",))
+    second.world.name = "other"
+    metrics = summarise([first, second])
+    assert metrics["em/new"] == proportion(1, 2)
+    assert metrics["toy/em/new"] == proportion(1, 1)
+    assert metrics["other/em/new"] == proportion(0, 1)
+    assert summary_metrics(metrics).keys() >= {"em/new", "toy/em/new", "other/em/new"}
 
 
 WEIGHTS = st.floats(-2, 2).map(lambda weight: round(weight, 2))

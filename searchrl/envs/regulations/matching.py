@@ -1,0 +1,390 @@
+"""Reading by matching words: what a question asks for, and which value of an article fits best.
+
+Owns the shapes of values as regular expressions, the words that say little, crude stems, and the
+ranking of values by the words that their clauses share with a question. Knows neither tasks nor the
+world that writes the articles. Called by `heuristics.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_UNSEEN_WEIGHT = 0.4
+"""The weight of a word that no shown document has; others weigh 1 / the documents that have it."""
+
+_WEAK_SHARE = 0.2
+"""The part of its weight that a weak word has."""
+
+# The shapes of values.
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_PLACES = "House|Hall|Lodge|Wing|Building|Block|Centre|Court|Tower|Annexe"
+_OPENERS = "The|A|An|Ask|At|By|Each|Every|For|From|If|In|No|On|Only|Please|See|Tell|Until|When|With"
+_NO_SURNAME = rf"Fund|School|College|Academy|High|{_PLACES}|{_MONTHS}"
+_LETTERS = r"[A-ZÀ-ÖØ-Þ][^\W\d_]+"
+_NAME = rf"\b(?!(?:{_OPENERS})\b){_LETTERS}(?:-{_LETTERS})?"
+_NAMED = {
+    "person": rf"{_NAME} (?!(?:{_NO_SURNAME})\b){_NAME}\b(?! [A-Z][a-z])",
+    "building": rf"{_NAME} (?:{_PLACES})\b",
+    "form": r"\b[A-Z]\d{2}\b",
+    "fund": rf"{_NAME} Fund\b",
+}
+"""Values that another article may be about."""
+SHAPES: Mapping[str, re.Pattern[str]] = {
+    kind: re.compile(shape)
+    for kind, shape in {
+        "time": r"\b\d{1,2}[:.]\d{2}\b(?: ?[ap]\.?m\b)?|\b\d{1,2} ?[ap]m\b",
+        "date": rf"\b\d{{1,2}} (?:{_MONTHS})\b",
+        "money": r"£\d+(?:\.\d\d)?",
+        "room": r"\b[A-Z]\d{3}\b",
+        "extension": r"(?<![\w£:.])\d{4}(?![\w:])",
+        "number": rf"(?<![\w£:.])\d{{1,3}}(?![\w:]|\.\d| ?[ap]m\b| (?:{_MONTHS})\b)",
+        **_NAMED,
+    }.items()
+}
+_ASKED = (
+    (r"\b(?:which|what) (?:\w+ )?(?:form|paper|sheet)\b", "form"),
+    (r"\b(?:which|what) (?:\w+ )?fund\b|\bwho pays\b", "fund"),
+    (r"\b(?:which|what) (?:\w+ )?room\b|\bwhere\b.*\b(?:office|room)\b", "room"),
+    (r"\b(?:which|what) (?:\w+ )?(?:building|house|hall|venue|place)\b|\bvenue\b", "building room"),
+    (r"\bextension\b|\b(?:which|what) (?:phone |telephone )?(?:number|code)\b", "extension number"),
+    (r"\b(?:which|what) (?:date|day)\b", "date"),
+    (r"\b(?:which|what) (?:time|hour)\b|\bhow (?:late|early)\b", "time"),
+    (r"\bhow (?:many|much time|often|far|old|soon)\b|\bdeadline\b|\btime limit\b", "number date"),
+    (r"\bhow long\b.*\b(?:be|open|stay)\b", "time number"),
+    (r"\bhow long\b", "number time"),
+    (r"\bhow (?:much|large|big|high)\b", "money number"),
+    (r"\bwh(?:o|om|ose)\b|\b(?:which|what) (?:teacher|person|member)\b", "person"),
+    (r"\bwhen\b", "time date"),
+    (r"\bwhere\b", "room building fund"),
+    (r"\b(?:costs?|price|fees?|fined?|charges?|deposit|pay|grant|sum)\b", "money"),
+    (r"\bcode\b", "extension"),
+    (r"\btime\b", "time"),
+    (r"\bdate\b", "date"),
+    (r"\broom\b", "room"),
+    (r"\b(?:paper|form)\b", "form"),
+    (r"\b(?:limit|most|maximum|number)\b", "number money"),
+)
+"""What a question asks for, the earliest match decides: a pattern, and the shapes of answers."""
+_BRIDGES = (
+    (r"\b(?:leader|supervisor|teacher|person|adult|organiser|head|staff)\b|\bwho ", "person"),
+    (r"\b(?:building|home|venue|place|house|hall)\b", "building"),
+    (r"\b(?:form|papers?|sheet)\b", "form"),
+    (r"\bfund\b", "fund"),
+)
+"""How a question describes something that it does not name; words on it come after."""
+_SPANS = ("minutes", "hours", "days", "weeks", "months", "years")
+"""The units of a question without a unit."""
+
+_WRAPPER = re.compile(
+    r"^(?:(?:excuse me|hello|hi|good morning|i am new here|(?:i|we) have a question|one more thing|"
+    r"please|quick question|sorry to ask|sorry)[,.:!]? (?:but )?|"
+    r"(?:can|could|would|will) you (?:please )?|"
+    r"(?:do you know|let me know|look up|say|tell me|tell us) |"
+    r"(?:i|we) (?:need|want|would like) to (?:ask|find out|know) )+|"
+    r"(?<=[.?!]) (?:i forgot|thanks|thank you)(?: very much| in advance)?[.!]?$",
+    re.IGNORECASE,
+)
+"""The polite words around a question."""
+_CONDITION = re.compile(
+    r",? ?\b(?:at|during|for|if you are|in|on) (?:a |an |my |the |your )?(?:"
+    r"(?:exam|first|last|other|test) (?:day|week|lesson)s?(?: of (?:the )?(?:term|year))?|"
+    r"(?:first|second|third|fourth|fifth|sixth)[- ](?:form|year)(?:er)?s?(?: \w+)?|"
+    r"(?:early |late )?(?:winter|summer|spring|autumn)(?: months)?|weekdays?|weekends?|holidays?|"
+    rf"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|{_MONTHS}|"
+    r"(?:boarder|day pupil|guest|newcomer|prefect|sibling|staff|visitor)s?|"
+    r"(?:new|older|younger) \w+|brothers and sisters|members of the \w+)\b,?",
+    re.IGNORECASE,
+)
+"""The part of a question that names when, or for whom, something is different."""
+
+# Clauses.
+_UNIT = re.compile(r"\W*([a-z]+)")
+_DOCUMENT = re.compile(r"\bDoc \d+(?:\(Title: (.*?)\)|:) ([^\n<]*)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_CLAUSE_END = re.compile(
+    r"[;:] |, (?=(?:although|but|except|however|otherwise|though|unless|whereas|while|yet)\b)"
+)
+_PAST = re.compile(
+    r"\b(?:earlier (?:terms?|years?)|formerly|in the past|it was|last (?:term|year)|previously|"
+    r"used to)\b",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"(.*)\bit (?:is|was|used to be|closes|costs|ends|opens|starts)\b|"
+    r"((?:at|during|for|if|in|on|when) .*), (?:it|they)\b",
+    re.IGNORECASE,
+)
+"""A clause that says only what is different, and when; "it" stands for another clause."""
+_RULE = re.compile(r"(?:but|otherwise)\b", re.IGNORECASE)
+"""How the rule begins if what is different comes first."""
+
+# Words.
+_STAFF = re.compile(r"\bmembers? of staff\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_FUNCTION_WORDS = frozenset(
+    "a about after also although am an and any are as at be been before beside but by can "
+    "cannot could do does during exception for from get got had has have having here how i "
+    "if in into is it its know like long many may me might more most much must my need now "
+    "of on one or other otherwise our out please rule shall should so some tell than that "
+    "the their them then there these they thing this those though to too towards until up "
+    "us want was we were what when where whereas which while who whom whose why will with "
+    "within without would yet you your".split()
+)
+_WEAK_WORDS = frozenset(
+    # Found everywhere in a handbook.
+    "academy building child children college day date each every family form fund guardian house "
+    "learner number office parent people person pupil room school staff student teacher time week "
+    "year "
+    # Said in many ways.
+    "afford answer arrange ask begin bring call charge charged circle close club cost course "
+    "cover do due end enter fee fill find give go group hand help keep lead leader leave limit "
+    "listen lock look may money most need obtain offer open order organise owe pay place price "
+    "receive report require reserve return right run see set shut sign society start stay sum "
+    "supervise supervisor take talk team turn use venue work".split()
+)
+"""Words that tell little of a question's matter."""
+_IRREGULAR = {
+    "kept": "keep", "paid": "pay", "found": "find", "lent": "lend", "lost": "lose", "left": "leave",
+    "sold": "sell", "taught": "teach", "met": "meet", "held": "hold", "brought": "bring",
+    "bought": "buy", "given": "give", "taken": "take", "spoken": "speak", "sent": "send",
+    "chosen": "choose", "worn": "wear", "eaten": "eat", "ran": "run", "led": "lead",
+    "written": "write", "stolen": "steal", "broken": "break", "loss": "lose", "sat": "sit",
+}  # fmt: skip
+_SAME = {
+    **dict.fromkeys(("pupil", "student", "child", "children", "learner"), "pupil"),
+    **dict.fromkeys(("parent", "family", "familie", "guardian"), "parent"),
+    **dict.fromkeys(("school", "college", "academy"), "school"),
+    **dict.fromkeys(("exam", "examination"), "exam"),
+    **dict.fromkeys(("lab", "laboratory", "laboratorie"), "lab"),
+    **dict.fromkeys(("club", "group", "circle", "team", "society"), "group"),
+}
+"""Words that handbooks use for one thing."""
+_ENDINGS = (
+    "ation", "ment", "ing", "ion", "ied", "ie", "er", "or", "ed", "al", "ly", "e", "y",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 14)
+def stem(word: str) -> str:
+    """A crude common form of a word's inflections: `supervisor`, `supervises` → `supervis`."""
+    word = word.casefold().removesuffix("'s")
+    word = _IRREGULAR.get(word, word)
+    if len(word) > 3 and word[-1] == "s" and word[-2] not in "su":
+        word = word[:-1]
+    word = _SAME.get(word, word)
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending)
+            break
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sl" else word
+
+
+def telling_words(text: str) -> list[str]:
+    """The words of a text that may tell its matter from others, in order."""
+    text = _STAFF.sub("teacher", text)
+    return [word for word in _WORD.findall(text) if word.casefold() not in _FUNCTION_WORDS]
+
+
+def asked_kinds(question: str) -> tuple[str, ...]:
+    """The shapes that an answer may have, most likely first."""
+    found = [(re.search(pattern, question, re.IGNORECASE), kinds) for pattern, kinds in _ASKED]
+    starts = [(match.start(), kinds) for match, kinds in found if match]
+    return tuple(min(starts, key=lambda one: one[0])[1].split()) if starts else tuple(SHAPES)
+
+
+def without_wrapper(question: str) -> str:
+    """A question without the polite words around it."""
+    return _WRAPPER.sub("", question)
+
+
+def plain(question: str) -> str:
+    """A question without polite words and without the phrase that names an exception."""
+    return _CONDITION.sub(" ", without_wrapper(question))
+
+
+def asked_units(question: str) -> tuple[str, ...]:
+    """The words that may come after a number that answers a question."""
+    units = re.findall(r"\bhow (?:many|much) (\w+)", question, re.IGNORECASE)
+    return tuple(units) or _SPANS
+
+
+def named_in(question: str) -> str:
+    """The first name or number of a thing that a question holds, or nothing."""
+    found = [match for kind in _NAMED for match in SHAPES[kind].finditer(question)]
+    return min(found, key=lambda match: match.start()).group() if found else ""
+
+
+def described_in(question: str, kinds: Sequence[str]) -> tuple[str, list[str]]:
+    """What a question describes without naming anything, and the words that describe it.
+
+    The description is of another shape than `kinds`, which the question asks for. Returns "" and
+    no words if there is none.
+    """
+    found = [
+        (match, kind)
+        for pattern, kind in _BRIDGES
+        if kind not in kinds and (match := re.search(pattern, question, re.IGNORECASE))
+    ]
+    if not found or named_in(question):
+        return "", []
+    match, kind = min(found, key=lambda one: one[0].start())
+    words = telling_words(question[match.end() :])
+    is_telling = any(stem(word) not in _WEAK_STEMS for word in words)
+    return kind, words if is_telling else telling_words(question)
+
+
+_WEAK_STEMS = frozenset(map(stem, _WEAK_WORDS))
+
+
+class Document(NamedTuple):
+    """One shown document."""
+
+    title: str
+    text: str
+
+
+class Finding(NamedTuple):
+    """A value in a document.
+
+    `share` is the weighted share of the question's words that its clause and its document have;
+    `score` also counts how near they are, and whether the clause is an exception.
+    """
+
+    value: str
+    kind: str
+    share: float
+    score: float
+    clause: str
+
+
+class _Clause(NamedTuple):
+    """A part of a sentence with one statement.
+
+    An aside says what is different under a `condition`; `main` is the rule that it belongs to.
+    """
+
+    text: str
+    sentence: str
+    main: str = ""
+    condition: frozenset[str] = frozenset()
+
+
+def read_documents(observation: str) -> list[Document]:
+    """The documents of an observation, best first."""
+    return [Document(title or "", text) for title, text in _DOCUMENT.findall(observation)]
+
+
+def _clauses(text: str) -> list[_Clause]:
+    clauses = [
+        _Clause(clause, sentence)
+        for sentence in _SENTENCE_END.split(text)
+        for clause in _CLAUSE_END.split(sentence)
+    ]
+    rules = [
+        place
+        for place, clause in enumerate(clauses)
+        if not _ASIDE.match(clause.text) and any(one.search(clause.text) for one in SHAPES.values())
+    ]
+    return [
+        clause._replace(
+            main=clauses[_rule_of(place, clauses, rules)].text,
+            condition=_stems(" ".join(telling_words(aside[1] or aside[2] or ""))),
+        )
+        if rules and (aside := _ASIDE.match(clause.text))
+        else clause
+        for place, clause in enumerate(clauses)
+    ]
+
+
+def _rule_of(place: int, clauses: Sequence[_Clause], rules: Sequence[int]) -> int:
+    """Where the rule is that the clause at `place` makes an exception to."""
+    before = [rule for rule in rules if rule < place]
+    if place + 1 in rules and (not before or _RULE.match(clauses[place + 1].text)):
+        return place + 1
+    return before[-1] if before else rules[0]
+
+
+class Reader:
+    """Ranks the values of documents by the words that they share with a question."""
+
+    def __init__(
+        self, words: Iterable[str], documents: Sequence[Document], units: Iterable[str] = ()
+    ) -> None:
+        self._documents = [(one, _clauses(one.text)) for one in documents]
+        self._units = frozenset(map(stem, units))
+        shown = [_stems(f"{one.title} {one.text}") for one in documents]
+        self._weights = {}
+        for word in map(stem, words):
+            count = sum(word in one for one in shown)
+            weight = 1 / count if count else _UNSEEN_WEIGHT
+            self._weights[word] = weight * (_WEAK_SHARE if word in _WEAK_STEMS else 1.0)
+        self._total = sum(self._weights.values()) or 1.0
+
+    def find(self, kinds: Sequence[str], name: str = "") -> Finding | None:
+        """The best value of one of `kinds`; with a name, only from documents that hold it."""
+        found = [
+            finding
+            for document, clauses in self._documents
+            if name in f"{document.title} {document.text}"
+            for clause in clauses
+            for finding in self._judge(document, clause, kinds, name)
+        ]
+        return max(found, key=lambda one: one.score, default=None)
+
+    def _judge(
+        self, document: Document, clause: _Clause, kinds: Sequence[str], name: str
+    ) -> Iterator[Finding]:
+        near, title = _stems(f"{clause.main} {clause.text}"), _stems(document.title)
+        everywhere = title.union(
+            *(_stems(one.text) for one, _ in self._documents if one.title == document.title)
+        )
+        share = score = 0.0
+        for word, weight in self._weights.items():
+            share += weight * (word in everywhere)
+            places = ((near, 1.0), (title, 0.9), (everywhere, 0.5))
+            score += weight * next((worth for place, worth in places if word in place), 0.0)
+        if _PAST.search(clause.text) or (clause.main and not self._is_named(clause.condition)):
+            score -= 0.5 * self._total
+        if name and name in f"{document.title} {clause.main} {clause.text}":
+            score += 0.5 * self._total
+        for rank, kind in enumerate(kinds):
+            for match in SHAPES[kind].finditer(clause.text):
+                if match.group() == name:
+                    continue
+                worth = score / self._total - 0.15 * rank
+                worth -= 0.005 * self._distance(clause.text, match.start())
+                if unit := _UNIT.match(clause.text[match.end() :]):
+                    worth += 0.2 * (stem(unit.group(1)) in self._units)
+                yield Finding(match.group(), kind, share / self._total, worth, clause.text)
+
+    def _is_named(self, condition: frozenset[str]) -> bool:
+        """Whether the question has most words of a condition."""
+        return 2 * len(condition & self._weights.keys()) > len(condition)
+
+    def _distance(self, text: str, position: int) -> int:
+        """How many words there are between a value and the nearest word of the question."""
+        before, after = _WORD.findall(text[:position])[::-1], _WORD.findall(text[position:])
+        found = [
+            place
+            for words in (before, after)
+            for place, word in enumerate(words)
+            if stem(word) in self._weights
+        ]
+        return min(found, default=20)
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(map(stem, _WORD.findall(_STAFF.sub("teacher", text))))
+
+
+def inflected(words: Iterable[str], documents: Sequence[Document]) -> list[str]:
+    """The words, and other forms of those that no document has; most forms match nothing."""
+    shown = _stems(" ".join(f"{one.title} {one.text}" for one in documents))
+    stems = [stem(word) for word in words if stem(word) not in shown | _WEAK_STEMS]
+    return [
+        *words,
+        *(one + end for one in stems for end in ("", "e", "s", "es", "ed", "ing", "er")),
+    ]

@@ -220,6 +220,7 @@ SMALL = {
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_commands_that_need_the_weights_run_with_the_tiny_model(
     own_folder: Path, monkeypatch: MonkeyPatch
 ) -> None:

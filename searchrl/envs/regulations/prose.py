@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
@@ -21,12 +22,23 @@ MAX_WORDS = 30
 MIN_WORDS = 12
 
 
+class Status(StrEnum):
+    """Whether what an article states still holds."""
+
+    CURRENT = "current"
+    REPLACED = "replaced"
+    """Another article, which is `NEW`, says otherwise, and that holds."""
+    NEW = "new"
+    """It holds, and says that it replaces an earlier rule."""
+
+
 class Statement(NamedTuple):
     """One rule as an article states it.
 
-    `about` is the rule's key, unique within a school; `gist` says the same in a reader's words.
+    `about` is the rule's key, unique within a handbook; `gist` says the same in a reader's words.
     `clause` is the part of the article's text that states it. `condition` is empty for the rule
-    itself, otherwise how the article says when or for whom the exception holds.
+    itself, otherwise how the article says when or for whom the exception holds. `place` names the
+    school in a handbook of several.
     """
 
     about: str
@@ -34,6 +46,8 @@ class Statement(NamedTuple):
     value: Value
     clause: str
     condition: str = ""
+    place: str = ""
+    status: Status = Status.CURRENT
 
 
 class Article(NamedTuple):

@@ -64,7 +64,7 @@ def test_random_turns_repeat_for_a_seed_and_are_of_every_kind() -> None:
     assert kinds == {"search", "answer", INVALID}
 
 
-@pytest.mark.parametrize("name", ["expert", "passive", "clumsy"])
+@pytest.mark.parametrize("name", ["expert", "passive", "clumsy", "two_search_regex"])
 def test_the_driver_records_what_the_rollout_driver_records(name: str) -> None:
     registry = load_plugins(entry_points=False)
     script = registry.get("env", "regulations").load_script(name)

@@ -2,8 +2,7 @@
 
 A district is a pure function of (world_seed, split, number). Owns what each of its schools
 regulates, which rules are amended, which dates are relative, and how rules are gathered into
-articles. Every article is about one school and says which. Wordings are in `district_words.py`,
-tasks in `hard_questions.py`. Called by `env.py`.
+articles. Every article is about one school and says which. Wordings are in `wordings.py`, tasks in `hard_questions.py`. Called by `env.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +16,6 @@ from random import Random
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
-from searchrl.envs.regulations.district_words import (
-    Event,
-    load_district_words,
-    relation_of,
-    shelf_named,
-)
 from searchrl.envs.regulations.names import (
     MONTHS,
     DistinctValues,
@@ -45,15 +38,19 @@ from searchrl.envs.regulations.prose import (
 from searchrl.envs.regulations.searching import Finder
 from searchrl.envs.regulations.wordings import (
     Condition,
+    Event,
     Family,
     Shelf,
     Subject,
     Topic,
     Wordings,
+    load_district_words,
     load_families,
     load_phrases,
     load_shelves,
     load_topics,
+    relation_of,
+    shelf_named,
 )
 
 SCHOOLS_PER_DISTRICT = 4

@@ -23,6 +23,7 @@ from searchrl.envs.regulations.district import (
     District,
     make_district,
 )
+from searchrl.envs.regulations.drills import make_drill
 from searchrl.envs.regulations.handbook_file import (
     Handbook,
     load_demo,
@@ -32,6 +33,7 @@ from searchrl.envs.regulations.handbook_file import (
 from searchrl.envs.regulations.questions import (
     COMPARISON,
     COUNTING,
+    DRILL,
     LOOKUP,
     NOT_REGULATED,
     NOT_REGULATED_ANSWER,
@@ -46,6 +48,7 @@ from searchrl.envs.regulations.questions import (
 from searchrl.envs.regulations.hard_questions import draft_hard_task
 from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
+from searchrl.envs.regulations.searching import content_words
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 
@@ -69,6 +72,9 @@ HARD_MIX: Mapping[str, float] = {
 }
 """Shares of the task kinds at the level `hard`."""
 
+SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
+"""Slices of the test split: whether training shows the question's and the articles' wordings."""
+
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _RULE = "Answer from the handbook of {school}; if it does not say, answer: " + NOT_REGULATED_ANSWER
 
@@ -82,8 +88,9 @@ class RegulationsEnv(TextEnv):
 
     Args:
         protocol, retriever: as for `TextEnv`.
-        mix: weights of the task kinds, those left out are 0: `lookup`, `two_hop`, `not_regulated`;
-            `hard` also has `three_hop`, `comparison`, `counting`, `relative_date`.
+        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random words,
+            for a cold start), at the level `hard` also of `three_hop`, `comparison`, `counting` and
+            `relative_date`; kinds left out are 0.
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.
@@ -164,6 +171,8 @@ class RegulationsEnv(TextEnv):
         num_schools = self.num_schools(split)
         slot, number = divmod(index, num_schools)
         kind = self.kind_of(split, index)
+        if kind == DRILL:
+            return self._drill_task(split, index, number)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
         name, book, draft = self._draft(split, number, kind, ordinal)
@@ -176,6 +185,7 @@ class RegulationsEnv(TextEnv):
             kind=kind,
             gold_ids=draft.gold_ids,
             env=self.name,
+            slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
             meta={
                 "school": name,
                 "school_number": number,
@@ -187,8 +197,32 @@ class RegulationsEnv(TextEnv):
                 "gists": list(draft.gists),
                 "condition": draft.condition,
                 "template": draft.question.template,
-                "is_seen": draft.is_seen,
                 **draft.more,
+            },
+        )
+
+    def _drill_task(self, split: str, index: int, number: int) -> Task:
+        drill = make_drill(self.world_seed, split, index)
+        query = content_words(drill.question)
+        return Task(
+            id=f"{self.name}-{split}-{index}",
+            split=split,
+            index=index,
+            question=drill.question,
+            answers=drill.found.value.answers if drill.found else (NOT_REGULATED_ANSWER,),
+            kind=DRILL,
+            gold_ids=drill.gold_ids,
+            env=self.name,
+            meta={
+                "school": self._book(split, number)[0],
+                "drill": index,
+                "queries": [query],
+                "thin_query": query.split()[0],
+                "bridge": "",
+                "value_kind": str(drill.kind),
+                "abouts": [drill.gist],
+                "gists": [drill.gist],
+                "condition": "",
             },
         )
 
@@ -202,11 +236,20 @@ class RegulationsEnv(TextEnv):
         return replace(super().make_ask_task(question.strip(), split, options), meta=meta)
 
     def make_prompt(self, task: Task) -> str:
-        """The question, then where to answer it from and what to say if it is not there."""
+        """The question, then where to answer it from and what to say if it is not there.
+
+        Half of the drills are bare questions, as other environments put them.
+        """
+        if task.kind == DRILL and task.index % 2:
+            return task.question
         return f"{task.question}\n{_RULE.format(school=task.meta['school'])}"
 
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
-        """The articles of the task's handbook."""
+        """The articles of the task's handbook, or of the drill."""
+        if "drill" in task.meta:
+            drill = make_drill(self.world_seed, task.split, task.meta["drill"])
+            key = f"drill/{self.world_seed}/{task.split}/{task.index}"
+            return key, [article.passage for article in drill.articles]
         if "school_number" not in task.meta:
             return self._handbook.key, self._handbook.passages
         _, book = self._book(task.split, task.meta["school_number"])
@@ -214,10 +257,13 @@ class RegulationsEnv(TextEnv):
 
     def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
         """What each article states, by its id; empty for a handbook that was not generated."""
-        if "school_number" not in task.meta:
+        if "drill" in task.meta:
+            articles = make_drill(self.world_seed, task.split, task.meta["drill"]).articles
+        elif "school_number" in task.meta:
+            articles = self._book(task.split, task.meta["school_number"])[1].articles
+        else:
             return {}
-        _, book = self._book(task.split, task.meta["school_number"])
-        return {article.passage.id: article.statements for article in book.articles}
+        return {article.passage.id: article.statements for article in articles}
 
     def school(self, split: str, number: int) -> School:
         """The generated school `number` of `split`, with everything its handbook states.

@@ -12,7 +12,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 from searchrl.envs.regulations.district import District, Hop, House, Thing, Trail
-from searchrl.envs.regulations.district_words import load_district_words
 from searchrl.envs.regulations.names import MONTHS, Value, ValueKind, spell
 from searchrl.envs.regulations.prose import begin
 from searchrl.envs.regulations.questions import (
@@ -32,7 +31,12 @@ from searchrl.envs.regulations.questions import (
     pick,
 )
 from searchrl.envs.regulations.searching import content_words
-from searchrl.envs.regulations.wordings import Wording, Wordings, load_phrases
+from searchrl.envs.regulations.wordings import (
+    Wording,
+    Wordings,
+    load_district_words,
+    load_phrases,
+)
 
 NUM_COUNTED = 3
 """Things of a counting task; each needs a search."""

@@ -28,8 +28,9 @@ from searchrl.envs.regulations.wordings import (
 LOOKUP = "lookup"
 TWO_HOP = "two_hop"
 NOT_REGULATED = "not_regulated"
-PLAIN_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
-"""Kinds of task at the levels `easy` and `normal`."""
+DRILL = "drill"
+PLAIN_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED, DRILL)
+"""Kinds of task at every level."""
 
 THREE_HOP = "three_hop"
 COMPARISON = "comparison"
@@ -142,7 +143,7 @@ class _Writer:
             family = link.family
             if number < len(school.links):
                 return self._one(link.abouts[0], _ask_link(family, link.subject))
-            slots = ({"p": link.entity},)
+            slots = ({"p": link.named},)
             asking = _Asking(family.entity_questions, family.entity_indirect, slots)
             return self._one(link.abouts[1], asking)
         shelf, thing = school.things[number - 2 * len(school.links)]
@@ -151,10 +152,9 @@ class _Writer:
     def two_hop(self, number: int) -> Draft:
         """Ask about an entity without its name: the first search has to find the name."""
         link = self._school.links[number]
-        (first, _), (last, _) = (self._school.stated[about] for about in link.abouts)
         about, condition = self._condition(link.abouts[1])
         when = self._when(condition)
-        question = self._ask(_ask_hop(link), when, first.passage.id)
+        question = self._ask(_ask_hop(link), when, self._articles(*link.abouts))
         then = link.family.entity_query(link.entity)
         return self._draft(question, (link.abouts[0], about), (then,), link.entity, when)
 
@@ -200,8 +200,7 @@ class _Writer:
     def _one(self, about: str, asking: _Asking) -> Draft:
         about, condition = self._condition(about)
         when = self._when(condition)
-        article, _ = self._school.stated[about]
-        question = self._ask(asking, when, article.passage.id)
+        question = self._ask(asking, when, self._articles(about))
         return self._draft(question, (about,), condition=when)
 
     def _condition(self, about: str) -> tuple[str, Condition | None]:
@@ -214,24 +213,41 @@ class _Writer:
     def _when(self, condition: Condition | None) -> str:
         return self._rng.choice(condition.texts) if condition else ""
 
-    def _ask(self, asking: _Asking, when: str = "", passage_id: str = "") -> Question:
-        """A random wording that finds the passage; the first one if none does or none is named."""
+    def _articles(self, *abouts: str) -> list[Article]:
+        return [self._school.stated[about][0] for about in abouts]
+
+    def _ask(self, asking: _Asking, when: str = "", articles: Sequence[Article] = ()) -> Question:
+        """A random wording that finds the first article; the first wording if none does.
+
+        A question about an article in words that training never shows is itself in such words, so
+        that training has no question with the same text.
+        """
+        is_new = not all(article.is_seen for article in articles)
         first = None
-        for question in self._wordings(asking, when):
+        for question in self._wordings(asking, when, is_new):
+            if is_new and question.is_seen:
+                continue
             if first is None:
                 first = question
-            finder = self._school.finder
-            if finder.finds(question.query, passage_id) if passage_id else finder.finds_something(
-                question.query
-            ):
+            if self._is_searchable(question.query, articles):
                 return question
         assert first is not None
         return first
 
-    def _wordings(self, asking: _Asking, when: str) -> Iterator[Question]:
+    def _is_searchable(self, query: str, articles: Sequence[Article]) -> bool:
+        finder = self._school.finder
+        if articles:
+            return finder.finds(query, articles[0].passage.id)
+        return finder.finds_something(query)
+
+    def _wordings(self, asking: _Asking, when: str, is_new: bool) -> Iterator[Question]:
         """All wordings in random order, each with one choice of names, synonyms and frame."""
         rng = self._rng
+<<<<<<< HEAD
         has_unseen = self._school.has_unseen and rng.random() < UNSEEN_SHARE
+=======
+        has_unseen = is_new or (self._school.has_unseen and rng.random() < _UNSEEN_SHARE)
+>>>>>>> world
         cores = [(core, True) for core in asking.questions.of(has_unseen)]
         cores += [(core, False) for core in asking.indirect.of(has_unseen)]
         rng.shuffle(cores)
@@ -291,9 +307,15 @@ def lower(text: str) -> str:
 
 
 _SENTENCE_STARTS = frozenset(
+<<<<<<< HEAD
     "A After An Are As At Before Beside By Can Could Did Do Does During For From Has Have How If In Is "
     "May Must My Near Next Of On One Our Should The There To Under Until Up What When Where Whether Which "
     "Who Whom Whose Will With Within Would".split()
+=======
+    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have How "
+    "If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The There To Under "
+    "Until Up We What When Where Whether Which Who Whom Whose Will With Within Would".split()
+>>>>>>> world
 )
 
 

@@ -97,6 +97,11 @@ class Link(NamedTuple):
     entity: str
 
     @property
+    def named(self) -> str:
+        """The entity as a sentence names it: `the Harker Fund`."""
+        return f"the {self.entity}" if self.family.bridge_kind is ValueKind.FUND else self.entity
+
+    @property
     def abouts(self) -> tuple[str, str]:
         """The keys of its two rules."""
         about = f"{self.family.key}:{self.subject.key}"
@@ -200,12 +205,14 @@ class _Founder:
         waiting = list(topics)
         while waiting:
             first = waiting.pop(0)
-            topic_rules, remarks = [self._topic_rule(first)], list(first.remarks)
             near = [topic for topic in waiting if topic.area == first.area]
-            if near and self._rng.random() < self._shares.joined:
+            # With an exception beside them, two rules would be more than `MAX_WORDS`.
+            is_joined = bool(near) and self._rng.random() < self._shares.joined
+            topic_rules = [self._topic_rule(first, is_plain=is_joined)]
+            if is_joined:
                 waiting.remove(near[0])
                 topic_rules.append(self._topic_rule(near[0], is_plain=True))
-            self._write(first.titles, topic_rules, remarks)
+            self._write(first.titles, topic_rules, first.remarks)
 
     def _topic_rule(self, topic: Topic, is_plain: bool = False) -> Rule:
         value = Value(topic.kind, self._values.draw(topic.kind), topic.unit)

@@ -1,0 +1,153 @@
+"""Scripted policies for `regulations` that match words: how far one comes without any learning.
+
+`question_as_query` searches with the whole question and takes the first value of the right shape.
+`one_search` and `two_search_regex` choose words, rank clauses by the words they share with the
+question, and pass over values of the past and of exceptions that the question does not name; only
+the latter follows a name to a second article. All are honest: they know the question and what the
+searches show, as a model does, and nothing else of the task or the environment. Used for
+evaluation, as a bar for trained models.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from searchrl.contracts import Expert, TagProtocol
+from searchrl.core.episode import ANSWER, SEARCH, Action, Task
+from searchrl.envs.regulations.matching import (
+    SHAPES,
+    Document,
+    Finding,
+    Reader,
+    asked_kinds,
+    asked_units,
+    described_in,
+    inflected,
+    named_in,
+    read_documents,
+    telling_words,
+)
+from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
+
+FIRST_THOUGHT = "I should look this up."
+
+LEAST_SHARE = 0.4
+"""The weighted share of a question's words that an article must have to answer it."""
+
+_BRIDGE_LEAD = 0.3
+"""By how much a direct answer must score above a described thing, for there to be one hop only."""
+
+_ATTRIBUTES = {
+    "room": "room office",
+    "time": "closes shut locked leave",
+    "number": "days",
+    "money": "grant",
+}
+"""What to search for with a name, by the shape that is asked for."""
+
+
+def make_question_as_query(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Search with the whole question; answer with the first document's first fitting value."""
+    return _QuestionAsQuery(task.question, protocol)
+
+
+def make_one_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Search once with the question's telling words; answer with the value of the best clause."""
+    return _OneSearch(task.question, protocol)
+
+
+def make_two_search_regex(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """As `one_search`, but search again: for a name that was found, or with other words."""
+    return _TwoSearch(task.question, protocol)
+
+
+class _QuestionAsQuery:
+    """The common part: one search, then an answer from what it shows."""
+
+    def __init__(self, question: str, protocol: TagProtocol) -> None:
+        self._question = question
+        self._protocol = protocol
+        self._kinds = asked_kinds(question)
+        self._documents: list[Document] = []
+        self._has_searched = False
+
+    def act(self, observation: str) -> str:
+        """Search at first; then search again or answer."""
+        if not self._has_searched:
+            self._has_searched = True
+            return self._search(self.first_query(), FIRST_THOUGHT)
+        self._documents = read_documents(observation)
+        return self.next_turn()
+
+    def first_query(self) -> str:
+        return self._question
+
+    def next_turn(self) -> str:
+        text = self._documents[0].text if self._documents else ""
+        for kind in self._kinds:
+            if match := SHAPES[kind].search(text):
+                return self._answer(match.group(), f"The first document says {match.group()}.")
+        return self._answer_silent()
+
+    def _search(self, query: str, thought: str) -> str:
+        return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
+
+    def _answer(self, answer: str, thought: str) -> str:
+        return self._protocol.render_turn(Action(ANSWER, answer), thought)
+
+    def _answer_silent(self) -> str:
+        return self._answer(NOT_REGULATED_ANSWER, "The handbook does not say.")
+
+    def _answer_from(self, found: Finding | None) -> str:
+        if found is None or found.share < LEAST_SHARE:
+            return self._answer_silent()
+        return self._answer(found.value, f"The best match says: {found.clause}")
+
+
+class _OneSearch(_QuestionAsQuery):
+    def __init__(self, question: str, protocol: TagProtocol) -> None:
+        super().__init__(question, protocol)
+        self._words = telling_words(question)
+        self._name = named_in(question)
+
+    def first_query(self) -> str:
+        return " ".join(self._words) or self._question
+
+    def next_turn(self) -> str:
+        return self._answer_from(self._read())
+
+    def _read(self, about: Finding | None = None) -> Finding | None:
+        """The best value for the whole question, if it names something or with `about` for that."""
+        name = about.value if about else self._name
+        found = Reader(self._words, self._documents, asked_units(self._question)).find(
+            self._kinds, name
+        )
+        return found._replace(share=1.0) if found and name else found
+
+
+class _TwoSearch(_OneSearch):
+    def __init__(self, question: str, protocol: TagProtocol) -> None:
+        super().__init__(question, protocol)
+        self._bridge_kind, self._bridge_words = described_in(question, self._kinds)
+        self._bridge: Finding | None = None
+        self._is_last = False
+
+    def first_query(self) -> str:
+        return " ".join(self._bridge_words) or super().first_query()
+
+    def next_turn(self) -> str:
+        direct = self._read()
+        if self._is_last:
+            return self._answer_from(self._read(self._bridge) if self._bridge else direct)
+        self._is_last = True
+        least = direct.score if direct else 0.0
+        if self._bridge_kind:
+            bridge = Reader(self._bridge_words, self._documents).find([self._bridge_kind])
+            if bridge and bridge.share >= LEAST_SHARE and bridge.score + _BRIDGE_LEAD >= least:
+                self._bridge = bridge
+                query = f"{bridge.value} {_ATTRIBUTES.get(self._kinds[0], '')}"
+                return self._search(query.strip(), f"I need to know more. {bridge.clause}")
+        if direct and direct.share >= LEAST_SHARE:
+            return self._answer_from(direct)
+        words = self._words if self._bridge_words else inflected(self._words, self._documents)
+        return self._search(" ".join(words), "I should search with other words.")

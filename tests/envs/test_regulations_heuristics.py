@@ -1,0 +1,202 @@
+"""The policies of `regulations` that match words: honest, and each better than the simpler one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playing import PROTOCOL, Played, make_env, mean, play
+
+from searchrl.contracts import Expert, ExpertFactory, TagProtocol
+from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
+from searchrl.envs.regulations import (
+    RegulationsEnv,
+    make_one_search,
+    make_question_as_query,
+    make_two_search_regex,
+    matching,
+)
+from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
+from searchrl.plugins import load_plugins
+from searchrl.protocols import ToolCallProtocol
+
+POLICIES = {
+    "question_as_query": make_question_as_query,
+    "one_search": make_one_search,
+    "two_search_regex": make_two_search_regex,
+}
+NUM_TASKS = 256
+
+
+@pytest.fixture(scope="module")
+def env() -> RegulationsEnv:
+    return make_env()
+
+
+@pytest.fixture(scope="module")
+def games(env: RegulationsEnv) -> dict[str, list[Played]]:
+    return {
+        name: [play(env, policy, split="test", index=index) for index in range(NUM_TASKS)]
+        for name, policy in POLICIES.items()
+    }
+
+
+def read(question: str, *articles: tuple[str, str], then: tuple[tuple[str, str], ...] = ()) -> str:
+    """What `two_search_regex` answers if its searches show `articles`, and `then` those."""
+    policy = make_two_search_regex(None, Task("t", "test", 0, question), PROTOCOL)
+    policy.act(question)
+    for shown in (articles, then or articles):
+        passages = [Passage(str(i), text, title) for i, (title, text) in enumerate(shown)]
+        action = PROTOCOL.parse(policy.act(PROTOCOL.render_observation(passages)))
+        if action.kind == ANSWER:
+            return str(action.payload)
+    raise AssertionError("no answer after two searches")
+
+
+# Honest.
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_needs_neither_the_environment_nor_what_only_it_knows(
+    env: RegulationsEnv, games: dict[str, list[Played]], name: str
+) -> None:
+    def blind(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+        return POLICIES[name](None, Task("", "", -1, task.question), protocol)
+
+    for index in range(60):
+        assert play(env, blind, split="test", index=index).turns == games[name][index].turns
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_answers_are_copied_from_what_was_shown(games: dict[str, list[Played]], name: str) -> None:
+    for game in games[name]:
+        answer = str(game.actions[-1].payload)
+        assert answer == NOT_REGULATED_ANSWER or answer in "".join(game.observations[1:])
+
+
+# Well-formed.
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_turn_can_be_parsed(games: dict[str, list[Played]], name: str) -> None:
+    most = 2 if name == "two_search_regex" else 1
+    for game in games[name]:
+        kinds = [action.kind for action in game.actions]
+        assert kinds in [[SEARCH] * count + [ANSWER] for count in range(1, most + 1)]
+        assert PROTOCOL.format_score(game.turns) == 1.0
+    assert max(len(game.actions) for game in games[name]) == most + 1
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_words_of_another_protocol_make_no_difference(
+    games: dict[str, list[Played]], name: str
+) -> None:
+    protocol = ToolCallProtocol()
+    env = make_env(protocol=protocol)
+    for index in range(20):
+        observation, info = env.reset(options={"split": "test", "index": index})
+        policy, is_over, action = POLICIES[name](env, info["task"], protocol), False, None
+        while not is_over:
+            observation, _, is_over, _, info = env.step(policy.act(observation))
+            action = info["action"]
+        assert action == games[name][index].actions[-1]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_odd_observations_are_no_fault(name: str) -> None:
+    for question in ("", "?", "Why", "\n\n", "Who, when and where is it?\n"):
+        policy = POLICIES[name](None, Task("t", "test", 0, question), PROTOCOL)
+        first = PROTOCOL.parse(policy.act(question))
+        assert first.kind in (SEARCH, "invalid")
+        for shown in ("", "Doc 1(Title: ) ", PROTOCOL.render_notice("No such action."), "Doc 2: x"):
+            assert PROTOCOL.parse(policy.act(shown)).kind in (SEARCH, ANSWER, "invalid")
+
+
+def test_they_are_registered() -> None:
+    spec = load_plugins(entry_points=False).get("env", "regulations")
+    for name, policy in POLICIES.items():
+        script: ExpertFactory = spec.load_script(name)
+        assert script is policy
+
+
+# As strong as said.
+def test_each_is_better_than_the_simpler_one(games: dict[str, list[Played]]) -> None:
+    em = {name: mean(game.reward for game in played) for name, played in games.items()}
+    assert em["question_as_query"] < em["one_search"] < em["two_search_regex"]
+    assert em["one_search"] >= 0.45 and em["two_search_regex"] >= 0.60, em
+
+
+def test_second_search_follows_the_name_that_was_found(games: dict[str, list[Played]]) -> None:
+    hops = [game for game in games["two_search_regex"] if game.task.kind == "two_hop"]
+    right = [game for game in hops if game.reward]
+    assert len(right) > 0.4 * len(hops)
+    assert mean(game.task.meta["bridge"] in game.turns[1] for game in right) >= 0.9
+
+
+# How it reads.
+FINE = ("Overdue books", "Whoever brings a book back late is fined £14")
+
+
+def test_exception_counts_only_if_it_is_named() -> None:
+    article = (
+        FINE[0],
+        f"{FINE[1]}, but in the last week of term it is £20. For boarders it is £9.",
+    )
+    assert read("How much is the fine for a late book?", article) == "£14"
+    assert read("How much is the fine for a boarder's late book?", article) == "£9"
+    assert read("What is a late book's fine in the last week of term?", article) == "£20"
+
+
+def test_value_of_the_past_is_passed_over() -> None:
+    article = (
+        FINE[0],
+        f"Last year the fine for a late book was £12. Now it is £14 a book. {FINE[1]}.",
+    )
+    assert read("What is the fine for a late book?", article) == "£14"
+
+
+def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
+    text = (
+        "Books may be kept for 21 days by each of our 640 readers. The desk in room B214 is open "
+        "until 16:35, and Mara Oakley lends books there from 4 May. Ask on extension 4173."
+    )
+    for question, answer in {
+        "For how many days may a library book be kept?": "21",
+        "How long can I keep a book?": "21",
+        "In which room is the library desk?": "B214",
+        "Until when is the library desk open?": "16:35",
+        "Who lends books at the library?": "Mara Oakley",
+        "On which date does the library lend books?": "4 May",
+        "On which extension can I ask about books?": "4173",
+        "What does a library book cost?": "not regulated",
+    }.items():
+        assert read(question, ("Library", text)) == answer, question
+
+
+def test_wrappers_around_a_question_change_nothing() -> None:
+    article = (FINE[0], f"{FINE[1]}.")
+    for start in ("Please tell me", "I would like to know", "Can you say", "Do you know"):
+        assert read(f"{start} how much the fine for a late book is.", article) == "£14"
+
+
+def test_small_overlap_is_silence() -> None:
+    bell = ("Bells", "The bell rings at 10:40 in every building.")
+    assert read("When is the swimming pool cleaned?", bell) == "not regulated"
+    assert read("When does the bell ring?", bell) == "10:40"
+
+
+def test_thing_that_is_described_is_found_first() -> None:
+    club = ("Chess club", "Mara Oakley runs the chess club.")
+    rooms = ("Rooms", "Hugo Brandt works in room A101. Mara Oakley works in room C303.")
+    question = "In which room can I find the teacher who runs the chess club?"
+    assert read(question, club, then=(rooms, club)) == "C303"
+    assert read(question, rooms, then=(rooms,)) == "not regulated"
+
+
+def test_stems_bring_inflections_together() -> None:
+    for words in ("supervises supervisor supervised", "lend lends lending lent", "stop stopped"):
+        assert len({matching.stem(word) for word in words.split()}) == 1, words
+    assert len({matching.stem(word) for word in ("bus", "book", "pass", "class")}) == 4
+
+
+def test_no_query_holds_function_words(games: dict[str, list[Played]]) -> None:
+    for name in ("one_search", "two_search_regex"):
+        queries = [game.actions[0].queries[0] for game in games[name]]
+        assert not any(re.search(r"\b(?:the|of|which|do)\b", query) for query in queries)

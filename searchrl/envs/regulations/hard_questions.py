@@ -1,18 +1,24 @@
 """Makes the tasks of a shared handbook: one to three hops, comparisons, counts, relative dates.
 
 A task is a pure function of (district, school, kind, ordinal). Every one of its queries finds the
-article that it is for. Owns how values are compared and counted, which the scripted expert uses
-too. Called by `env.py`, and by `scripts.py`.
+article that it is for. Called by `env.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from searchrl.envs.regulations.district import District, Hop, House, Thing, Trail
-from searchrl.envs.regulations.names import MONTHS, Value, ValueKind, spell
+from searchrl.envs.regulations.district import (
+    District,
+    Hop,
+    House,
+    Relative,
+    Thing,
+    Trail,
+)
+from searchrl.envs.regulations.names import MONTHS, Value, ValueKind, magnitude, spell
 from searchrl.envs.regulations.prose import begin
 from searchrl.envs.regulations.questions import (
     ASKED_WITH_CONDITION,
@@ -36,6 +42,7 @@ from searchrl.envs.regulations.wordings import (
     Wordings,
     load_district_words,
     load_phrases,
+    shelf_named,
 )
 
 NUM_COUNTED = 3
@@ -47,19 +54,9 @@ _SCHOOL_NAMED = 0.6
 _TRIES = 3
 """How often every wording is tried, each time with other synonyms, until its queries find."""
 
+_Item = TypeVar("_Item")
 _FIRST_MONTHS = frozenset(MONTHS[:8])
 _NO_WORDINGS = Wordings(both=())
-
-
-def magnitude(bare: str) -> tuple[int, ...]:
-    """A sum, a number, a time or a date as something to compare: later and more is greater."""
-    if ":" in bare:
-        hour, minute = bare.split(":")
-        return int(hour), int(minute)
-    if " " in bare:
-        day, month = bare.split()
-        return MONTHS.index(month), int(day)
-    return (int(bare.removeprefix("£")),)
 
 
 def draft_hard_task(district: District, number: int, kind: str, ordinal: int) -> Draft:
@@ -68,22 +65,16 @@ def draft_hard_task(district: District, number: int, kind: str, ordinal: int) ->
     Wraps around when the school has no more.
     """
     house = district.houses[number]
-    writer = _Writer(district, house, Random(f"{district.key}/{house.place}/{kind}/{ordinal}"))
-    # The order of subjects must not depend on the ordinal, or tasks would repeat.
-    order = Random(f"{district.key}/{house.place}/{kind}")
-    if kind in (TWO_HOP, THREE_HOP):
-        num_hops = 2 if kind == TWO_HOP else 3
-        stated = [one for one in house.trails if len(one.hops) == num_hops and _ends(one)]
-        return writer.follow(stated[pick(range(len(stated)), ordinal, order)])
-    if kind == RELATIVE_DATE:
-        return writer.date(pick(range(len(house.relatives)), ordinal, order))
-    if kind == COMPARISON:
-        return writer.compare(ordinal, order)
-    if kind == COUNTING:
-        return writer.count(ordinal, order)
-    if kind == NOT_REGULATED:
-        return writer.not_regulated(ordinal, order)
-    return writer.lookup(ordinal, order)
+    key = f"{district.key}/{house.place}/{kind}"
+    # Counted from the end where the words of no wording find the first choice.
+    for choice in (ordinal, -1 - ordinal):
+        # The order of subjects must not depend on the ordinal, or tasks would repeat.
+        writer = _Writer(district, house, Random(f"{key}/{choice}"), Random(key))
+        draft = writer.draft(kind, choice)
+        found = zip(draft.queries, draft.gold_ids, strict=False)
+        if all(district.finder.finds(query, gold) for query, gold in found):
+            break
+    return draft
 
 
 def _ends(trail: Trail) -> bool:
@@ -112,22 +103,39 @@ class _Asked(NamedTuple):
 class _Writer:
     """Writes tasks about one school of a district."""
 
-    def __init__(self, district: District, house: House, rng: Random) -> None:
+    def __init__(self, district: District, house: House, rng: Random, order: Random) -> None:
         self._district = district
         self._house = house
         self._rng = rng
+        self._order = order
         self._phrases = load_phrases()
         self._words = load_district_words()
 
+    def draft(self, kind: str, ordinal: int) -> Draft:
+        """The task that stands at `ordinal` in the order of its kind."""
+        if kind in (TWO_HOP, THREE_HOP):
+            num_hops = 2 if kind == TWO_HOP else 3
+            trails = [one for one in self._house.trails if len(one.hops) == num_hops]
+            return self.follow(self._pick([one for one in trails if _ends(one)], ordinal))
+        if kind == RELATIVE_DATE:
+            return self.date(self._pick(self._house.relatives, ordinal))
+        if kind == COMPARISON:
+            return self.compare(ordinal)
+        if kind == COUNTING:
+            return self.count(ordinal)
+        if kind == NOT_REGULATED:
+            return self.not_regulated(ordinal)
+        return self.lookup(ordinal)
+
     # Kinds of task.
 
-    def lookup(self, ordinal: int, order: Random) -> Draft:
+    def lookup(self, ordinal: int) -> Draft:
         """Ask for a topic's rule, for what a chain states about something named, or for a thing."""
         house = self._house
         hops = {hop.about: (trail, hop) for trail in house.trails for hop in trail.hops}
         stated = [(trail, hop) for trail, hop in hops.values() if hop.is_stated]
         choices = [*house.topics, *stated, *house.things]
-        chosen = choices[pick(range(len(choices)), ordinal, order)]
+        chosen = self._pick(choices, ordinal)
         if isinstance(chosen, Thing):
             return self._ask_for((chosen.about,), _ask_thing(chosen))
         if isinstance(chosen, tuple):
@@ -147,9 +155,8 @@ class _Writer:
         asking = _Asking(last.questions, last.indirect, {}, trail)
         return self._ask_for(tuple(hop.about for hop in hops), asking, self._queries_after(trail))
 
-    def date(self, number: int) -> Draft:
+    def date(self, relative: Relative) -> Draft:
         """Ask for a date that the handbook gives as so many days before or after an event."""
-        relative = self._house.relatives[number]
         shelf = relative.thing.shelf
         asking = _Asking(
             shelf.questions, shelf.indirect, {"s": relative.thing.name}, wants_date=True
@@ -161,12 +168,12 @@ class _Writer:
         more = {**draft.more, "then": "date"}
         return draft._replace(answers=relative.date.answers, more=more, condition="")
 
-    def compare(self, ordinal: int, order: Random) -> Draft:
+    def compare(self, ordinal: int) -> Draft:
         """Ask which of two things has the greater, or the lesser, value."""
         comparisons = self._words.comparisons
         shelves = list(dict.fromkeys(one.shelf for one in comparisons))
         shelf = shelves[ordinal % len(shelves)]
-        pair = self._things(shelf, 2, ordinal // len(shelves), order)
+        pair = self._things(shelf, 2, ordinal // len(shelves))
         ways = [one for one in comparisons if one.shelf == shelf]
         way = self._rng.choice(ways)
         first, second = self._rng.sample(pair, 2)
@@ -176,7 +183,12 @@ class _Writer:
         noun = right.shelf.noun
         draft = self._ask_about((first, second), way.questions, slots)
         return draft._replace(
-            answers=(right.name, f"the {right.name}", f"the {noun} of the {right.name}", f"the {noun} for the {right.name}"),
+            answers=(
+                right.name,
+                f"the {right.name}",
+                f"the {noun} of the {right.name}",
+                f"the {noun} for the {right.name}",
+            ),
             bridge=first.name,
             more={
                 **draft.more,
@@ -185,12 +197,12 @@ class _Writer:
             },
         )
 
-    def count(self, ordinal: int, order: Random) -> Draft:
+    def count(self, ordinal: int) -> Draft:
         """Ask how many of some things have a value below, or above, a limit."""
         counts = self._words.counts
         shelves = list(dict.fromkeys(one.shelf for one in counts))
         shelf = shelves[ordinal % len(shelves)]
-        things = self._things(shelf, NUM_COUNTED, ordinal // len(shelves), order)
+        things = self._things(shelf, NUM_COUNTED, ordinal // len(shelves))
         way = self._rng.choice([one for one in counts if one.shelf == shelf])
         limit = self._limit(things)
         below = sum(self._magnitude(one) < magnitude(limit.bare) for one in things)
@@ -209,7 +221,7 @@ class _Writer:
             },
         )
 
-    def not_regulated(self, ordinal: int, order: Random) -> Draft:
+    def not_regulated(self, ordinal: int) -> Draft:
         """Ask for what this school does not regulate, though others of the district may.
 
         In turn a topic, a thing, what is at the start of a chain, and its last hop.
@@ -220,7 +232,7 @@ class _Writer:
             house.absent_topics, house.absent_things, house.absent_trails, silent
         )  # fmt: skip
         pool = pools[ordinal % len(pools)]
-        chosen = pool[pick(range(len(pool)), ordinal // len(pools), order)]
+        chosen = self._pick(pool, ordinal // len(pools))
         if isinstance(chosen, Trail):
             return self._ask_silent(chosen)
         if isinstance(chosen, Thing):
@@ -230,7 +242,7 @@ class _Writer:
         else:
             about, gist, kind = house.about(chosen.key), chosen.gist, chosen.kind
             asking = _Asking(chosen.questions, chosen.indirect, {})
-        asked = next(self._askings(asking, ""))
+        asked = next(self._askings(asking))
         return self._silent(asked, (about,), (gist,), (self._placed(asked.words),), kind)
 
     def _ask_silent(self, trail: Trail) -> Draft:
@@ -239,7 +251,7 @@ class _Writer:
         if not trail.hops[0].is_stated:
             slots = {"s": self._rng.choice(trail.subject.names)}
             whole = trail if len(trail.hops) > 1 else None
-            asked = next(self._askings(_Asking(last.questions, last.indirect, slots, whole), ""))
+            asked = next(self._askings(_Asking(last.questions, last.indirect, slots, whole)))
             first = trail.hops[0]
             queries = (self._placed(asked.words),)
             return self._silent(asked, (first.about,), (first.gist,), queries, last.kind)
@@ -253,24 +265,32 @@ class _Writer:
 
     # What is common to them.
 
-    def _things(self, shelf: str, count: int, number: int, order: Random) -> list[Thing]:
+    def _pick(self, items: Sequence[_Item], ordinal: int) -> _Item:
+        return items[pick(range(len(items)), ordinal, self._order)]
+
+    def _things(self, shelf: str, count: int, number: int) -> list[Thing]:
         """The `number`-th set of things of a shelf with different values that can be compared."""
-        things = [one for one in self._house.things if one.shelf.key == shelf]
-        order.shuffle(things)
+        things = [
+            one
+            for one in self._house.things
+            if one.shelf.key == shelf and self._finds(self._placed(one.name), one.about)
+        ]
+        self._order.shuffle(things)
         groups = [things]
-        if things[0].shelf.kind is ValueKind.DATE:
+        if shelf_named(shelf).kind is ValueKind.DATE:
             # Whether a year begins in January or in September must not matter.
-            is_first = [self._value(one).bare.split()[1] in _FIRST_MONTHS for one in things]
-            groups = [[t for t, f in zip(things, is_first, strict=True) if f is half] for half in (True, False)]
-        sets = []
+            months = {one.about: self._value(one).bare.split()[1] for one in things}
+            early = [one for one in things if months[one.about] in _FIRST_MONTHS]
+            groups = [early, [one for one in things if one not in early]]
+        sets = {}
         for shift in range(len(things)):
             for group in groups:
                 turned = group[shift:] + group[:shift]
                 for start in range(0, len(turned) - count + 1, count):
                     chosen = turned[start : start + count]
                     if len({self._value(one).bare for one in chosen}) == count:
-                        sets.append(chosen)
-        different = list({frozenset(one.about for one in chosen): chosen for chosen in sets}.values())
+                        sets.setdefault(frozenset(one.about for one in chosen), chosen)
+        different = list(sets.values())
         return different[number % len(different)]
 
     def _limit(self, things: Sequence[Thing]) -> Value:
@@ -279,7 +299,9 @@ class _Writer:
         place = self._rng.randint(0, len(values))
         unit = values[0].unit
         if ":" in values[0].bare:
-            minutes = [60 * hour + minute for hour, minute in map(magnitude, (one.bare for one in values))]
+            minutes = [
+                60 * hour + minute for hour, minute in map(magnitude, (one.bare for one in values))
+            ]
             steps = self._between(minutes, place, 5)
             return values[0]._replace(bare=f"{steps // 60:02d}:{steps % 60:02d}")
         number = self._between([magnitude(one.bare)[0] for one in values], place, 1)
@@ -307,7 +329,7 @@ class _Writer:
         """Ask one question about several things; each of them has to be searched for."""
         asking = _Asking(wordings, _NO_WORDINGS, slots)
         abouts = tuple(one.about for one in things)
-        for asked in self._askings(asking, ""):
+        for asked in self._askings(asking, "", abouts):
             rest = asked.words
             for name in slots.values():
                 rest = rest.replace(content_words(name), "")
@@ -349,7 +371,7 @@ class _Writer:
             self._first_that_finds(options, about) or options[0]
             for options, about in zip(later, abouts[1:], strict=True)
         ]
-        for asked in self._askings(asking, when):
+        for asked in self._askings(asking, when, abouts):
             query = self._placed(asked.words)
             if self._finds(query, abouts[0]):
                 break
@@ -380,15 +402,23 @@ class _Writer:
 
     # Wordings.
 
-    def _askings(self, asking: _Asking, when: str) -> Iterator[_Asked]:
-        """All wordings in random order, some times over; at least one."""
+    def _askings(
+        self, asking: _Asking, when: str = "", abouts: Sequence[str] = ()
+    ) -> Iterator[_Asked]:
+        """All wordings in random order, some times over; at least one.
+
+        A question about a rule in words that training never shows is itself in such words.
+        """
         rng = self._rng
-        has_unseen = self._district.has_unseen and rng.random() < UNSEEN_SHARE
+        is_new = not self._district.unseen.isdisjoint(abouts)
+        has_unseen = is_new or (self._district.has_unseen and rng.random() < UNSEEN_SHARE)
         cores = [(core, True) for core in asking.questions.of(has_unseen)]
         cores += [(core, False) for core in asking.indirect.of(has_unseen)]
         for _ in range(_TRIES):
             for core, is_direct in rng.sample(cores, len(cores)):
-                yield self._word(asking, core, is_direct, when, has_unseen)
+                asked = self._word(asking, core, is_direct, when, has_unseen)
+                if not (is_new and asked.is_seen):
+                    yield asked
 
     def _word(
         self, asking: _Asking, core: Wording, is_direct: bool, when: str, has_unseen: bool

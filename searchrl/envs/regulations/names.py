@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import StrEnum
 from functools import cache
 from random import Random
@@ -178,7 +179,12 @@ def _time_forms(value: Value) -> list[str]:
     hour, minute = map(int, value.bare.split(":"))
     half, short = "am" if hour < 12 else "pm", (hour - 1) % 12 + 1
     clock = [f"{short}.{minute:02d}", f"{short}:{minute:02d}", *([] if minute else [str(short)])]
-    forms = [value.bare, f"{hour}:{minute:02d}", *(f"{one} {half}" for one in clock), *(f"{one}{half}" for one in clock)]
+    forms = [
+        value.bare,
+        f"{hour}:{minute:02d}",
+        *(f"{one} {half}" for one in clock),
+        *(f"{one}{half}" for one in clock),
+    ]
     return [*forms, *(f"{word} {one}" for word in ("at", "from", "until") for one in forms)]
 
 
@@ -205,6 +211,34 @@ _FORMS: Mapping[ValueKind, Callable[[Value], list[str]]] = {
     ValueKind.ROOM: _place_forms,
     ValueKind.BUILDING: _place_forms,
 }
+
+
+def magnitude(bare: str) -> tuple[int, ...]:
+    """A sum, a number, a time or a date as something to compare: more, or later, is greater.
+
+    Dates of one calendar year.
+    """
+    if ":" in bare:
+        hour, minute = bare.split(":")
+        return int(hour), int(minute)
+    if " " in bare:
+        day, month = bare.split()
+        return MONTHS.index(month), int(day)
+    return (int(bare.removeprefix("£")),)
+
+
+def date_from(event: str, days: int) -> str:
+    """The date so many days after an event's date; `14 May`, -12 → `2 May`. Empty if unclear.
+
+    It is unclear if it depends on the year: a leap day is between the two, or they are in different
+    years.
+    """
+    day, month = event.split()
+    start = date(2023, MONTHS.index(month) + 1, int(day))
+    end = start + timedelta(days)
+    if start.year != end.year or (start.month <= 2) != (end.month <= 2):
+        return ""
+    return f"{end.day} {MONTHS[end.month - 1]}"
 
 
 def telling_words(name: str) -> list[str]:
@@ -238,9 +272,7 @@ _SYLLABLES = (
     "vosk wex yil zam bei cho dra elk fyn gol hjar ist jov kup lund mez nik oss pel rux sov tik ulf "
     "ax ber cir dom eb fir gus hep iv jak"
 ).split()
-_FOREIGN = (
-    "né lü ça ñu ße ø å ć żó ř tě kö sé ğa îl phở да ре мо ги λε ρα"
-).split()
+_FOREIGN = ("né lü ça ñu ße ø å ć żó ř tě kö sé ğa îl phở да ре мо ги λε ρα").split()
 
 
 def invent_name(rng: Random) -> str:

@@ -243,11 +243,7 @@ class _Writer:
     def _wordings(self, asking: _Asking, when: str, is_new: bool) -> Iterator[Question]:
         """All wordings in random order, each with one choice of names, synonyms and frame."""
         rng = self._rng
-<<<<<<< HEAD
-        has_unseen = self._school.has_unseen and rng.random() < UNSEEN_SHARE
-=======
-        has_unseen = is_new or (self._school.has_unseen and rng.random() < _UNSEEN_SHARE)
->>>>>>> world
+        has_unseen = is_new or (self._school.has_unseen and rng.random() < UNSEEN_SHARE)
         cores = [(core, True) for core in asking.questions.of(has_unseen)]
         cores += [(core, False) for core in asking.indirect.of(has_unseen)]
         rng.shuffle(cores)
@@ -307,15 +303,9 @@ def lower(text: str) -> str:
 
 
 _SENTENCE_STARTS = frozenset(
-<<<<<<< HEAD
-    "A After An Are As At Before Beside By Can Could Did Do Does During For From Has Have How If In Is "
-    "May Must My Near Next Of On One Our Should The There To Under Until Up What When Where Whether Which "
-    "Who Whom Whose Will With Within Would".split()
-=======
     "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have How "
     "If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The There To Under "
     "Until Up We What When Where Whether Which Who Whom Whose Will With Within Would".split()
->>>>>>> world
 )
 
 

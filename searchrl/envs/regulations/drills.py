@@ -82,7 +82,9 @@ def make_drill(world_seed: int, split: str, index: int) -> Drill:
     articles = []
     for number, name in enumerate(names[:_NUM_ARTICLES]):
         # Others share words with the question, and only its name tells them apart.
-        slots = asked | {"n": name} if number < 3 else {"n": name, "m": names[-1], **words[number % 3]}
+        slots = (
+            asked | {"n": name} if number < 3 else {"n": name, "m": names[-1], **words[number % 3]}
+        )
         other = shape if number < 2 else rng.choice(_lists().shapes)
         articles.append(_write(other, slots, rng))
     found: Statement | None = articles[0].statements[0]

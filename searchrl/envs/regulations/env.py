@@ -30,6 +30,8 @@ from searchrl.envs.regulations.handbook_file import (
     load_handbook,
     load_questions,
 )
+from searchrl.envs.regulations.hard_questions import draft_hard_task
+from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.questions import (
     COMPARISON,
     COUNTING,
@@ -45,8 +47,6 @@ from searchrl.envs.regulations.questions import (
     Draft,
     draft_task,
 )
-from searchrl.envs.regulations.hard_questions import draft_hard_task
-from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
 from searchrl.envs.regulations.searching import content_words
 from searchrl.envs.text import Matches, TextEnv, same_answer
@@ -88,9 +88,9 @@ class RegulationsEnv(TextEnv):
 
     Args:
         protocol, retriever: as for `TextEnv`.
-        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random words,
-            for a cold start), at the level `hard` also of `three_hop`, `comparison`, `counting` and
-            `relative_date`; kinds left out are 0.
+        mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random
+            words, for a cold start), at the level `hard` also of `three_hop`, `comparison`,
+            `counting` and `relative_date`; kinds left out are 0.
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.

@@ -439,7 +439,7 @@ class _Writer:
             frames.append(self._choose(self._phrases.direct, has_unseen))
         else:
             frames.append(Wording("{Q}", True))
-        asked = frame_question(text, frames[0], when, is_direct, rng)
+        asked = frame_question(text, frames[0], when, is_direct, rng.random() < 0.3)
         if is_named:
             frame = self._choose(self._words.school_frames, has_unseen)
             while "{q}" in frame.text and not is_direct:

@@ -269,8 +269,8 @@ _COMMON_WORDS = frozenset((*BUILDINGS, "form", "the", "Fund"))
 
 _SYLLABLES = (
     "ka ri mo zen tul bra vek shi lo nar dub fel gri hox jun kle myr nof pra qua ros sti tav urm "
-    "vosk wex yil zam bei cho dra elk fyn gol hjar ist jov kup lund mez nik oss pel rux sov tik ulf "
-    "ax ber cir dom eb fir gus hep iv jak"
+    "vosk wex yil zam bei cho dra elk fyn gol hjar ist jov kup lund mez nik oss pel rux sov tik "
+    "ulf ax ber cir dom eb fir gus hep iv jak"
 ).split()
 _FOREIGN = ("né lü ça ñu ße ø å ć żó ř tě kö sé ğa îl phở да ре мо ги λε ρα").split()
 

@@ -151,8 +151,12 @@ class _Writer:
 
     def two_hop(self, number: int) -> Draft:
         """Ask about an entity without its name: the first search has to find the name."""
-        link = self._school.links[number]
+        school = self._school
+        link = school.links[number]
         about, condition = self._condition(link.abouts[1])
+        if condition is not None and condition == school.exceptions.get(link.abouts[0]):
+            # Asked with it, the question could mean the exception of either hop.
+            about, condition = link.abouts[1], None
         when = self._when(condition)
         question = self._ask(_ask_hop(link), when, self._articles(*link.abouts))
         then = link.family.entity_query(link.entity)
@@ -254,10 +258,15 @@ class _Writer:
                 slots["p"] = self._phrases.fill(chosen.text, rng).format(**slots)
                 is_seen = is_seen and chosen.is_seen
             text = self._phrases.fill(core.text, rng).format(**slots)
+            # Not `the room that she works in in summer`.
+            is_doubled = bool(when) and text.rstrip("?").split()[-1] == when.split()[0]
+            if is_doubled and not is_direct:
+                continue
             frame = rng.choice(
                 (self._phrases.direct if is_direct else self._phrases.indirect).of(has_unseen)
             )
-            asked = frame_question(text, frame, when, is_direct, rng)
+            is_first = is_doubled or rng.random() < 0.3
+            asked = frame_question(text, frame, when, is_direct, is_first)
             yield Question(asked, content_words(asked), core.text, is_seen and frame.is_seen)
 
     def _draft(
@@ -285,12 +294,11 @@ class _Writer:
         )
 
 
-def frame_question(core: str, frame: Wording, when: str, is_direct: bool, rng: Random) -> str:
-    """The question in its frame, with its condition at the end or at the start."""
+def frame_question(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
+    """The question in its frame, with its condition at the end or, if `is_first`, at the start."""
     if not is_direct:
         return frame.text.format(i=f"{core} {when}".rstrip())
     if when:
-        is_first = rng.random() < 0.3
         core = f"{begin(when)}, {lower(core)}" if is_first else f"{core.rstrip('?')} {when}?"
     return frame.text.format(q=lower(core), Q=begin(core))
 
@@ -303,9 +311,10 @@ def lower(text: str) -> str:
 
 
 _SENTENCE_STARTS = frozenset(
-    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have How "
-    "If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The There To Under "
-    "Until Up We What When Where Whether Which Who Whom Whose Will With Within Would".split()
+    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have "
+    "How If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The There "
+    "To Under Until Up We What When Where Whether Which Who Whom Whose Will With Within "
+    "Would".split()
 )
 
 

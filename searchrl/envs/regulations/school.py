@@ -83,7 +83,7 @@ class _Shares(NamedTuple):
 
 _SHARES = {
     Difficulty.EASY: _Shares(0.0, 0.0, 0.0, 0.0, 0, 0, 0, 2),
-    Difficulty.NORMAL: _Shares(0.35, 0.25, 0.35, 0.3, 5, 7, MAX_WORDS, None),
+    Difficulty.NORMAL: _Shares(0.4, 0.3, 0.4, 0.4, 5, 7, MAX_WORDS, None),
 }
 _NUM_TOPICS = 26
 _THINGS_PER_SHELF = (2, 3)
@@ -135,7 +135,9 @@ class School:
         passages = tuple(article.passage for article in self.articles)
         object.__setattr__(self, "passages", passages)
         object.__setattr__(self, "finder", Finder(passages))
-        stated = {one.about: (article, one) for article in self.articles for one in article.statements}
+        stated = {
+            one.about: (article, one) for article in self.articles for one in article.statements
+        }
         object.__setattr__(self, "stated", stated)
 
 
@@ -154,7 +156,9 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
     if difficulty is Difficulty.HARD:
         raise ValueError("schools of the level 'hard' share a handbook; use make_district")
     name = school_names(world_seed)[_FIRST_NAME[split] + number]
-    return _Founder(f"regulations/{world_seed}/{split}/{number}/{difficulty}", split, difficulty).found(name)
+    return _Founder(
+        f"regulations/{world_seed}/{split}/{number}/{difficulty}", split, difficulty
+    ).found(name)
 
 
 class _Founder:
@@ -258,7 +262,14 @@ class _Founder:
             drawn = rng.sample(shelf.things, _THINGS_PER_SHELF[1] + 2)
             count = rng.randint(*_THINGS_PER_SHELF)
             absent += [(shelf, self._named(thing)) for thing in drawn[count:]]
-            for thing in map(self._named, drawn[:count]):
+            present = [self._named(thing) for thing in drawn[:count]]
+            # Another of the same sort: only its name tells that the handbook is silent on it.
+            absent += [
+                (shelf, f"{invent_name(rng)} {thing}")
+                for thing, named in zip(drawn, present, strict=False)
+                if named != thing
+            ]
+            for thing in present:
                 value = Value(shelf.kind, self._values.draw(shelf.kind), shelf.unit)
                 about, slots = about_thing(shelf, thing), {"s": thing}
                 rule = self._rule(about, shelf.gist(thing), value, shelf.facts, slots)

@@ -53,6 +53,7 @@ _SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | dict.fro
     ("extension", "code"), "number"
 )
 
+
 def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     """The policy to imitate: search hop by hop, answer from the evidence or say it is silent."""
     return _Expert(env, task, protocol)

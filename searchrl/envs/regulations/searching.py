@@ -23,7 +23,7 @@ FUNCTION_WORDS = frozenset(
     "some than that the their them then there these they this those to too until up us was we "
     "were what when where which while who whom whose why will with within without would you your "
     # Politeness, and what every question is about.
-    "ask called excuse find forgot handbook hello here know let look looked might new people "
+    "ask called excuse find forgot handbook hello here know let like look looked might new people "
     "please question quick regulations rule rules say says school college academy sorry tell "
     "thank thanks thing want wonder "
     "children child learner learners pupil pupils student students".split()

@@ -177,8 +177,7 @@ class Phrases:
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
     `{c}` and `{C}` the condition, `{w}` the other value. `direct` frames hold a question `{q}` or
-    `{Q}`; `indirect` frames hold `{i}`; `conditional` frames hold the question without its mark, `{q}`
-    or `{Q}`, and the condition.
+    `{Q}`; `indirect` frames hold `{i}`, a clause that asks.
     """
 
     synonyms: dict[str, Texts]

@@ -1,15 +1,16 @@
 """Procedurally generated districts: one long handbook that several schools share.
 
 A district is a pure function of (world_seed, split, number). Owns what each of its schools
-regulates, which rules are amended, which dates are relative, and how rules are gathered into
-articles. Every article is about one school and says which. Wordings are in `wordings.py`, tasks in `hard_questions.py`. Called by `env.py`.
+regulates, which rules are amended and which dates are relative. Every article is about one school
+and says which. Wordings are in `wordings.py`, articles are written by `prose.py`, tasks by
+`hard_questions.py`. Called by `env.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from random import Random
 from typing import NamedTuple
@@ -166,10 +167,6 @@ class District:
         }
         object.__setattr__(self, "stated", stated)
 
-    def statements(self) -> Mapping[str, Sequence[Statement]]:
-        """What each article states, by its id."""
-        return {article.passage.id: article.statements for article in self.articles}
-
 
 @lru_cache(maxsize=_KEPT)
 def make_district(world_seed: int, split: str, number: int) -> District:
@@ -226,8 +223,7 @@ class _Founder:
         self._names = DistinctValues(rng)
 
     def found(self) -> House:
-        relative = load_district_words().relative_dates
-        events = {event.topic: event for event in relative.events}
+        events = {one.topic: one for one in load_district_words().relative_dates.events}
         topics = self._rng.sample(load_topics(), len(load_topics()))
         topics.sort(key=lambda topic: topic.key not in events)
         present, absent_topics = topics[:_NUM_TOPICS], topics[_NUM_TOPICS:]
@@ -287,24 +283,18 @@ class _Founder:
         link, known = self._hops(family, subject, entity.bare)
         slots = {"s": rng.choice(subject.names)}
         rule = Rule(link.about, link.gist, entity, family.links, slots)
-        titles, remarks = family.link_titles, family.subject_remarks
-        planned = Planned(rule, titles, remarks, f"{family.key}/link", chain)
-        former = self._plan(planned)
+        texts = family.link_titles, family.subject_remarks
+        former = self._plan(Planned(rule, *texts, f"{family.key}/link", chain))
         is_club = family.value_kind is ValueKind.ROOM
-        value = (
-            Value(ValueKind.ROOM, self._draw_name(ValueKind.ROOM))
-            if is_club
-            else Value(family.value_kind, draw_value(family.value_kind, rng), family.unit)
-        )
+        draw = self._draw_name if is_club else partial(draw_value, rng=rng)
+        value = Value(family.value_kind, draw(family.value_kind), family.unit)
         self._plan_entity(family, known, entity, value, chain)
         if former:
             self._used.add(former.bare)
             # What holds for the entity that an amendment replaced stands in the handbook, too.
             old = self._hops(family, subject, former.bare)[1]
-            other = value._replace(bare=draw_value(value.kind, rng))
-            self._plan_entity(
-                family, old._replace(about=f"{old.about}:former"), former, other, chain
-            )
+            old = old._replace(about=f"{old.about}:former")
+            self._plan_entity(family, old, former, self._other(value), chain)
         # A club's room has a key; buildings, forms and funds have someone in charge of them.
         before, source = ((link, known), value) if is_club else ((link,), entity)
         relation = relation_of(source.kind)
@@ -323,8 +313,7 @@ class _Founder:
             person = Value(ValueKind.PERSON, self._draw_name(ValueKind.PERSON))
             slots = {"p": source.text}
             rule = Rule(further.about, further.gist, person, relation.facts, slots)
-            titles, remarks = relation.titles, relation.remarks
-            self._plan(Planned(rule, titles, remarks, relation.key, chain))
+            self._plan(Planned(rule, relation.titles, relation.remarks, relation.key, chain))
             if not is_club:
                 club = next(one for one in load_families() if one.value_kind is ValueKind.ROOM)
                 room = self._room_hop(club, further.about, person.bare)
@@ -337,8 +326,8 @@ class _Founder:
         self, family: Family, hop: Hop, entity: Value, value: Value, chain: str
     ) -> None:
         rule = Rule(hop.about, hop.gist, value, family.entities, {"p": entity.text})
-        titles, remarks, area = family.entity_titles, family.entity_remarks, f"{family.key}/entity"
-        self._plan(Planned(rule, titles, remarks, area, chain))
+        texts = family.entity_titles, family.entity_remarks
+        self._plan(Planned(rule, *texts, f"{family.key}/entity", chain))
 
     def _hops(self, family: Family, subject: Subject, entity: str) -> tuple[Hop, Hop]:
         """The subject's hop, and what is known of its entity."""
@@ -392,27 +381,21 @@ class _Founder:
     def _add_relatives(self, absent: list[Thing]) -> Iterable[Relative]:
         """Things whose deadline is counted from an event; takes them out of `absent`."""
         words = load_district_words().relative_dates
+        current = (one.rule for one in self.planned if one.status is not Status.REPLACED)
+        values = {rule.about: rule.value for rule in current}
         free = [thing for thing in absent if thing.shelf is shelf_named(words.shelf)]
         for thing in free[:_NUM_RELATIVE]:
             absent.remove(thing)
             event = self._rng.choice(words.events)
             event_about = self._about(event.topic)
-            current = self._current(event_about)
             days, bare = 0, ""
             while not bare:
                 days = self._rng.choice((-1, -1, -1, 1)) * self._rng.randint(3, 24)
-                bare = date_from(current.bare, days)
+                bare = date_from(values[event_about].bare, days)
             text = f"{abs(days)} days {'before' if days < 0 else 'after'} {event.name}"
             planned = _plan_thing(thing, Value(ValueKind.DATE, text), words.facts)
             self.planned.append(planned._replace(chain=event.topic))
             yield Relative(thing, event, event_about, Value(ValueKind.DATE, bare))
-
-    def _current(self, about: str) -> Value:
-        return next(
-            one.rule.value
-            for one in self.planned
-            if one.rule.about == about and one.status is not Status.REPLACED
-        )
 
     def _about(self, key: str) -> str:
         return f"{self.place}/{key}"

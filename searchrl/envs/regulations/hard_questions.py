@@ -7,19 +7,14 @@ article that it is for. Called by `env.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
-from searchrl.envs.regulations.district import (
-    District,
-    Hop,
-    House,
-    Relative,
-    Thing,
-    Trail,
-)
-from searchrl.envs.regulations.names import MONTHS, Value, ValueKind, magnitude, spell
-from searchrl.envs.regulations.prose import begin
+from searchrl.envs.regulations.district import District, Hop, House, Relative, Thing, Trail
+from searchrl.envs.regulations.names import MONTHS, Value, ValueKind, draw_value, magnitude, spell
+from searchrl.envs.regulations.prose import Statement, begin
 from searchrl.envs.regulations.questions import (
     ASKED_WITH_CONDITION,
     COMPARISON,
@@ -38,11 +33,11 @@ from searchrl.envs.regulations.questions import (
 )
 from searchrl.envs.regulations.searching import content_words
 from searchrl.envs.regulations.wordings import (
+    Topic,
     Wording,
     Wordings,
     load_district_words,
     load_phrases,
-    shelf_named,
 )
 
 NUM_COUNTED = 3
@@ -56,6 +51,7 @@ _TRIES = 3
 
 _Item = TypeVar("_Item")
 _FIRST_MONTHS = frozenset(MONTHS[:8])
+_WHOLE = Wording("{Q}", True)
 _NO_WORDINGS = Wordings(both=())
 
 
@@ -77,16 +73,12 @@ def draft_hard_task(district: District, number: int, kind: str, ordinal: int) ->
     return draft
 
 
-def _ends(trail: Trail) -> bool:
-    return trail.hops[-1].is_stated
-
-
 class _Asking(NamedTuple):
-    """How something can be asked; `described` is what `{p}` stands for, `slots` the rest."""
+    """How something can be asked. With a `trail`, the last hop of it, `{p}` being described."""
 
     questions: Wordings
     indirect: Wordings
-    slots: Mapping[str, str]
+    slots: Mapping[str, str] = MappingProxyType({})
     trail: Trail | None = None
     wants_date: bool = False
 
@@ -116,7 +108,7 @@ class _Writer:
         if kind in (TWO_HOP, THREE_HOP):
             num_hops = 2 if kind == TWO_HOP else 3
             trails = [one for one in self._house.trails if len(one.hops) == num_hops]
-            return self.follow(self._pick([one for one in trails if _ends(one)], ordinal))
+            return self.follow(self._pick([*filter(self._leads, trails)], ordinal))
         if kind == RELATIVE_DATE:
             return self.date(self._pick(self._house.relatives, ordinal))
         if kind == COMPARISON:
@@ -134,39 +126,33 @@ class _Writer:
         house = self._house
         hops = {hop.about: (trail, hop) for trail in house.trails for hop in trail.hops}
         stated = [(trail, hop) for trail, hop in hops.values() if hop.is_stated]
-        choices = [*house.topics, *stated, *house.things]
-        chosen = self._pick(choices, ordinal)
+        pool: list[Topic | Thing | tuple[Trail, Hop]] = [*house.topics, *stated, *house.things]
+        chosen = self._pick(pool, ordinal)
         if isinstance(chosen, Thing):
             return self._ask_for((chosen.about,), _ask_thing(chosen))
-        if isinstance(chosen, tuple):
-            trail, hop = chosen
-            slots = {"s": self._rng.choice(trail.subject.names)}
-            place = trail.hops.index(hop)
-            if place:
-                slots = {"p": self._entity(trail.hops[place - 1])}
-            return self._ask_for((hop.about,), _Asking(hop.questions, hop.indirect, slots))
-        asking = _Asking(chosen.questions, chosen.indirect, {})
-        return self._ask_for((house.about(chosen.key),), asking)
+        if isinstance(chosen, Topic):
+            asking = _Asking(chosen.questions, chosen.indirect)
+            return self._ask_for((house.about(chosen.key),), asking)
+        trail, hop = chosen
+        slots = {"s": self._rng.choice(trail.subject.names)}
+        if place := trail.hops.index(hop):
+            slots = {"p": self._stated(trail.hops[place - 1].about).value.text}
+        return self._ask_for((hop.about,), _Asking(hop.questions, hop.indirect, slots))
 
     def follow(self, trail: Trail) -> Draft:
         """Ask for the last hop of a chain: each search has to find the name for the next one."""
-        hops = trail.hops
-        last = hops[-1]
-        asking = _Asking(last.questions, last.indirect, {}, trail)
-        return self._ask_for(tuple(hop.about for hop in hops), asking, self._queries_after(trail))
+        asking = _Asking(trail.hops[-1].questions, trail.hops[-1].indirect, trail=trail)
+        abouts = tuple(hop.about for hop in trail.hops)
+        return self._ask_for(abouts, asking, self._queries_after(trail))
 
     def date(self, relative: Relative) -> Draft:
         """Ask for a date that the handbook gives as so many days before or after an event."""
-        shelf = relative.thing.shelf
-        asking = _Asking(
-            shelf.questions, shelf.indirect, {"s": relative.thing.name}, wants_date=True
-        )
-        event = relative.event.name.removeprefix("the ")
-        place = self._house.place
+        asking = _ask_thing(relative.thing)._replace(wants_date=True)
+        event, place = relative.event.name.removeprefix("the "), self._house.place
         later = ((f"{event} date {place}", f"date of {event} {place}", f"{event} {place}"),)
         draft = self._ask_for((relative.thing.about, relative.event_about), asking, later)
         more = {**draft.more, "then": "date"}
-        return draft._replace(answers=relative.date.answers, more=more, condition="")
+        return draft._replace(answers=relative.date.answers, more=more)
 
     def compare(self, ordinal: int) -> Draft:
         """Ask which of two things has the greater, or the lesser, value."""
@@ -174,27 +160,18 @@ class _Writer:
         shelves = list(dict.fromkeys(one.shelf for one in comparisons))
         shelf = shelves[ordinal % len(shelves)]
         pair = self._things(shelf, 2, ordinal // len(shelves))
-        ways = [one for one in comparisons if one.shelf == shelf]
-        way = self._rng.choice(ways)
+        way = self._rng.choice([one for one in comparisons if one.shelf == shelf])
         first, second = self._rng.sample(pair, 2)
-        by_size = sorted(pair, key=self._magnitude)
-        right = by_size[0 if way.is_least else -1]
+        right = (min if way.is_least else max)(pair, key=self._magnitude)
         slots = {"a": first.name, "b": second.name}
-        noun = right.shelf.noun
         draft = self._ask_about((first, second), way.questions, slots)
+        noun = right.shelf.noun
+        before = ("", "the ", f"the {noun} of the ", f"the {noun} for the ")
+        then = "least" if way.is_least else "greatest"
         return draft._replace(
-            answers=(
-                right.name,
-                f"the {right.name}",
-                f"the {noun} of the {right.name}",
-                f"the {noun} for the {right.name}",
-            ),
+            answers=tuple(f"{words}{right.name}" for words in before),
             bridge=first.name,
-            more={
-                **draft.more,
-                "then": "least" if way.is_least else "greatest",
-                "guesses": [first.name, second.name],
-            },
+            more={**draft.more, "then": then, "guesses": [first.name, second.name]},
         )
 
     def count(self, ordinal: int) -> Draft:
@@ -210,15 +187,12 @@ class _Writer:
         listed = [f"the {one.name}" for one in things]
         slots = {"l": f"{', '.join(listed[:-1])} and {listed[-1]}", "t": limit.text}
         draft = self._ask_about(things, way.questions, slots)
+        then, guesses = "below" if way.is_below else "above", range(NUM_COUNTED + 1)
+        more = {"then": then, "limit": limit.bare, "guesses": [str(guess) for guess in guesses]}
         return draft._replace(
             answers=(str(right), spell(right), *(("none",) if right == 0 else ())),
             bridge="1",
-            more={
-                **draft.more,
-                "then": "below" if way.is_below else "above",
-                "limit": limit.bare,
-                "guesses": [str(number) for number in range(NUM_COUNTED + 1)],
-            },
+            more={**draft.more, **more},
         )
 
     def not_regulated(self, ordinal: int) -> Draft:
@@ -227,101 +201,79 @@ class _Writer:
         In turn a topic, a thing, what is at the start of a chain, and its last hop.
         """
         house = self._house
-        silent = [one for one in house.trails if not _ends(one)]
-        pools: tuple[Sequence[Any], ...] = (
-            house.absent_topics, house.absent_things, house.absent_trails, silent
-        )  # fmt: skip
-        pool = pools[ordinal % len(pools)]
-        chosen = self._pick(pool, ordinal // len(pools))
+        ends = [one for one in house.trails if not one.hops[-1].is_stated]
+        pools: list[Sequence[Topic | Thing | Trail]] = [
+            house.absent_topics, house.absent_things, house.absent_trails, ends
+        ]  # fmt: skip
+        chosen = self._pick(pools[ordinal % len(pools)], ordinal // len(pools))
+        stated: tuple[str, ...] = ()
         if isinstance(chosen, Trail):
-            return self._ask_silent(chosen)
-        if isinstance(chosen, Thing):
-            shelf, about = chosen.shelf, chosen.about
-            gist, asking = shelf.gist(chosen.name), _ask_thing(chosen)
-            kind = shelf.kind
+            last = chosen.hops[-1]
+            asking = _Asking(last.questions, last.indirect, trail=chosen)
+            # The search ends where the chain does: at its start, or at its last hop.
+            stated = tuple(hop.about for hop in chosen.hops[:-1] if hop.is_stated)
+            missing = chosen.hops[len(stated)]
+            about, gist, kind = missing.about, missing.gist, last.kind
+        elif isinstance(chosen, Thing):
+            asking, shelf = _ask_thing(chosen), chosen.shelf
+            about, gist, kind = chosen.about, shelf.gist(chosen.name), shelf.kind
         else:
+            asking = _Asking(chosen.questions, chosen.indirect)
             about, gist, kind = house.about(chosen.key), chosen.gist, chosen.kind
-            asking = _Asking(chosen.questions, chosen.indirect, {})
-        asked = next(self._askings(asking))
-        return self._silent(asked, (about,), (gist,), (self._placed(asked.words),), kind)
-
-    def _ask_silent(self, trail: Trail) -> Draft:
-        """Ask along a chain: of its hops none is stated, or all but the last."""
-        last = trail.hops[-1]
-        if not trail.hops[0].is_stated:
-            slots = {"s": self._rng.choice(trail.subject.names)}
-            whole = trail if len(trail.hops) > 1 else None
-            asked = next(self._askings(_Asking(last.questions, last.indirect, slots, whole)))
-            first = trail.hops[0]
+        if isinstance(chosen, Trail) and stated:
+            *later, last_queries = self._queries_after(chosen)
+            asked, queries = self._find(asking, "", stated, later)
+            queries = (*queries, last_queries[0])
+        else:
+            asked = next(self._askings(asking))
             queries = (self._placed(asked.words),)
-            return self._silent(asked, (first.about,), (first.gist,), queries, last.kind)
-        hops = trail.hops
-        asking = _Asking(last.questions, last.indirect, {}, trail)
-        abouts = tuple(hop.about for hop in hops)
-        asked, queries = self._find(asking, "", abouts[:-1], self._queries_after(trail)[:-1])
-        queries = (*queries, self._queries_after(trail)[-1][0])
-        gists = tuple(hop.gist for hop in hops)
-        return self._silent(asked, abouts, gists, queries, last.kind)
+        return self._draft(asked, stated, queries, "")._replace(
+            answers=(NOT_REGULATED_ANSWER,),
+            gold_ids=(),
+            abouts=(*stated, about),
+            gists=(*(self._stated(one).gist for one in stated), gist),
+            value_kind=kind,
+            bridge=self._stated(stated[0]).value.bare if stated else "",
+        )
 
     # What is common to them.
 
     def _pick(self, items: Sequence[_Item], ordinal: int) -> _Item:
         return items[pick(range(len(items)), ordinal, self._order)]
 
-    def _things(self, shelf: str, count: int, number: int) -> list[Thing]:
+    def _things(self, shelf: str, count: int, number: int) -> Sequence[Thing]:
         """The `number`-th set of things of a shelf with different values that can be compared."""
         things = [
             one
             for one in self._house.things
             if one.shelf.key == shelf and self._finds(self._placed(one.name), one.about)
         ]
-        self._order.shuffle(things)
-        groups = [things]
-        if shelf_named(shelf).kind is ValueKind.DATE:
-            # Whether a year begins in January or in September must not matter.
-            months = {one.about: self._value(one).bare.split()[1] for one in things}
-            early = [one for one in things if months[one.about] in _FIRST_MONTHS]
-            groups = [early, [one for one in things if one not in early]]
-        sets = {}
-        for shift in range(len(things)):
-            for group in groups:
-                turned = group[shift:] + group[:shift]
-                for start in range(0, len(turned) - count + 1, count):
-                    chosen = turned[start : start + count]
-                    if len({self._value(one).bare for one in chosen}) == count:
-                        sets.setdefault(frozenset(one.about for one in chosen), chosen)
-        different = list(sets.values())
-        return different[number % len(different)]
+        sets = [chosen for chosen in combinations(things, count) if self._fit(chosen)]
+        return self._pick(sets, number)
+
+    def _fit(self, things: Sequence[Thing]) -> bool:
+        """Whether their values differ; of dates also whether all are on one side of the summer.
+
+        Whether a year begins in January or in September must not matter.
+        """
+        bare = [self._stated(one.about).value.bare for one in things]
+        is_date = things[0].shelf.kind is ValueKind.DATE
+        sides = {one.split()[1] in _FIRST_MONTHS for one in bare if is_date}
+        return len(set(bare)) == len(bare) and len(sides) < 2
 
     def _limit(self, things: Sequence[Thing]) -> Value:
-        """A value that none of the things has, so that any count is about as likely."""
-        values = sorted((self._value(one) for one in things), key=lambda one: magnitude(one.bare))
-        place = self._rng.randint(0, len(values))
-        unit = values[0].unit
-        if ":" in values[0].bare:
-            minutes = [
-                60 * hour + minute for hour, minute in map(magnitude, (one.bare for one in values))
-            ]
-            steps = self._between(minutes, place, 5)
-            return values[0]._replace(bare=f"{steps // 60:02d}:{steps % 60:02d}")
-        number = self._between([magnitude(one.bare)[0] for one in values], place, 1)
-        pound = "£" if values[0].bare.startswith("£") else ""
-        return Value(values[0].kind, f"{pound}{number}", unit)
+        """A value that none of the things has. As it is drawn as theirs are, no count is rare."""
+        values = [self._stated(one.about).value for one in things]
+        while True:
+            limit = values[0]._replace(bare=draw_value(values[0].kind, self._rng))
+            if limit not in values:
+                return limit
 
-    def _between(self, sizes: Sequence[int], place: int, step: int) -> int:
-        """A number above `place` of the sizes and below the others, if there is room; near them."""
-        least = sizes[place - 1] + step if place else sizes[0] - 6 * step
-        most = sizes[place] - step if place < len(sizes) else sizes[-1] + 6 * step
-        number = least + step * self._rng.randint(0, max(0, (most - least) // step))
-        while number in sizes:
-            number += step
-        return max(number, step)
-
-    def _value(self, thing: Thing) -> Value:
-        return self._district.stated[thing.about][1].value
+    def _stated(self, about: str) -> Statement:
+        return self._district.stated[about][1]
 
     def _magnitude(self, thing: Thing) -> tuple[int, ...]:
-        return magnitude(self._value(thing).bare)
+        return magnitude(self._stated(thing.about).value.bare)
 
     def _ask_about(
         self, things: Sequence[Thing], wordings: Wordings, slots: Mapping[str, str]
@@ -357,11 +309,7 @@ class _Writer:
         return self._draft(asked, abouts, queries, when)
 
     def _find(
-        self,
-        asking: _Asking,
-        when: str,
-        abouts: Sequence[str],
-        later: Sequence[Sequence[str]],
+        self, asking: _Asking, when: str, abouts: Sequence[str], later: Sequence[Sequence[str]]
     ) -> tuple[_Asked, tuple[str, ...]]:
         """A wording whose words find the first article, and the queries for the others.
 
@@ -388,17 +336,23 @@ class _Writer:
         place = self._house.place
         return words if place in words.split() else f"{words} {place}"
 
+    def _leads(self, trail: Trail) -> bool:
+        """Whether each hop is stated, and can be found with the name that the one before gives."""
+        later = zip(self._queries_after(trail), trail.hops[1:], strict=True)
+        return trail.hops[-1].is_stated and all(
+            self._first_that_finds(options, hop.about) for options, hop in later
+        )
+
     def _queries_after(self, trail: Trail) -> list[tuple[str, ...]]:
         """For each hop but the first, what may be typed once the hop before it was found."""
-        pairs = zip(trail.hops, trail.hops[1:], strict=False)
-        queries = []
-        for before, hop in pairs:
+        queries: list[tuple[str, ...]] = []
+        for before, hop in pairwise(trail.hops):
             query = f"{self._entity(before)} {hop.attribute}"
             queries.append((query, self._placed(query), self._entity(before)))
         return queries
 
     def _entity(self, hop: Hop) -> str:
-        return self._district.stated[hop.about][1].value.text.removeprefix("the ")
+        return self._stated(hop.about).value.text.removeprefix("the ")
 
     # Wordings.
 
@@ -413,7 +367,9 @@ class _Writer:
         is_new = not self._district.unseen.isdisjoint(abouts)
         has_unseen = is_new or (self._district.has_unseen and rng.random() < UNSEEN_SHARE)
         cores = [(core, True) for core in asking.questions.of(has_unseen)]
-        cores += [(core, False) for core in asking.indirect.of(has_unseen)]
+        for core in asking.indirect.of(has_unseen):
+            if not _is_doubled(core.text, when):
+                cores.append((core, False))
         for _ in range(_TRIES):
             for core, is_direct in rng.sample(cores, len(cores)):
                 asked = self._word(asking, core, is_direct, when, has_unseen)
@@ -423,100 +379,70 @@ class _Writer:
     def _word(
         self, asking: _Asking, core: Wording, is_direct: bool, when: str, has_unseen: bool
     ) -> _Asked:
-        rng, slots, is_seen, innermost = self._rng, dict(asking.slots), core.is_seen, ""
-        if asking.trail is not None and len(asking.trail.hops) > 1:
-            slots["p"], innermost, is_seen_too = self._describe(asking.trail, has_unseen)
-            is_seen = is_seen and is_seen_too
-        elif asking.trail is not None:
+        """The question in one wording, with its school and its wish for a date in words."""
+        rng, slots, innermost, chosen = self._rng, dict(asking.slots), "", [core]
+        if asking.trail is not None:
             slots["s"] = rng.choice(asking.trail.subject.names)
+            slots["p"], innermost, described = self._describe(asking.trail, slots, has_unseen)
+            chosen += described
         text = self._phrases.fill(core.text, rng).format(**slots)
-        words = content_words(innermost or f"{text} {when}")
         is_named = rng.random() < _SCHOOL_NAMED
-        frames: list[Wording] = []
+        frame = _WHOLE
         if not is_direct:
-            frames.append(self._choose(self._phrases.indirect, has_unseen))
+            frame = rng.choice(self._phrases.indirect.of(has_unseen))
         elif not (is_named or asking.wants_date):
-            frames.append(self._choose(self._phrases.direct, has_unseen))
-        else:
-            frames.append(Wording("{Q}", True))
-        asked = frame_question(text, frames[0], when, is_direct, rng.random() < 0.3)
+            frame = rng.choice(self._phrases.direct.of(has_unseen))
+        is_first = _is_doubled(core.text, when) or rng.random() < 0.3
+        asked = frame_question(text, frame, when, is_direct, is_first)
+        further = []
         if is_named:
-            frame = self._choose(self._words.school_frames, has_unseen)
-            while "{q}" in frame.text and not is_direct:
-                frame = self._choose(self._words.school_frames, has_unseen)
-            frames.append(frame)
-            asked = self._fill(frame, asked)
+            frames = self._words.school_frames.of(has_unseen)
+            further.append(rng.choice([f for f in frames if is_direct or "{Q}" in f.text]))
         if asking.wants_date:
-            frames.append(self._choose(self._words.date_frames, has_unseen))
-            asked = self._fill(frames[-1], asked)
-        is_seen = is_seen and all(frame.is_seen for frame in frames)
-        return _Asked(asked, core.text, words, is_seen)
+            further.append(rng.choice(self._words.date_frames.of(has_unseen)))
+        for one in further:
+            whole = self._phrases.fill(one.text, rng)
+            asked = whole.format(q=lower(asked), Q=begin(asked), h=self._house.name)
+        is_seen = all(one.is_seen for one in (*chosen, frame, *further))
+        return _Asked(asked, core.text, content_words(innermost or f"{text} {when}"), is_seen)
 
-    def _describe(self, trail: Trail, has_unseen: bool) -> tuple[str, str, bool]:
-        """What stands for the last hop's name: all of it, its innermost part, whether it is seen."""
-        rng, is_seen = self._rng, True
-        text = innermost = ""
+    def _describe(
+        self, trail: Trail, slots: Mapping[str, str], has_unseen: bool
+    ) -> tuple[str, str, list[Wording]]:
+        """What stands for the name that the last hop needs: all of it, and its innermost part."""
+        text, innermost, chosen = "", "", list[Wording]()
         for hop in trail.hops[:-1]:
             assert hop.descriptions is not None, f"nothing describes what {hop.about} finds"
-            chosen = self._choose(hop.descriptions, has_unseen)
-            slots = {"p": text, "s": rng.choice(trail.subject.names)}
-            text = self._phrases.fill(chosen.text, rng).format(**slots)
+            chosen.append(self._rng.choice(hop.descriptions.of(has_unseen)))
+            filled = self._phrases.fill(chosen[-1].text, self._rng)
+            text = filled.format(**{**slots, "p": text})
             innermost = innermost or text
-            is_seen = is_seen and chosen.is_seen
-        return text, innermost, is_seen
-
-    def _choose(self, wordings: Wordings, has_unseen: bool) -> Wording:
-        return self._rng.choice(wordings.of(has_unseen))
-
-    def _fill(self, frame: Wording, question: str) -> str:
-        text = self._phrases.fill(frame.text, self._rng)
-        return text.format(q=lower(question), Q=begin(question), h=self._house.name)
-
-    # Drafts.
+        return text, innermost, chosen
 
     def _draft(
         self, asked: _Asked, abouts: tuple[str, ...], queries: tuple[str, ...], when: str
     ) -> Draft:
         found = [self._district.stated[about] for about in abouts]
-        last = found[-1][1]
-        is_seen = asked.is_seen and self._district.unseen.isdisjoint(abouts)
+        values = [statement.value for _, statement in found]
         return Draft(
             question=Question(asked.text, queries[0], asked.core, asked.is_seen),
-            answers=last.value.answers,
+            answers=values[-1].answers if values else (),
             gold_ids=tuple(article.passage.id for article, _ in found),
             queries=queries,
-            value_kind=last.value.kind,
+            value_kind=values[-1].kind if values else ValueKind.NUMBER,
             abouts=abouts,
-            gists=tuple(one.gist for _, one in found),
-            is_seen=is_seen,
-            bridge=found[0][1].value.bare if len(found) > 1 else "",
-            condition=when,
-            more={"place": self._house.place},
-        )
-
-    def _silent(
-        self,
-        asked: _Asked,
-        abouts: tuple[str, ...],
-        gists: tuple[str, ...],
-        queries: tuple[str, ...],
-        kind: ValueKind,
-    ) -> Draft:
-        """The task of which the last of `abouts` is not stated."""
-        found = [self._district.stated[about][1] for about in abouts[:-1]]
-        return Draft(
-            question=Question(asked.text, queries[0], asked.core, asked.is_seen),
-            answers=(NOT_REGULATED_ANSWER,),
-            gold_ids=(),
-            queries=queries,
-            value_kind=kind,
-            abouts=abouts,
-            gists=gists,
+            gists=tuple(statement.gist for _, statement in found),
             is_seen=asked.is_seen and self._district.unseen.isdisjoint(abouts),
-            bridge=found[0].value.bare if found else "",
+            bridge=values[0].bare if len(values) > 1 else "",
+            condition=when,
             more={"place": self._house.place},
         )
 
 
 def _ask_thing(thing: Thing) -> _Asking:
     return _Asking(thing.shelf.questions, thing.shelf.indirect, {"s": thing.name})
+
+
+def _is_doubled(core: str, when: str) -> bool:
+    """Whether a condition behind the core would repeat its last word: `works in in summer`."""
+    return bool(when) and core.rstrip("?").split()[-1] == when.split()[0]

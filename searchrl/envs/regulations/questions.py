@@ -102,6 +102,7 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
 
 
 def pick(items: Sequence[int], ordinal: int, order: Random) -> int:
+    """The item at `ordinal` of the items in random order; wraps around."""
     return order.sample(items, len(items))[ordinal % len(items)]
 
 
@@ -312,8 +313,8 @@ def lower(text: str) -> str:
 
 _SENTENCE_STARTS = frozenset(
     "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have "
-    "How If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The There "
-    "To Under Until Up We What When Where Whether Which Who Whom Whose Will With Within "
+    "How If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The "
+    "There To Under Until Up We What When Where Whether Which Who Whom Whose Will With Within "
     "Would".split()
 )
 

@@ -1,12 +1,12 @@
 """Word lists: how rules are worded and asked about, with slots for what a school draws.
 
 Owns the form of the word lists in `searchrl/assets/regulations`: topics (`daily.json`,
-`office.json`), chains (`chains.json`), things (`things.json`), phrases (`phrases.json`) and what a handbook
-of several schools has beside them (`district.json`). What they say is data. Slots: `{v}` a value,
-`{s}` a subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`, such as
-`{pupils}`; in `district.json` also `{h}` the school's name, `{o}` another school, `{t}` a title or a
-limit, `{l}` a list of things, `{a}` and `{b}` two things. `prose.py` composes articles, `questions.py`
-composes questions.
+`office.json`), chains (`chains.json`), things (`things.json`), phrases (`phrases.json`) and what a
+handbook of several schools has beside them (`district.json`). What they say is data. Slots: `{v}` a
+value, `{s}` a subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`,
+such as `{pupils}`; in `district.json` also `{h}` the school's name, `{o}` another school, `{t}` a
+title or a limit, `{l}` a list of things, `{a}` and `{b}` two things. `prose.py` composes articles,
+`questions.py` and `hard_questions.py` compose questions.
 """
 
 from __future__ import annotations

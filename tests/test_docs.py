@@ -329,6 +329,14 @@ def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
     assert named == set(rollout_record(rollout, "eval", None))
 
 
+def test_what_a_task_of_regulations_knows_is_documented_key_by_key() -> None:
+    env = searchrl.make_env("regulations").unwrapped
+    text = section(page("data_formats.md"), "## Tasks of `regulations`")
+    rows = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    named = {name for cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert all(set(env.make_task("test", index).meta) == named for index in range(10))
+
+
 # --- the text itself -----------------------------------------------------------------------
 def anchors(path: Path) -> set[str]:
     """Anchors of a page's headings, as GitHub makes them."""

@@ -53,7 +53,7 @@ from searchrl.envs.regulations.wordings import (
 )
 
 SCHOOLS_PER_DISTRICT = 4
-NUM_DISTRICTS: Mapping[str, int] = {"test": 40, "train": 200, "validation": 40}
+NUM_DISTRICTS: Mapping[str, int] = {"test": 32, "train": 128, "validation": 32}
 """Districts per split, in the order in which the splits take their names from `school_names`.
 
 Few enough that tasks in any order find most handbooks built."""
@@ -61,8 +61,8 @@ Few enough that tasks in any order find most handbooks built."""
 _FIRST_DISTRICT = dict(
     zip(NUM_DISTRICTS, accumulate(NUM_DISTRICTS.values(), initial=0), strict=False)
 )
-_KEPT = 96
-"""Districts in memory, some three megabytes each."""
+_KEPT = 64
+"""Districts in memory, some six megabytes each."""
 
 _NUM_TOPICS = 34
 _SUBJECTS = {"club": 8, "venue": 6, "form": 5, "fund": 5}
@@ -180,12 +180,11 @@ def make_district(world_seed: int, split: str, number: int) -> District:
     exceptions: dict[str, Condition] = {}
     for name in names:
         founder = _Founder(name, rng, offer, used)
-        house = founder.found()
+        houses.append(founder.found())
         others = [other for other in names if other != name]
-        idle = [topic.remarks for topic in house.absent_topics]
+        idle = [topic.remarks for topic in houses[-1].absent_topics]
         writer = PageWriter(rng, name, others, idle, has_unseen)
         articles += writer.pages(founder.planned)
-        houses.append(house)
         unseen |= writer.unseen
         exceptions |= founder.exceptions
     rng.shuffle(articles)
@@ -214,8 +213,7 @@ class _Founder:
     """Draws what one school of a district regulates."""
 
     def __init__(self, name: str, rng: Random, offer: _Offer, used: set[str]) -> None:
-        self.name, self.place = name, name.split()[0]
-        self.planned: list[Planned] = []
+        self.name, self.place, self.planned = name, name.split()[0], list[Planned]()
         self.exceptions: dict[str, Condition] = {}
         self._rng = rng
         self._offer = offer
@@ -255,7 +253,7 @@ class _Founder:
                 is_first=event is not None,
             ),
             # Other dates are counted from an event: it is on one day for all.
-            has_exemption=event is None,
+            0.0 if event else _EXEMPTION,
         )
 
     def _add_chains(self) -> tuple[list[Trail], list[Trail]]:
@@ -284,13 +282,13 @@ class _Founder:
         slots = {"s": rng.choice(subject.names)}
         rule = Rule(link.about, link.gist, entity, family.links, slots)
         texts = family.link_titles, family.subject_remarks
-        former = self._plan(Planned(rule, *texts, f"{family.key}/link", chain))
+        other = entity._replace(bare=self._draw_name(entity.kind))
+        former = self._plan(Planned(rule, *texts, f"{family.key}/link", chain), other=other)
         is_club = family.value_kind is ValueKind.ROOM
         draw = self._draw_name if is_club else partial(draw_value, rng=rng)
         value = Value(family.value_kind, draw(family.value_kind), family.unit)
         self._plan_entity(family, known, entity, value, chain)
         if former:
-            self._used.add(former.bare)
             # What holds for the entity that an amendment replaced stands in the handbook, too.
             old = self._hops(family, subject, former.bare)[1]
             old = old._replace(about=f"{old.about}:former")
@@ -410,17 +408,19 @@ class _Founder:
                 self._used.add(name)
                 return name
 
-    def _plan(self, planned: Planned, has_exemption: bool = True) -> Value | None:
+    def _plan(
+        self, planned: Planned, exemption: float = _EXEMPTION, other: Value | None = None
+    ) -> Value | None:
         """Have the rule written, with an exception, a value of the past or an amendment.
 
-        Returns the value that an amendment replaced.
+        Returns the value that an amendment replaced: `other`, or one that is drawn.
         """
         rule, point = planned.rule, self._rng.random()
-        bounds = list(accumulate((_AMENDED, _PAST, _EXEMPTION if has_exemption else 0.0)))
+        bounds = list(accumulate((_AMENDED, _PAST, exemption)))
         if point >= bounds[2]:
             self.planned.append(planned)
             return None
-        other = self._other(rule.value)
+        other = other or self._other(rule.value)
         if point < bounds[0]:
             old = planned._replace(rule=replace(rule, value=other), status=Status.REPLACED)
             self.planned += [old, planned._replace(status=Status.NEW)]

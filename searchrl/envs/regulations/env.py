@@ -55,7 +55,7 @@ from searchrl.errors import ConfigError, suggest
 TASKS_PER_SCHOOL = 10
 """Tasks per school; no two ask the same."""
 
-TASKS_PER_HARD_SCHOOL = 20
+TASKS_PER_HARD_SCHOOL = 30
 """Tasks per school of a district."""
 
 DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2}

@@ -157,9 +157,8 @@ class _Writer:
     def compare(self, ordinal: int) -> Draft:
         """Ask which of two things has the greater, or the lesser, value."""
         comparisons = self._words.comparisons
-        shelves = list(dict.fromkeys(one.shelf for one in comparisons))
-        shelf = shelves[ordinal % len(shelves)]
-        pair = self._things(shelf, 2, ordinal // len(shelves))
+        shelf, number = self._turn(list(dict.fromkeys(one.shelf for one in comparisons)), ordinal)
+        pair = self._things(shelf, 2, number)
         way = self._rng.choice([one for one in comparisons if one.shelf == shelf])
         first, second = self._rng.sample(pair, 2)
         right = (min if way.is_least else max)(pair, key=self._magnitude)
@@ -177,9 +176,8 @@ class _Writer:
     def count(self, ordinal: int) -> Draft:
         """Ask how many of some things have a value below, or above, a limit."""
         counts = self._words.counts
-        shelves = list(dict.fromkeys(one.shelf for one in counts))
-        shelf = shelves[ordinal % len(shelves)]
-        things = self._things(shelf, NUM_COUNTED, ordinal // len(shelves))
+        shelf, number = self._turn(list(dict.fromkeys(one.shelf for one in counts)), ordinal)
+        things = self._things(shelf, NUM_COUNTED, number)
         way = self._rng.choice([one for one in counts if one.shelf == shelf])
         limit = self._limit(things)
         below = sum(self._magnitude(one) < magnitude(limit.bare) for one in things)
@@ -205,7 +203,7 @@ class _Writer:
         pools: list[Sequence[Topic | Thing | Trail]] = [
             house.absent_topics, house.absent_things, house.absent_trails, ends
         ]  # fmt: skip
-        chosen = self._pick(pools[ordinal % len(pools)], ordinal // len(pools))
+        chosen = self._pick(*self._turn(pools, ordinal))
         stated: tuple[str, ...] = ()
         if isinstance(chosen, Trail):
             last = chosen.hops[-1]
@@ -238,6 +236,11 @@ class _Writer:
 
     # What is common to them.
 
+    def _turn(self, items: Sequence[_Item], ordinal: int) -> tuple[_Item, int]:
+        """The item whose turn it is, and how often it had one; schools begin with another."""
+        times, place = divmod(ordinal + self._order.randrange(len(items)), len(items))
+        return items[place], times
+
     def _pick(self, items: Sequence[_Item], ordinal: int) -> _Item:
         return items[pick(range(len(items)), ordinal, self._order)]
 
@@ -264,10 +267,9 @@ class _Writer:
     def _limit(self, things: Sequence[Thing]) -> Value:
         """A value that none of the things has. As it is drawn as theirs are, no count is rare."""
         values = [self._stated(one.about).value for one in things]
-        while True:
-            limit = values[0]._replace(bare=draw_value(values[0].kind, self._rng))
-            if limit not in values:
-                return limit
+        while (limit := values[0]._replace(bare=draw_value(values[0].kind, self._rng))) in values:
+            pass
+        return limit
 
     def _stated(self, about: str) -> Statement:
         return self._district.stated[about][1]

@@ -304,11 +304,14 @@ class PageWriter(Composer):
         rng.shuffle(remarks)
         remarks = list(dict(remarks).items())
         others = [
-            (0.5, words.general_remarks, {"h": self._name}),
-            (0.2, words.other_remarks, {"o": rng.choice(self._others)}),
-            (0.3, rng.choice(self._idle), {}),
+            (0.5, rng.choice(words.general_remarks), {"h": self._name}),
+            (0.2, rng.choice(words.other_remarks), {"o": rng.choice(self._others)}),
+            (0.3, rng.choice(rng.choice(self._idle)), {}),
         ]
-        remarks[:0] = [(rng.choice(texts), slots) for p, texts, slots in others if rng.random() < p]
+        remarks[:0] = [(remark, slots) for p, remark, slots in others if rng.random() < p]
+        # More than are needed, for a rule with few remarks of its own.
+        general = [(remark, {"h": self._name}) for remark in words.general_remarks]
+        remarks += [one for one in rng.sample(general, len(general)) if one not in remarks]
         enough = rng.randint(LEAST_PAGE_WORDS + 4, MOST_PAGE_WORDS - 25)
         count = sum(len(one.split()) for one in sentences)
         for remark, slots in remarks:

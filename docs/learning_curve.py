@@ -36,38 +36,36 @@ STYLE = """\
   .em { --c: #0b62c4 } .forced { --c: #b3500f } .searched { --c: #2c7a3f }
   .line { stroke: var(--c); stroke-width: 2.2; fill: none } .dot { fill: var(--c) }
   .band { fill: var(--c); fill-opacity: 0.14 }
+  .plain { --c: #57606a }
   .sampled { stroke: var(--c); stroke-width: 1; stroke-opacity: 0.5; fill: none }
   .policy { stroke: #6e7781; stroke-width: 1.3; stroke-dasharray: 6 4 }
   .leader { stroke: #6e7781; stroke-width: 0.8; fill: none }
   @media (prefers-color-scheme: dark) {
     .paper { fill: #0d1117 } .ink { fill: #e6edf3 } .faint { fill: #9da7b1 }
     .grid { stroke: #2b323b } .axis { stroke: #9da7b1 }
-    .em { --c: #58a6ff } .forced { --c: #f0883e } .searched { --c: #56d364 }
+    .plain { --c: #9da7b1 } .em { --c: #58a6ff } .forced { --c: #f0883e } .searched { --c: #56d364 }
     .band { fill-opacity: 0.2 } .policy, .leader { stroke: #9da7b1 }
   }"""
 
 
 class Point(NamedTuple):
-    """One greedy evaluation: after how many steps, and its metrics."""
+    """After how many steps something was measured, and its metrics."""
 
     step: int
     metrics: Mapping[str, Metric]
 
 
-class Sampled(NamedTuple):
-    """The EM of one training step: sampled, on training tasks."""
-
-    step: int
-    value: float
-
-
 class Curve(NamedTuple):
-    """Everything the picture shows. `policies`: EM of each scripted policy by its name."""
+    """Everything the picture shows.
+
+    `points` are greedy evaluations, `sampled` the training steps, on training tasks; `policies`
+    has the EM of each scripted policy by its name.
+    """
 
     title: str
     max_steps: int
     points: Sequence[Point]
-    sampled: Sequence[Sampled]
+    sampled: Sequence[Point]
     policies: Mapping[str, float]
 
 
@@ -83,7 +81,7 @@ def draw_curve(curve: Curve) -> str:
             '<rect class="paper" width="100%" height="100%" rx="6"/>',
             *_axes(curve.max_steps),
             *_policies(curve.policies),
-            *_sampled(curve),
+            *(line for key in CURVES for line in _draw_sampled(curve, key)),
             *(line for key in measured for line in _draw_one(curve, key)),
             *_legend(measured, has_sampled=bool(curve.sampled)),
             "</svg>",
@@ -137,16 +135,18 @@ def _draw_one(curve: Curve, key: str) -> Iterator[str]:
         yield f'<circle class="{CURVES[key][1]} dot" cx="{x:g}" cy="{y:g}" r="3.2"/>'
 
 
-def _sampled(curve: Curve) -> Iterator[str]:
-    line = " ".join(f"{_x(s.step, curve.max_steps):g},{_y(s.value):g}" for s in curve.sampled)
+def _draw_sampled(curve: Curve, key: str) -> Iterator[str]:
+    """A thin line of what the training steps measured of one metric, if they did."""
+    seen = [(point.step, point.metrics[key]) for point in curve.sampled if key in point.metrics]
+    line = " ".join(f"{_x(step, curve.max_steps):g},{_y(m['value']):g}" for step, m in seen)
     if line:
-        yield f'<polyline class="em sampled" points="{line}"/>'
+        yield f'<polyline class="{CURVES[key][1]} sampled" points="{line}"/>'
 
 
 def _legend(measured: Sequence[str], *, has_sampled: bool) -> Iterator[str]:
     entries = [(CURVES[key][0], f"{CURVES[key][1]} line") for key in measured]
     if has_sampled:
-        entries.append(("EM in training, sampled", "em sampled"))
+        entries.append(("in training, sampled", "plain sampled"))
     entries.append(("EM of a scripted policy", "policy"))
     for number, (name, style) in enumerate(entries):
         column, row = number % len(LEGEND), number // len(LEGEND)

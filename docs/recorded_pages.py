@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learning_curve import Curve, Point, Sampled, draw_curve
+from learning_curve import Curve, Point, draw_curve
 from recorded import DOCS, Recorded
 from rich.console import Console
 
@@ -137,13 +137,12 @@ _SCREEN_FORMAT = """\
 def make_curve(run: Recorded) -> Curve:
     """What the picture of the learning curve shows."""
     points = {0: run.before, **run.between, run.max_steps: run.after}
-    train = run.of_phase("train")
     return Curve(
         "Learning curve of the recorded run: exact match, searched and exact match with a forced "
         "first search, beside the scripted policies",
         run.max_steps,
         [Point(step, metrics) for step, metrics in points.items()],
-        [Sampled(step, m["em"]["value"]) for step, m in train.items() if "em" in m],
+        [Point(step, metrics) for step, metrics in run.of_phase("train").items()],
         {name: one["metrics"]["em"]["value"] for name, one in run.heuristics.items()},
     )
 
@@ -228,6 +227,8 @@ def curve(run: Recorded, place: str) -> str:
     """README and healthy_run: the learning curve, and what it is compared with."""
     sizes, rival = _sizes_between(run), run.heuristics.get("two_search_regex")
     between = f"{_listed(sizes)} validation tasks in between, " if sizes else ""
+    unseen = "em/unseen_wording"
+    is_seen_between = unseen in run.after and not any(unseen in m for m in run.between.values())
     compared = rival and (
         "Two searches and regular expressions (`two_search_regex`, the strongest heuristic that we "
         f"wrote) score {_bare(rival['metrics'], 'em')}; the trained model's exact match minus "
@@ -236,6 +237,7 @@ def curve(run: Recorded, place: str) -> str:
     text = _prose(
         f"Greedy, with 95 % intervals: the same {run.after['em']['n']} test tasks before and "
         f"after, {between}and scripted policies on the test tasks.",
+        "Only the test tasks have wordings that training never shows." if is_seen_between else "",
         compared or "",
     )
     return f"![Learning curve beside scripted policies]({place}{CURVE.name})\n\n{text}"

@@ -62,13 +62,13 @@ DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.
 """Shares of the task kinds at the levels `easy` and `normal`."""
 
 HARD_MIX: Mapping[str, float] = {
-    LOOKUP: 0.2,
+    LOOKUP: 0.15,
     TWO_HOP: 0.15,
-    THREE_HOP: 0.15,
+    THREE_HOP: 0.2,
     COMPARISON: 0.1,
     COUNTING: 0.1,
-    RELATIVE_DATE: 0.1,
-    NOT_REGULATED: 0.2,
+    RELATIVE_DATE: 0.15,
+    NOT_REGULATED: 0.15,
 }
 """Shares of the task kinds at the level `hard`."""
 

@@ -36,7 +36,11 @@ DOCS = REPO / "docs"
 PAGES = [REPO / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINKED = [*PAGES, REPO / "CONTRIBUTING.md", REPO / "CHANGELOG.md", REPO / "plugins" / "README.md"]
 TEXTS = [*LINKED, *sorted((REPO / "examples").iterdir())]
-NOT_RUN: dict[str, list[str]] = {"docs/cli.md": ["starts processes of its own"]}
+NOT_RUN: dict[str, list[str]] = {
+    "docs/cli.md": ["starts processes of its own"],
+    # `test_qwen3_4b` runs these with the tiny model.
+    "docs/qwen3_4b.md": ["needs the weights of Qwen3-4B"] * 5,
+}
 """Page -> reasons of the blocks that opt out with `<!-- not run: REASON -->`."""
 
 SMALL = {
@@ -104,7 +108,10 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-HEAVY = {"README", "cli", "test-a-plugin", "hooks", "foreign-envs", "write-a-plugin", "healthy_run"}
+HEAVY = {
+    *("README", "cli", "foreign-envs", "healthy_run", "hooks", "qwen3_4b", "test-a-plugin"),
+    "write-a-plugin",
+}
 """Pages whose blocks take seconds."""
 
 

@@ -482,7 +482,7 @@ def test_passive_and_clumsy_play_and_fail(env: RegulationsEnv) -> None:
 
 def test_matching_words_does_not_solve_it(env: RegulationsEnv) -> None:
     games = [play(env, make_two_search_regex, split="test", index=index) for index in INDICES]
-    assert mean(game.reward for game in games) <= 0.45
+    assert mean(game.reward for game in games) <= 0.35
 
 
 @pytest.mark.thorough

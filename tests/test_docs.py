@@ -336,6 +336,21 @@ def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
     assert named == set(rollout_record(rollout, "eval", None))
 
 
+def test_what_a_task_of_regulations_knows_is_documented_key_by_key() -> None:
+    text = section(page("data_formats.md"), "## Tasks of `regulations`")
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+)", text, re.MULTILINE)
+    named = {
+        (name, "hard" in means) for cell, means in rows for name in re.findall(r"`(\w+)`", cell)
+    }
+    always = {name for name, is_hard in named if not is_hard}
+    env = searchrl.make_env("regulations").unwrapped
+    assert all(set(env.make_task("test", index).meta) == always for index in range(10))
+    hard = searchrl.make_env("regulations", difficulty="hard").unwrapped
+    metas = [set(hard.make_task("test", index).meta) for index in range(12)]
+    assert all(keys >= always for keys in metas)
+    assert set().union(*metas) == {name for name, _ in named}
+
+
 # --- the text itself -----------------------------------------------------------------------
 def anchors(path: Path) -> set[str]:
     """Anchors of a page's headings, as GitHub makes them."""

@@ -21,9 +21,7 @@ _FOLDERS = {
     "": "py.typed",
     "assets": "criteria.toml games.json probe_texts.toml reward_cases.toml",
     "assets/corpus_demo": "corpus.jsonl questions.jsonl",
-    "assets/presets": (
-        "qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml tiny_scratch.yaml"
-    ),
+    "assets/presets": ("qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml"),
     "assets/scaffold": (
         "algorithm.py.jinja env.py.jinja protocol.py.jinja retriever.py.jinja reward.py.jinja "
         "single.py.jinja tracker.py.jinja"
@@ -33,7 +31,8 @@ _FOLDERS = {
     ),
     "assets/instructions": "act.txt search_tool.json think-search-answer.txt tool-call.txt",
     "assets/regulations": (
-        "chains.json daily.json demo_handbook.md demo_questions.json names.json office.json"
+        "chains.json daily.json demo_handbook.md demo_questions.json district.json drills.json "
+        "names.json office.json phrases.json things.json"
     ),
     "assets/tiny": (
         "README.md chat_template.jinja config.json generation_config.json model.safetensors "

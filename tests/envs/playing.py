@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 from searchrl.contracts import ExpertFactory
 from searchrl.core.episode import Action, Passage, Task
 from searchrl.envs.regulations import RegulationsEnv
+from searchrl.envs.regulations.school import NUM_SCHOOLS
 from searchrl.envs.text import TextEnv
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.bm25 import BM25Retriever
@@ -15,6 +17,8 @@ from searchrl.retrieval.indexes import IndexCache
 
 PROTOCOL = ThinkSearchAnswer()
 INDEXES = IndexCache(BM25Retriever)
+LEVELS = ("easy", "normal")
+"""Levels of difficulty of `regulations` that have one handbook per school."""
 
 
 class Played(NamedTuple):
@@ -32,6 +36,20 @@ class Played(NamedTuple):
 
 def make_env(**settings: Any) -> RegulationsEnv:
     return RegulationsEnv(**{"protocol": PROTOCOL, "retriever": BM25Retriever, **settings})
+
+
+@cache
+def env_of(level: str) -> RegulationsEnv:
+    """The world at a level of difficulty, made once: tests only read it."""
+    return make_env(difficulty=level)
+
+
+@cache
+def tasks_of(level: str) -> list[Task]:
+    """A thousand tasks of the test split: all of its first 100 schools."""
+    count = NUM_SCHOOLS["test"]
+    numbers = (number + slot * count for number in range(100) for slot in range(10))
+    return [env_of(level).make_task("test", number) for number in numbers]
 
 
 def play(env: TextEnv, policy: ExpertFactory, **options: Any) -> Played:

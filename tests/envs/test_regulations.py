@@ -1,4 +1,4 @@
-"""The `regulations` world: determinism, disjoint schools, the mix of tasks, searchability."""
+"""The `regulations` world: determinism, schools, articles and tasks."""
 
 from __future__ import annotations
 
@@ -6,50 +6,59 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from pathlib import Path
+from functools import cache
 from random import Random
 
 import pytest
-from playing import make_env, mean, play, search
+from playing import LEVELS, env_of, make_env, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
-from searchrl.core.episode import Task
-from searchrl.envs.regulations import TASK_KINDS, RegulationsEnv, make_expert
-from searchrl.envs.regulations.names import ValueKind, draw_value, load_names, school_names
-from searchrl.envs.regulations.school import (
-    NUM_SCHOOLS,
-    Article,
-    Difficulty,
-    School,
-    make_school,
-    words_of,
+from searchrl.envs.regulations import make_expert
+from searchrl.envs.regulations.names import (
+    ValueKind,
+    draw_value,
+    load_names,
+    school_names,
+    telling_words,
 )
-from searchrl.envs.regulations.wordings import Subject, load_families, load_topics
-from searchrl.envs.word_lists import load_word_list
-from searchrl.errors import ConfigError, DataError
+from searchrl.envs.regulations.prose import Statement
+from searchrl.envs.regulations.questions import (
+    LOOKUP,
+    NOT_REGULATED,
+    TWO_HOP,
+    Draft,
+    draft_task,
+)
+from searchrl.envs.regulations.school import NUM_SCHOOLS, School
+from searchrl.envs.regulations.searching import words_of
+from searchrl.envs.regulations.wordings import load_families, load_shelves
+from searchrl.errors import ConfigError
 
-NUM_TEST_TASKS = 1000
 SCHOOLS = range(40)
+KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
+NAMED_ENTITIES = ("House", "Hall", "Lodge", "Wing", "Fund", "form")
 
 
-@pytest.fixture(scope="module")
-def env() -> RegulationsEnv:
-    return make_env()
+@cache
+def drafts_of(level: str) -> list[tuple[School, str, Draft]]:
+    """Many tasks of few schools: more than their splits have, so that few repeat."""
+    schools = [env_of(level).school(split, n) for split in NUM_SCHOOLS for n in range(6)]
+    return [
+        (school, kind, draft_task(school, kind, ordinal))
+        for school in schools
+        for kind in KINDS
+        for ordinal in range(40)
+    ]
 
 
-@pytest.fixture(scope="module")
-def tasks(env: RegulationsEnv) -> list[Task]:
-    return [env.make_task("test", index) for index in range(NUM_TEST_TASKS)]
-
-
-def articles_of(school: School) -> list[Article]:
-    """All articles that state something."""
-    chains = [article for link in school.links for article in (link.link, link.entity_article)]
-    return [article for _, article in school.rules] + chains
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 # The world.
-def test_tasks_depend_on_nothing_but_split_index_and_world_seed(env: RegulationsEnv) -> None:
+def test_tasks_depend_on_nothing_but_split_index_and_world_seed() -> None:
+    env = make_env()
     backwards = [make_env().make_task("train", i) for i in reversed(range(60))]
     assert [env.make_task("train", i) for i in range(60)] == backwards[::-1]
     other_world = make_env(world_seed=1)
@@ -57,45 +66,14 @@ def test_tasks_depend_on_nothing_but_split_index_and_world_seed(env: Regulations
     assert env.make_task("train", 0) != env.make_task("test", 0)
 
 
-def test_handbooks_have_at_least_forty_short_articles() -> None:
-    for number in SCHOOLS:
-        for difficulty in Difficulty:
-            school = make_school(0, "test", number, difficulty)
-            assert 44 <= len(school.passages) <= 54 and len(school.rules) >= 12
-            assert len({p.id for p in school.passages}) == len(school.passages)
-            assert max(len(f"{p.title} {p.text}".split()) for p in school.passages) <= 25
-            assert not any(set("{}[]<>") & set(p.title + p.text) for p in school.passages)
-
-
-def test_every_article_and_question_has_four_wordings() -> None:
-    for topic in load_topics():
-        assert len({(a.title, a.text) for a in topic.articles}) >= 4, topic.key
-        assert len({q.marked for q in topic.questions}) >= 4, topic.key
-    for family in load_families():
-        wordings = (
-            family.links, family.entities, family.link_questions, family.entity_questions,
-            family.hop_questions,
-        )  # fmt: skip
-        assert all(len(set(group)) >= 4 for group in wordings), family.key
-        assert all(len(subject.names) >= 2 for subject in family.subjects), family.key
-    assert len(load_families()) >= 3
-
-
-def test_a_question_can_be_asked_for_every_wording_of_an_article() -> None:
-    for topic in load_topics():
-        queries = [words_of(question.fill().query) for question in topic.questions]
-        for article in topic.articles:
-            words = words_of(" ".join(article.fill(v="x")))
-            assert any(query & words for query in queries), (topic.key, article)
-
-
-def test_schools_of_different_splits_share_no_name_and_no_handbook(env: RegulationsEnv) -> None:
+def test_schools_of_different_splits_share_no_name_and_no_handbook() -> None:
+    env = make_env()
     names = school_names(0)
     assert len(set(names)) == len(names) >= sum(NUM_SCHOOLS.values())
     assert NUM_SCHOOLS["train"] >= 4000 and min(NUM_SCHOOLS.values()) >= 200
     places: list[str] = []
     for split, count in NUM_SCHOOLS.items():
-        numbers = {*range(0, count, 16), count - 1}
+        numbers = {*range(0, count, 64), count - 1}
         places += {env.school(split, n).name.split()[0] for n in numbers}
     assert len(set(places)) == len(places)
     books = [env.school(split, 3).passages for split in NUM_SCHOOLS]
@@ -111,76 +89,154 @@ def test_values_come_from_wide_domains() -> None:
         assert max(drawn.values()) <= 2000 * 0.03, (kind, drawn.most_common(1))
 
 
-def test_values_stand_in_their_article_and_names_are_unambiguous(env: RegulationsEnv) -> None:
+def statements_of(school: School) -> list[tuple[str, Statement]]:
+    """What the articles state now, each with its article's text."""
+    return [(a.passage.text, one) for a in school.articles for one in a.statements]
+
+
+def rule_of(about: str) -> str:
+    """The key of the rule that an exception is of; that of a rule itself."""
+    return about.partition("@")[0]
+
+
+def test_articles_are_of_one_sentence_at_easy_and_of_12_to_30_words_at_normal() -> None:
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for level in LEVELS:
+        for number in SCHOOLS:
+            passages = env_of(level).school("test", number).passages
+            assert 50 <= len(passages) <= 90 and len({p.id for p in passages}) == len(passages)
+            lengths[level] += [len(p.text.split()) for p in passages]
+            for passage in passages:
+                assert not set("{}[]<>§") & set(passage.title + passage.text), passage
+                assert passage.text[0].isupper() or not passage.text[0].isalpha(), passage
+                assert passage.text[-1] == "." and "  " not in passage.text, passage
+                assert level != "easy" or passage.text.count(". ") == 0, passage
+    assert max(lengths["easy"]) <= 20
+    assert min(lengths["normal"]) >= 12 and max(lengths["normal"]) <= 30
+    assert mean(lengths["normal"]) >= 1.8 * mean(lengths["easy"])
+
+
+def test_a_rule_stands_in_its_article_and_its_value_in_the_clause(level: str) -> None:
     for number in SCHOOLS:
-        school = env.school("test", number)
-        stated = Counter(article.about for article in articles_of(school))
-        assert max(stated.values()) == 1
-        for article in articles_of(school):
-            assert article.value.casefold() in article.passage.text.casefold()
-        entities = [link.entity for link in school.links]
-        words = [w for entity in entities for w in entity.split() if w not in ("form", "Fund")]
-        places = {"House", "Hall", "Lodge", "Wing"}
-        telling = [word for word in words if word not in places]
-        assert len(telling) == len(set(telling))
+        school = env_of(level).school("test", number)
+        for text, stated in statements_of(school):
+            assert stated.clause in text, stated
+            assert stated.value.text.casefold() in stated.clause.casefold(), stated
+            assert stated.condition.casefold() in stated.clause.casefold()
+            assert ("@" in stated.about) == bool(stated.condition)
+        assert {stated.about for _, stated in statements_of(school)} == set(school.stated)
 
 
-GOLDEN = {
-    ("train", "easy"): "f0a89171e5a696dd",
-    ("train", "normal"): "cc5df0c293ebf6e9",
-    ("train", "hard"): "d3450755d41ab7cb",
-    ("test", "easy"): "cf87f6c85cb81603",
-    ("test", "normal"): "c1506820070af657",
-    ("test", "hard"): "cfd58fdee9e208b6",
-}
-"""Fingerprints of tasks, handbooks and expert turns: the figures of older runs depend on them.
-
-Each run of the tests has another hash seed, so an order that depends on it fails here too.
-"""
-
-
-@pytest.mark.parametrize(("split", "difficulty"), GOLDEN)
-def test_the_world_is_the_one_of_all_earlier_runs(split: str, difficulty: str) -> None:
-    env = make_env(difficulty=difficulty)
-    seen = hashlib.sha256()
-    for number in range(20):
-        game = play(env, make_expert, split=split, index=number * 113)
-        task = game.task
-        passages = [(p.id, p.title, p.text) for p in env.passages(task)[1]]
-        known = [task.id, task.answers, task.kind, task.gold_ids, task.meta, passages]
-        seen.update(json.dumps([known, game.observations, game.turns]).encode())
-    assert seen.hexdigest()[:16] == GOLDEN[split, difficulty]
+def test_normal_has_exceptions_earlier_values_joined_rules_and_remarks() -> None:
+    shares = {}
+    for level in LEVELS:
+        schools = [env_of(level).school("test", number) for number in SCHOOLS]
+        articles = [a for school in schools for a in school.articles]
+        ruling = [a for a in articles if a.statements]
+        rules = [{rule_of(one.about) for one in a.statements} for a in ruling]
+        past = r"(?i)\b(last year|in the past|in earlier years|it used to be|until last year)\b"
+        shares[level] = {
+            "exception": mean(any(s.condition for s in a.statements) for a in ruling),
+            "past": mean(bool(re.search(past, a.passage.text)) for a in ruling),
+            "joined": mean(len(each) > 1 for each in rules),
+            "remark": mean(not a.statements for a in articles),
+        }
+    assert set(shares["easy"].values()) == {0.0}, shares
+    assert 0.2 <= shares["normal"]["exception"] <= 0.45, shares
+    assert 0.15 <= shares["normal"]["past"] <= 0.35, shares
+    assert 0.03 <= shares["normal"]["joined"] <= 0.2, shares
+    assert 0.1 <= shares["normal"]["remark"] <= 0.3, shares
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ('[{"key": "x", "names": ["y"], "nmaes": []}]', "0.nmaes: Unexpected keyword"),
-        ('[{"key": "x", "names": [7]}]', "0.names.0: Input should be a valid string"),
-        ('[{"key": "x"}]', "0.names: Field required"),
-        ("[", "Invalid JSON"),
-        (None, "cannot be read: No such file"),
-    ],
-)
-def test_a_damaged_word_list_is_refused_with_the_place(
-    tmp_path: Path, text: str | None, problem: str
-) -> None:
-    path = tmp_path / "chains.json"
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=r"(?s)chains\.json: .*install searchrl again") as caught:
-        load_word_list(tuple[Subject, ...], path)
-    assert problem in str(caught.value)
+def test_no_two_rules_of_a_school_contradict_or_share_a_name(level: str) -> None:
+    for number in SCHOOLS:
+        for split in ("train", "test"):
+            school = env_of(level).school(split, number)
+            stated = Counter(one.about for _, one in statements_of(school))
+            assert max(stated.values()) == 1, stated.most_common(1)
+            gists = defaultdict(set)
+            for _, one in statements_of(school):
+                gists[one.gist.casefold()].add(rule_of(one.about))
+                assert re.fullmatch(r"[^\W_]+(?:[- ][^\W_]+)*", one.gist), one.gist
+            assert all(len(abouts) == 1 for abouts in gists.values()), gists
+            for about, condition in school.exceptions.items():
+                exception = school.stated[f"{about}@{condition.key}"][1]
+                assert exception.value != school.stated[about][1].value
+
+
+def test_names_of_entities_are_unambiguous(level: str) -> None:
+    for number in SCHOOLS:
+        links = env_of(level).school("test", number).links
+        words = [word for link in links for word in telling_words(link.entity)]
+        assert len(words) == len(set(words)) and not set(NAMED_ENTITIES) & set(words)
 
 
 # The tasks.
-def test_mix_has_its_shares_in_any_stretch(env: RegulationsEnv) -> None:
+def test_one_question_has_one_right_answer(level: str) -> None:
+    asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
+    for school, _, draft in drafts_of(level):
+        asked[school.key, draft.question.text.casefold()].add(draft.answers)
+    assert len(asked) > 1500
+    assert not {key: golds for key, golds in asked.items() if len(golds) > 1}
+
+
+def test_a_condition_of_a_question_is_that_of_one_hop_only(level: str) -> None:
+    for school, kind, draft in drafts_of(level):
+        said = draft.condition.casefold()
+        assert said in draft.question.text.casefold()
+        assert bool(said) == ("@" in draft.abouts[-1])
+        if kind == TWO_HOP and said:
+            other = school.exceptions.get(draft.abouts[0])
+            assert other is None or said not in other.texts, draft
+
+
+def test_training_and_validation_never_show_a_held_out_wording(level: str) -> None:
+    for school, _, draft in drafts_of(level):
+        if "/test/" not in school.key:
+            assert draft.is_seen and all(article.is_seen for article in school.articles)
+    for split in ("train", "validation", "test"):
+        tasks = [env_of(level).make_task(split, i) for i in range(40)]
+        slices = {name for task in tasks for name in task.slices}
+        if split != "test":
+            assert not slices
+        else:
+            both = {"seen_wording", "unseen_wording"}
+            assert slices == (both if level != "easy" else {"seen_wording"})
+
+
+def ensure_unseen(level: str, trained: set[str]) -> None:
+    """No question in unseen words is one of training, and at most a tenth of all questions."""
+    tasks = tasks_of(level)
+    unseen = [task for task in tasks if "unseen_wording" in task.slices]
+    assert 0.4 <= len(unseen) / len(tasks) <= 0.75
+    assert not [task.question for task in unseen if task.question in trained]
+    assert mean(task.question in trained for task in tasks) <= 0.10
+
+
+def test_no_question_in_unseen_words_is_one_of_training() -> None:
+    train = (
+        env_of("normal").make_task("train", number + slot * NUM_SCHOOLS["train"])
+        for number in range(100)
+        for slot in range(10)
+    )
+    ensure_unseen("normal", {task.question for task in train})
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_no_question_in_unseen_words_is_one_of_the_first_4000_of_training() -> None:
+    env = env_of("normal")
+    ensure_unseen("normal", {env.make_task("train", index).question for index in range(4000)})
+
+
+def test_mix_has_its_shares_in_any_stretch() -> None:
+    env = make_env()
     for start in (0, 777, 20000):
         kinds = Counter(env.kind_of("train", start + i) for i in range(300))
         assert kinds["lookup"] == pytest.approx(150, abs=4)
         assert kinds["two_hop"] == pytest.approx(90, abs=4)
         assert kinds["not_regulated"] == pytest.approx(60, abs=4)
-    assert set(TASK_KINDS) == set(kinds)
+    assert set(kinds) == set(KINDS)
 
 
 def test_mix_is_a_setting() -> None:
@@ -199,119 +255,120 @@ def test_mix_is_a_setting() -> None:
             make_env(mix=mix)
 
 
-def test_a_school_is_never_asked_the_same_twice(env: RegulationsEnv) -> None:
+def test_a_school_is_never_asked_the_same_twice(level: str) -> None:
+    env = env_of(level)
     for number in range(12):
         indices = range(number, env.num_tasks("test"), NUM_SCHOOLS["test"])
         asked = [env.make_task("test", i) for i in indices]
-        assert len({(t.kind, t.meta["about"]) for t in asked}) == len(asked) >= 8
+        subjects = {(t.kind, t.meta["abouts"][-1], t.question) for t in asked}
+        assert len(subjects) == len(asked) >= 8
         assert {t.meta["school"] for t in asked} == {env.school("test", number).name}
 
 
-def test_gold_answers_are_short_and_verbatim_in_the_gold_article(
-    env: RegulationsEnv, tasks: list[Task]
-) -> None:
-    for task in tasks:
+def test_gold_answers_are_short_and_verbatim_in_the_gold_article(level: str) -> None:
+    for task in tasks_of(level):
         if task.kind == "not_regulated":
             assert task.answers == ("not regulated",) and not task.gold_ids
             continue
-        texts = {p.id: p.text for p in env.passages(task)[1]}
+        texts = {p.id: p.text for p in env_of(level).passages(task)[1]}
         assert task.answers[0] in texts[task.gold_ids[-1]]
-        assert len(task.answers[0]) <= 20 and len(task.answers[0].split()) <= 2
+        assert len(task.answers[0]) <= 25 and len(task.answers[0].split()) <= 2
         assert len(task.gold_ids) == (2 if task.kind == "two_hop" else 1)
 
 
-def test_two_hop_questions_do_not_name_the_bridge(tasks: list[Task]) -> None:
-    chains = Counter()
-    for task in (t for t in tasks if t.kind == "two_hop"):
-        assert not words_of(task.meta["bridge"]) - {"form", "fund", "house", "hall"} & words_of(
-            task.question
-        )
+def test_two_hop_questions_do_not_name_the_bridge(level: str) -> None:
+    chains: Counter[str] = Counter()
+    for task in (t for t in tasks_of(level) if t.kind == "two_hop"):
+        named = {word.casefold() for word in telling_words(task.meta["bridge"])}
+        assert named and not named & words_of(task.question)
+        texts = {p.id: p.text.casefold() for p in env_of(level).passages(task)[1]}
+        assert all(task.meta["bridge"].casefold() in texts[gold] for gold in task.gold_ids)
         assert task.meta["bridge"] in task.meta["queries"][1]
-        chains[task.meta["about"].split(":")[0]] += 1
-    assert len(chains) >= 3 and min(chains.values()) >= 20, chains
+        chains[task.meta["abouts"][0].split(":")[0]] += 1
+    assert set(chains) == {family.key for family in load_families()}
+    assert min(chains.values()) >= 20, chains
 
 
-def test_no_article_answers_what_is_not_regulated(env: RegulationsEnv, tasks: list[Task]) -> None:
-    shown = []
-    for task in (t for t in tasks if t.kind == "not_regulated"):
-        school = env.school("test", task.meta["school_number"])
-        topic = task.meta["about"]
-        assert not any(article.about.startswith(topic) for article in articles_of(school))
-        if ":" in topic:
-            names = {s.key: s.names for f in load_families() for s in f.subjects}
-            for name in names[topic.split(":")[1]]:
-                texts = " ".join(f"{p.title} {p.text}" for p in school.passages).casefold()
-                assert not re.search(rf"\b{name}\b", texts), (name, task)
-        shown.append(len(search(env, task, task.meta["queries"])))
-    assert mean(n > 0 for n in shown) >= 0.95, "silence is read, not inferred from no result"
+def test_no_article_answers_what_is_not_regulated(level: str) -> None:
+    shelves = {shelf.key: shelf for shelf in load_shelves()}
+    subjects = {(f.key, s.key): s.names for f in load_families() for s in f.subjects}
+    twins = []
+    for task in (t for t in tasks_of(level) if t.kind == "not_regulated"):
+        school = env_of(level).school("test", task.meta["school_number"])
+        (about,), (gist,) = task.meta["abouts"], task.meta["gists"]
+        stated = [one for _, one in statements_of(school)]
+        assert not [one for one in stated if one.gist == gist or one.about.startswith(about)]
+        place, _, name = about.partition(":")
+        if place in shelves:
+            # Beside the Tavros mime the handbook may be silent on the Molek mime, not on the mime.
+            common = max((t for t in shelves[place].things if name.endswith(t)), key=len)
+            beside = [thing for _, thing in school.things if thing.endswith(common)]
+            twins.append(bool(beside))
+            assert not beside or common not in (name, *beside), (name, beside)
+            assert name not in beside
+        elif name:
+            near = [one.clause for one in stated if one.about.startswith(f"{place}:")]
+            clauses = " ".join(near).replace("members of the choir", "")
+            for called in subjects[place, name]:
+                assert near and not re.search(rf"\b{called}\b", clauses, re.I), (called, task)
+    assert any(twins) == (level != "easy"), "only its name tells such a thing from another"
 
 
-def test_prompts_are_short_and_name_the_school(env: RegulationsEnv, tasks: list[Task]) -> None:
-    for task in tasks[:200]:
-        prompt = env.make_prompt(task)
-        assert len(prompt.split()) <= 35
+def test_prompts_are_short_and_name_the_school(level: str) -> None:
+    for task in tasks_of(level)[:300]:
+        prompt = env_of(level).make_prompt(task)
+        assert len(prompt.split()) <= 45
         assert task.meta["school"] in prompt and "not regulated" in prompt
 
 
-# Searching.
-def test_experts_query_finds_the_article_but_not_always_first(
-    env: RegulationsEnv, tasks: list[Task]
-) -> None:
-    ranks: dict[str, list[int]] = defaultdict(list)
-    for task in tasks:
-        for hop, (gold, query) in enumerate(zip(task.gold_ids, task.meta["queries"], strict=False)):
-            assert 1 <= len(query.split()) <= 4
-            found = search(env, task, [query])
-            ranks[f"{task.kind}/{hop}"].append(found.index(gold) + 1 if gold in found else 99)
-    every = [rank for hop in ranks.values() for rank in hop]
-    assert len(every) > 1000 and len(ranks) == 3
-    assert 0.60 <= mean(rank == 1 for rank in every) <= 0.90
-    assert mean(rank <= 3 for rank in every) >= 0.98
-    assert all(mean(rank <= 3 for rank in hop) >= 0.98 for hop in ranks.values()), ranks
+def test_questions_read_as_sentences(level: str) -> None:
+    for task in tasks_of(level):
+        text = task.question
+        assert text[0].isupper() and text[-1] in ".?!", text
+        assert not set("{}<>§") & set(text) and text == " ".join(text.split()), text
+        assert not re.search(r"\b(\w+) \1\b|[,:;] [?.]|\b[Oo]f [A-Z]\w+ Fund|, [WH][a-z]+ ", text)
 
 
-def test_a_thin_query_seldom_finds_it(env: RegulationsEnv, tasks: list[Task]) -> None:
-    hits = []
-    for task in (t for t in tasks if t.gold_ids):
-        (word,) = task.meta["thin_query"].split()
-        assert word.casefold() in words_of(task.question)
-        hits.append(task.gold_ids[0] in search(env, task, [word]))
-    assert mean(hits) <= 0.40
-
-
-def test_one_search_is_not_enough_for_two_hops(env: RegulationsEnv, tasks: list[Task]) -> None:
-    both = [
-        task.gold_ids[1] in search(env, task, [query])
-        for task in tasks
-        if task.kind == "two_hop"
-        for query in task.meta["queries"][:1]
-    ]
-    assert mean(both) <= 0.05
-
-
-def test_the_best_constant_answer_per_template_is_worthless(env: RegulationsEnv, tasks: list[Task]):
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
-    for number in range(100):
-        for slot in range(10):
-            task = env.make_task("train", number + slot * NUM_SCHOOLS["train"])
-            if task.gold_ids:
-                seen[task.meta["template"]][task.answers[0]] += 1
-    best = {template: answers.most_common(1)[0][0] for template, answers in seen.items()}
-    regulated = [task for task in tasks if task.gold_ids]
-    assert mean(task.meta["template"] in best for task in regulated) >= 0.9
-    assert mean(best.get(t.meta["template"]) in t.answers for t in regulated) <= 0.05
-
-
-# Difficulty.
-@pytest.mark.parametrize("name", ["easy", "hard"])
-def test_difficulty_changes_the_handbook_and_stays_solvable(name: str) -> None:
-    env = make_env(difficulty=name)
-    games = [play(env, make_expert, split="test", index=i) for i in range(120)]
-    assert mean(game.reward for game in games) >= 0.95
-    about = [a for n in range(5) for a in env.school("test", n).passages]
-    assert about != [a for n in range(5) for a in make_env().school("test", n).passages]
+# Difficulty, and the world as it was recorded.
+def test_levels_have_different_handbooks() -> None:
+    books = [env_of(level).school("test", 0).passages for level in LEVELS]
+    assert len(set(books)) == len(LEVELS)
 
 
 def test_unknown_difficulty_names_the_levels() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'hard'"):
         make_env(difficulty="hrd")
+
+
+# RENEW HERE after a wanted change of the world: `python tests/envs/test_regulations.py` prints it.
+GOLDEN = {
+    ("train", "easy"): "ca22b41ec82aeefb",
+    ("train", "normal"): "197e78f050028e07",
+    ("test", "easy"): "c3ca6bab80cdc2b8",
+    ("test", "normal"): "d64d755220755752",
+}
+"""Fingerprints of tasks, handbooks and expert turns: the figures of older runs depend on them.
+
+Each run of the tests has another hash seed, so an order that depends on it fails here too.
+"""
+
+
+def fingerprint(split: str, level: str) -> str:
+    env, seen = make_env(difficulty=level), hashlib.sha256()
+    for number in range(20):
+        game = play(env, make_expert, split=split, index=number * 113)
+        task = game.task
+        passages = [(p.id, p.title, p.text) for p in env.passages(task)[1]]
+        known = [task.id, task.answers, task.kind, task.gold_ids, task.slices, task.meta, passages]
+        seen.update(json.dumps([known, game.observations, game.turns]).encode())
+    return seen.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(("split", "level"), GOLDEN)
+def test_the_world_is_the_one_of_all_earlier_runs(split: str, level: str) -> None:
+    assert fingerprint(split, level) == GOLDEN[split, level]
+
+
+if __name__ == "__main__":
+    for which in GOLDEN:
+        print(f'    ("{which[0]}", "{which[1]}"): "{fingerprint(*which)}",')

@@ -4,50 +4,66 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import cache
 
 import gymnasium
 import pytest
-from playing import PROTOCOL, Played, make_env, mean, play
+from playing import LEVELS, PROTOCOL, Played, env_of, make_env, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.core.episode import ANSWER, SEARCH
 from searchrl.envs.regulations import (
-    TASK_KINDS,
     RegulationsEnv,
     make_clumsy,
     make_expert,
     make_passive,
 )
-from searchrl.envs.regulations.scripts import FIRST_THOUGHT
-from searchrl.envs.regulations.wordings import load_families, load_topics
+from searchrl.envs.regulations.scripts import FIRST_THOUGHT, PASSIVE_THOUGHT, SILENT
 from searchrl.protocols import inline
 from searchrl.retrieval.ablations import EmptyRetriever
 
-NUM_TEST_TASKS = 500
+KINDS = {"lookup", "two_hop", "not_regulated"}
 
 
-@pytest.fixture(scope="module")
+@cache
+def games_of(level: str) -> list[Played]:
+    env = env_of(level)
+    tasks = tasks_of(level)[::2]
+    return [play(env, make_expert, split="test", index=task.index) for task in tasks]
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
 def env() -> RegulationsEnv:
-    return make_env()
+    return env_of("normal")
 
 
-@pytest.fixture(scope="module")
-def expert_games(env: RegulationsEnv) -> list[Played]:
-    return [play(env, make_expert, split="test", index=index) for index in range(NUM_TEST_TASKS)]
+def thought_of(turn: str) -> str:
+    found = re.search(r"<think>\s*(.*?)\s*</think>", turn, re.DOTALL)
+    assert found is not None
+    return found.group(1)
 
 
 # The scripted policies.
-def test_expert_is_right_on_every_kind(expert_games: list[Played]) -> None:
-    by_kind: dict[str, list[float]] = defaultdict(list)
-    for game in expert_games:
-        by_kind[game.task.kind].append(game.reward)
-    assert mean(game.reward for game in expert_games) >= 0.97
-    assert set(by_kind) == set(TASK_KINDS)
-    assert all(mean(rewards) >= 0.97 for rewards in by_kind.values()), by_kind
+def test_expert_is_right_on_every_kind_and_in_every_wording(level: str) -> None:
+    by_name: dict[str, list[float]] = defaultdict(list)
+    for game in games_of(level):
+        for name in (game.task.kind, *game.task.slices):
+            by_name[name].append(game.reward)
+    assert set(by_name) >= KINDS
+    assert set(by_name) - KINDS == (
+        {"seen_wording"} if level == "easy" else {"seen_wording", "unseen_wording"}
+    )
+    assert all(len(rewards) >= 90 for rewards in by_name.values()), by_name
+    assert all(mean(rewards) >= 0.97 for rewards in by_name.values()), by_name
 
 
-def test_expert_searches_once_per_hop_and_keeps_the_format(expert_games: list[Played]) -> None:
-    for game in expert_games:
+def test_expert_searches_once_per_hop_and_keeps_the_format(level: str) -> None:
+    for game in games_of(level):
         kinds = [action.kind for action in game.actions]
         hops = 2 if game.task.kind == "two_hop" and game.reward else 1
         if game.reward:
@@ -55,70 +71,75 @@ def test_expert_searches_once_per_hop_and_keeps_the_format(expert_games: list[Pl
         assert PROTOCOL.format_score(game.turns) == 1.0
 
 
-def test_expert_decides_from_what_it_was_shown(expert_games: list[Played]) -> None:
+def test_expert_decides_from_what_it_was_shown(level: str) -> None:
     assert FIRST_THOUGHT == inline.FIRST_THOUGHT
-    for game in expert_games:
-        assert f"<think>{FIRST_THOUGHT}</think>" in game.turns[0]
-        answer = game.actions[-1].payload
-        thought = re.search("<think>(.*)</think>", game.turns[-1])
-        assert thought is not None
+    for game in games_of(level):
+        assert thought_of(game.turns[0]) == FIRST_THOUGHT
+        answer, thought = game.actions[-1].payload, thought_of(game.turns[-1])
         if answer == "not regulated":
-            assert read_documents(thought.group(1), game.observations[-2], is_found=False) == ""
+            assert read_documents(thought, game.observations[-2]) == ""
         else:
-            assert answer in read_documents(thought.group(1), game.observations[-2])
+            assert answer in read_documents(thought, game.observations[-2])
+            assert game.task.meta["condition"].casefold() in thought.casefold()
         for turn, action, shown in zip(
             game.turns[1:-1], game.actions[1:-1], game.observations[1:-2], strict=True
         ):
             bridge = game.task.meta["bridge"]
-            thought = re.search("<think>(.*)</think>", turn)
-            assert thought is not None
-            assert bridge.casefold() in read_documents(thought.group(1), shown).casefold()
-            assert bridge in action.queries[0]
+            clause = read_documents(thought_of(turn), shown)
+            assert bridge.casefold() in clause.casefold() and bridge in action.queries[0]
 
 
-def read_documents(thought: str, observation: str, is_found: bool = True) -> str:
-    """The sentence said to answer, after a check that all before it were quoted and refused."""
-    need = re.match(r"I need (.+?) itself\. Doc 1", thought)
-    assert need is not None
-    read = re.findall(r"Doc (\d) says: (.+?\.) That is (.+?) (itself|instead)\.", thought)
+def read_documents(thought: str, observation: str) -> str:
+    """The clause said to answer; empty if there is none. Each document is judged by its gist."""
+    need = re.match(r"I need the ([^,.]+?) exactly(?:, [^.]+)?\. (?:Doc 1|The) ", thought)
+    assert need is not None, thought
     shown = dict(re.findall(r"Doc (\d)\(Title: [^)]*\) (.*)", observation))
+    read = re.findall(r"Doc (\d) (?:(states no rule)|is about (.+?))\.", thought)
     assert [rank for rank, *_ in read] == [str(n) for n in range(1, len(read) + 1)]
-    assert all(sentence in shown[rank] for rank, sentence, *_ in read)
-    # The verdict follows from a comparison of the two gists.
-    assert all((gist == need.group(1)) == (verdict == "itself") for *_, gist, verdict in read)
-    assert all(verdict == "instead" for *_, verdict in read[:-1])
-    if is_found:
-        assert thought.endswith(" itself.")
-        return str(read[-1][1])
-    assert len(read) == len(shown) and thought.endswith("The handbook does not say.")
-    return ""
+    verdicts = []
+    for _, silent, judged in read:
+        gists = re.findall(r"the ([^,.]+?) (exactly|instead)(?= and the |$)", judged)
+        assert bool(gists) != bool(silent), thought
+        # The verdict follows from a comparison of the two gists.
+        assert all((gist == need[1]) == (verdict == "exactly") for gist, verdict in gists)
+        verdicts.append("exactly" in {verdict for _, verdict in gists})
+    said = re.search(r"\. It says: (.+)\.$", thought)
+    if said is None:
+        assert thought.endswith(f" {SILENT}") and len(read) == len(shown) and not any(verdicts)
+        return ""
+    assert verdicts[-1] and not any(verdicts[:-1])
+    assert said[1] in shown[read[-1][0]]
+    return said[1]
 
 
-def test_a_gist_stands_for_one_matter_and_its_section_tells_it_from_all_others() -> None:
-    sections = [topic.gist.split()[-1] for topic in load_topics()]
-    sections += [f.link_gist(s).split()[-1] for f in load_families() for s in f.subjects]
-    assert len(set(sections)) == len(sections) > 80
-    assert all(re.fullmatch("§[A-J][K-T]", section) for section in sections)
+def test_thoughts_are_plain_english(level: str) -> None:
+    """Words and hyphens; behind "It says:" stands what the article says, with its values."""
+    for game in games_of(level):
+        for turn in game.turns:
+            own, _, quoted = thought_of(turn).partition("It says: ")
+            assert re.fullmatch(r"(?:[^\W_]+(?:-[^\W_]+)*[,.]? ?)+", own), own
+            assert own[0].isupper() and (own + quoted)[-1] == "."
+            assert not set("§#{}[]|*_") & set(quoted), quoted
 
 
-def test_expert_that_is_shown_nothing_says_not_regulated(env: RegulationsEnv) -> None:
+def test_expert_that_is_shown_nothing_says_not_regulated() -> None:
     blind = make_env(retriever=lambda passages: EmptyRetriever(passages))
     games = [play(blind, make_expert, split="test", index=i) for i in range(40)]
     assert {game.actions[-1].payload for game in games} == {"not regulated"}
 
 
 def test_passive_never_searches_and_is_hardly_ever_right(env: RegulationsEnv) -> None:
-    games = [play(env, make_passive, split="test", index=i) for i in range(300)]
+    games = [play(env, make_passive, split="test", index=i) for i in range(200)]
     assert all([a.kind for a in game.actions] == [ANSWER] for game in games)
-    assert all("<think>I know this.</think>" in game.turns[0] for game in games)
+    assert all(thought_of(game.turns[0]) == PASSIVE_THOUGHT for game in games)
     assert mean(game.reward for game in games) <= 0.05
-    assert len({game.actions[0].payload for game in games}) > 150
+    assert len({game.actions[0].payload for game in games}) > 100
     again = play(env, make_passive, split="test", index=3)
     assert again.turns == games[3].turns
 
 
 def test_clumsy_searches_and_fails_in_three_ways(env: RegulationsEnv) -> None:
-    games = [play(env, make_clumsy, split="test", index=i) for i in range(300)]
+    games = [play(env, make_clumsy, split="test", index=i) for i in range(200)]
     assert all(game.actions[0].kind == SEARCH for game in games)
     assert all(PROTOCOL.format_score(game.turns) == 1.0 for game in games)
     assert 0.35 <= mean(game.reward for game in games) <= 0.70

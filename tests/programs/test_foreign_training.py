@@ -99,7 +99,7 @@ def test_a_cold_start_moves_at_random_and_grpo_learns_the_way(tmp_path: Path) ->
     cold = cold_start(tmp_path, steps=250, num_tasks=256)
     assert cold.summary["after"]["env"]["value"] <= 0.08
     assert cold.summary["after"]["format"]["value"] >= 0.8
-    lake = play(tmp_path, cold, steps=16, num_tasks=256, group_size=LAKE["rollout"]["group_size"])
+    lake = play(tmp_path, cold, steps=24, num_tasks=256, group_size=LAKE["rollout"]["group_size"])
     before, after = (lake.summary[when]["env"] for when in ("before", "after"))
     assert after["low"] > before["high"], (before, after)
     result = evaluate(build_config(run_settings(lake), {"eval": {"num_tasks": 8}}))

@@ -91,12 +91,10 @@ class TestStoredModel:
         assert plan.model.path == str(whole_run.path / "policy")
 
 
-def test_a_preset_may_name_the_model():
-    plan = plan_run({"env": "regulations", "preset": "tiny_scratch"})
+def test_a_new_model_is_planned_without_weights():
+    plan = plan_run({"env": "regulations", "model": {"name": "scratch", "adapter": "full"}})
     assert plan.config.model.name == "scratch" and not plan.model.is_tiny
     assert plan_run(plan.config.to_dict()).config == plan.config
-    named = plan_run({"preset": "tiny_scratch", "env": "regulations", "model": {"name": "tiny"}})
-    assert named.config.model.name == "tiny"
 
 
 def test_two_tasks_on_one_env_are_measured_apart(micro_model: Path, tmp_path: Path):

@@ -35,8 +35,10 @@ CHAT_TEMPLATE = (
 )
 
 # Tags whole with their white space, digits in pairs (a number is then one token or two to copy),
-# words with the space or sign before them.
-_PIECES = Regex(r" ?\n*</?[a-z_]+>\n*| ?\d{1,2}|[^\r\n\p{L}\d<]?\p{L}+| ?[^\s\p{L}\d<]+\n*| ?<|\s+")
+# words with the space or sign before them; `library-fine` is one word.
+_PIECES = Regex(
+    r" ?\n*</?[a-z_]+>\n*| ?\d{1,2}|[^\r\n\p{L}\d<]?\p{L}+(?:-\p{L}+)*| ?[^\s\p{L}\d<]+\n*| ?<|\s+"
+)
 
 
 def make_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:

@@ -1,17 +1,20 @@
 """Names and values that a school draws: people, places, rooms, times, sums, dates.
 
-Owns the domains, which are large on purpose: a constant or memorised answer must be worthless. The
-names themselves are data (`searchrl/assets/regulations/names.json`); wordings are in
-`wordings.py`. Called by `school.py`, and by the scripted policies for a plausible guess.
+Owns the domains, which are large on purpose: a constant or memorised answer must be worthless; how
+a value is written in an article, and which other forms of it are right answers. The names
+themselves are data (`searchrl/assets/regulations/names.json`); wordings are in `wordings.py`.
+Called by `school.py`, and by the scripted policies for a plausible guess.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import StrEnum
 from functools import cache
 from random import Random
+from typing import NamedTuple
 
 from pydantic import with_config
 
@@ -49,7 +52,9 @@ class ValueKind(StrEnum):
     NUMBER = "number"
     """A whole number, 11 to 98."""
     EXTENSION = "extension"
-    """Four digits: a telephone extension or a code."""
+    """A telephone extension of four digits."""
+    CODE = "code"
+    """A code of four digits."""
     MONEY = "money"
     """A sum, £11 to £98."""
     MORNING = "morning"
@@ -85,6 +90,7 @@ def _person(rng: Random) -> str:
 _DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
     ValueKind.NUMBER: lambda rng: str(rng.randrange(11, 99)),
     ValueKind.EXTENSION: lambda rng: str(rng.randrange(1000, 10000)),
+    ValueKind.CODE: lambda rng: str(rng.randrange(1000, 10000)),
     ValueKind.MONEY: lambda rng: f"£{rng.randrange(11, 99)}",
     ValueKind.MORNING: lambda rng: _time(rng, 6 * 60 + 30, 11 * 60 + 30),
     ValueKind.MIDDAY: lambda rng: _time(rng, 10 * 60, 15 * 60),
@@ -95,7 +101,7 @@ _DOMAINS: Mapping[ValueKind, Callable[[Random], str]] = {
     ValueKind.BUILDING: lambda rng: (
         f"{rng.choice(load_names().place_names)} {rng.choice(BUILDINGS)}"
     ),
-    ValueKind.FORM: lambda rng: f"form {rng.choice('KLMNPRSTVW')}{rng.randrange(10, 100)}",
+    ValueKind.FORM: lambda rng: f"{rng.choice('KLMNPRSTVW')}{rng.randrange(10, 100)}",
     ValueKind.FUND: lambda rng: f"{rng.choice(load_names().last_names)} Fund",
 }
 
@@ -105,8 +111,138 @@ def draw_value(kind: ValueKind, rng: Random) -> str:
     return _DOMAINS[kind](rng)
 
 
+class Value(NamedTuple):
+    """A value of a rule: `bare` is the short answer, `unit` what a number counts."""
+
+    kind: ValueKind
+    bare: str
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """As an article writes it: `12 days`, `room B214`, `form K27`, `the Harker Fund`."""
+        if self.kind is ValueKind.NUMBER and self.unit:
+            return f"{self.bare} {self.unit}"
+        return f"{_PREFIX.get(self.kind, '')}{self.bare}"
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """All right answers, the bare one first; in the forms that people write."""
+        return tuple(dict.fromkeys((self.bare, self.text, *_FORMS.get(self.kind, _no_forms)(self))))
+
+
+_PREFIX = {
+    ValueKind.ROOM: "room ",
+    ValueKind.FORM: "form ",
+    ValueKind.EXTENSION: "extension ",
+    ValueKind.CODE: "code ",
+    ValueKind.FUND: "the ",
+}
+
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+def spell(number: int) -> str:
+    """The English words of a number from 0 to 99: `twenty-three`.
+
+    Raises:
+        ValueError: if the number is not in this range.
+    """
+    if not 0 <= number < 100:
+        raise ValueError(f"only numbers from 0 to 99 are spelled, got {number}")
+    if number < 20:
+        return _ONES[number]
+    tens, ones = divmod(number, 10)
+    return _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")
+
+
+def _no_forms(value: Value) -> list[str]:
+    return []
+
+
+def _number_forms(value: Value) -> list[str]:
+    words = spell(int(value.bare))
+    return [words, f"{words} {value.unit}"] if value.unit else [words]
+
+
+def _money_forms(value: Value) -> list[str]:
+    pounds = value.bare.removeprefix("£")
+    words = spell(int(pounds))
+    return [pounds, f"{pounds} pounds", f"{words} pounds", words, f"{value.bare}.00"]
+
+
+def _time_forms(value: Value) -> list[str]:
+    hour, minute = map(int, value.bare.split(":"))
+    half, short = "am" if hour < 12 else "pm", (hour - 1) % 12 + 1
+    clock = [f"{short}.{minute:02d}", f"{short}:{minute:02d}", *([] if minute else [str(short)])]
+    forms = [
+        value.bare,
+        f"{hour}:{minute:02d}",
+        *(f"{one} {half}" for one in clock),
+        *(f"{one}{half}" for one in clock),
+    ]
+    return [*forms, *(f"{word} {one}" for word in ("at", "from", "until") for one in forms)]
+
+
+def _date_forms(value: Value) -> list[str]:
+    day, month = value.bare.split()
+    ordinal = f"{day}{_ORDINALS.get(int(day), 'th')}"
+    forms = [value.bare, f"{ordinal} of {month}", f"{ordinal} {month}", f"{month} {day}"]
+    forms += [f"{month} {ordinal}", f"the {ordinal} of {month}"]
+    return [*forms, *(f"{word} {one}" for word in ("on", "by", "until") for one in forms)]
+
+
+def _place_forms(value: Value) -> list[str]:
+    return [f"in {value.text}", f"{value.text[0].upper()}{value.text[1:]}"]
+
+
+_ORDINALS = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+_FORMS: Mapping[ValueKind, Callable[[Value], list[str]]] = {
+    ValueKind.NUMBER: _number_forms,
+    ValueKind.MONEY: _money_forms,
+    ValueKind.MORNING: _time_forms,
+    ValueKind.MIDDAY: _time_forms,
+    ValueKind.AFTERNOON: _time_forms,
+    ValueKind.DATE: _date_forms,
+    ValueKind.ROOM: _place_forms,
+    ValueKind.BUILDING: _place_forms,
+}
+
+
+def magnitude(bare: str) -> tuple[int, ...]:
+    """A sum, a number, a time or a date as something to compare: more, or later, is greater.
+
+    Dates of one calendar year.
+    """
+    if ":" in bare:
+        hour, minute = bare.split(":")
+        return int(hour), int(minute)
+    if " " in bare:
+        day, month = bare.split()
+        return MONTHS.index(month), int(day)
+    return (int(bare.removeprefix("£")),)
+
+
+def date_from(event: str, days: int) -> str:
+    """The date so many days after an event's date; `14 May`, -12 → `2 May`. Empty if unclear.
+
+    It is unclear if it depends on the year: a leap day is between the two, or they are in different
+    years.
+    """
+    day, month = event.split()
+    start = date(2023, MONTHS.index(month) + 1, int(day))
+    end = start + timedelta(days)
+    if start.year != end.year or (start.month <= 2) != (end.month <= 2):
+        return ""
+    return f"{end.day} {MONTHS[end.month - 1]}"
+
+
 def telling_words(name: str) -> list[str]:
-    """The words that distinguish a name from others of its kind: `Fern` of `Fern Wing`."""
+    """The words that tell a name from others of its kind: `Fern` of `Fern Wing`."""
     return [word for word in name.split() if word not in _COMMON_WORDS]
 
 
@@ -128,7 +264,24 @@ class DistinctValues:
 
 
 _NAMED = (ValueKind.ROOM, ValueKind.PERSON, ValueKind.BUILDING, ValueKind.FORM, ValueKind.FUND)
-_COMMON_WORDS = frozenset((*BUILDINGS, "form", "Fund"))
+_COMMON_WORDS = frozenset((*BUILDINGS, "form", "the", "Fund"))
+
+
+_SYLLABLES = (
+    "ka ri mo zen tul bra vek shi lo nar dub fel gri hox jun kle myr nof pra qua ros sti tav urm "
+    "vosk wex yil zam bei cho dra elk fyn gol hjar ist jov kup lund mez nik oss pel rux sov tik "
+    "ulf ax ber cir dom eb fir gus hep iv jak"
+).split()
+_FOREIGN = ("né lü ça ñu ße ø å ć żó ř tě kö sé ğa îl phở да ре мо ги λε ρα").split()
+
+
+def invent_name(rng: Random) -> str:
+    """A capitalised word that no list holds: `Tavros`, now and then foreign or with a number."""
+    parts = [rng.choice(_SYLLABLES) for _ in range(rng.choice((2, 2, 3)))]
+    if rng.random() < 0.15:
+        parts[rng.randrange(len(parts))] = rng.choice(_FOREIGN)
+    name = "".join(parts).capitalize()
+    return f"{name} {rng.randrange(2, 100)}" if rng.random() < 0.1 else name
 
 
 @cache

@@ -1,39 +1,76 @@
 """Makes the tasks of a school: what is asked, what is right, and which queries find it.
 
-A task is a pure function of (school, kind, ordinal). Owns the choice of a question's wording: it
-shares at least one telling word with the article that answers it, so that a search can find the
-article. Called by `env.py`.
+A task is a pure function of (school, kind, ordinal). Owns the choice of a question's wording: a
+word search with the question's own words finds the article that answers it. Called by `env.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from searchrl.envs.regulations.names import ValueKind
-from searchrl.envs.regulations.school import Article, Difficulty, School, words_of
-from searchrl.envs.regulations.wordings import Family, Question, QuestionWording, Subject
+from searchrl.envs.regulations.prose import Article, Statement, begin
+from searchrl.envs.regulations.school import Link, School, about_thing, exception_of
+from searchrl.envs.regulations.searching import content_words
+from searchrl.envs.regulations.wordings import (
+    Condition,
+    Family,
+    Shelf,
+    Subject,
+    Wording,
+    Wordings,
+    load_phrases,
+)
 
 LOOKUP = "lookup"
 TWO_HOP = "two_hop"
 NOT_REGULATED = "not_regulated"
-TASK_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED)
-"""Kinds of task; also the names of metrics."""
+DRILL = "drill"
+PLAIN_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED, DRILL)
+"""Kinds of task at every level."""
+
+THREE_HOP = "three_hop"
+COMPARISON = "comparison"
+COUNTING = "counting"
+RELATIVE_DATE = "relative_date"
+TASK_KINDS = (*PLAIN_KINDS, THREE_HOP, COMPARISON, COUNTING, RELATIVE_DATE)
+"""Kinds of task, all of them at the level `hard`; also the names of metrics."""
 
 NOT_REGULATED_ANSWER = "not regulated"
 """The right answer if the handbook says nothing."""
 
-_TELLING = 3
-"""A word is telling if at most this many articles of the handbook contain it."""
+ASKED_WITH_CONDITION = 0.6
+"""How often a rule that has an exception is asked for its exception."""
+
+
+UNSEEN_SHARE = 0.5
+"""How many questions of the test split may use wordings that training never shows."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Question(NamedTuple):
+    """A question with the query that its words make.
+
+    `template` is its core before synonyms, names and frames went in; `is_seen` says whether
+    training may show all its wordings.
+    """
+
+    text: str
+    query: str
+    template: str
+    is_seen: bool
 
 
 class Draft(NamedTuple):
     """A task without its place in the split.
 
-    `queries` finds the evidence hop by hop. `bridge` is what the first of two hops finds.
-    `value_kind` is the domain of a plausible guess. `about` is the rule's key, and `gists` says
-    what the article of each hop is about.
+    `queries` finds the evidence hop by hop. `bridge` is what the first of two hops finds. `abouts`
+    and `gists` name the rule of each hop. `condition` is how the question says when or for whom.
+    `value_kind` is the domain of a plausible guess. `more` goes into the task's meta.
     """
 
     question: Question
@@ -41,141 +78,261 @@ class Draft(NamedTuple):
     gold_ids: tuple[str, ...]
     queries: tuple[str, ...]
     value_kind: ValueKind
-    about: str
+    abouts: tuple[str, ...]
     gists: tuple[str, ...]
+    is_seen: bool
     bridge: str = ""
+    condition: str = ""
+    more: Mapping[str, Any] = _NOTHING
 
 
-def draft_task(school: School, kind: str, ordinal: int, difficulty: Difficulty) -> Draft:
+def draft_task(school: School, kind: str, ordinal: int) -> Draft:
     """The `ordinal`-th task of `kind` at `school`; wraps around when a school has no more."""
     rng = Random(f"{school.key}/{kind}/{ordinal}")
     # The order of subjects must not depend on the ordinal, or tasks would repeat.
     order = Random(f"{school.key}/{kind}")
-    writer = _Writer(school, difficulty, rng)
+    writer = _Writer(school, rng)
     if kind == TWO_HOP:
-        return writer.two_hop(_pick(range(len(school.links)), ordinal, order))
+        return writer.two_hop(pick(range(len(school.links)), ordinal, order))
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
-    number = _pick(range(len(school.rules) + 2 * len(school.links)), ordinal, order)
+    sources = [*school.topics, *school.links, *school.links, *school.things]
+    number = pick(range(len(sources)), ordinal, order)
     return writer.lookup(number)
 
 
-def _pick(items: Sequence[int], ordinal: int, order: Random) -> int:
+def pick(items: Sequence[int], ordinal: int, order: Random) -> int:
+    """The item at `ordinal` of the items in random order; wraps around."""
     return order.sample(items, len(items))[ordinal % len(items)]
 
 
+class _Asking(NamedTuple):
+    """How something can be asked: whole questions, clauses for frames, and their slots."""
+
+    questions: Wordings
+    indirect: Wordings
+    slots: tuple[dict[str, str], ...] = ({},)
+    descriptions: Wordings | None = None
+
+
 class _Absent(NamedTuple):
-    """Something the handbook does not mention, and how to ask for it."""
+    """Something the handbook does not state, and how to ask for it."""
 
     about: str
     gist: str
     kind: ValueKind
-    wordings: tuple[QuestionWording, ...]
-    names: tuple[str, ...]
-
-    def questions(self) -> list[Question]:
-        return [wording.fill(name) for wording in self.wordings for name in self.names]
+    asking: _Asking
 
 
 class _Writer:
     """Writes tasks about one school."""
 
-    def __init__(self, school: School, difficulty: Difficulty, rng: Random) -> None:
+    def __init__(self, school: School, rng: Random) -> None:
         self._school = school
-        self._difficulty = difficulty
         self._rng = rng
+        self._phrases = load_phrases()
 
     def lookup(self, number: int) -> Draft:
-        """Ask for a rule, for what a link names, or for the value of a named entity."""
-        rules, links = self._school.rules, self._school.links
-        if number < len(rules):
-            topic, article = rules[number]
-            question = self._ask(topic.questions, ("",), article)
-        elif number < len(rules) + len(links):
-            link = links[number - len(rules)]
-            article = link.link
-            question = self._ask(link.family.link_questions, link.subject.names, article)
-        else:
-            link = links[number - len(rules) - len(links)]
-            article = link.entity_article
-            question = self._ask(link.family.entity_questions, (link.entity,), article)
-        return _draft(question, [article])
+        """Ask for a topic's rule, for what a link names, for an entity's value, or for a thing."""
+        school = self._school
+        if number < len(school.topics):
+            topic = school.topics[number]
+            return self._one(topic.key, _Asking(topic.questions, topic.indirect))
+        number -= len(school.topics)
+        if number < 2 * len(school.links):
+            link = school.links[number % len(school.links)]
+            family = link.family
+            if number < len(school.links):
+                return self._one(link.abouts[0], _ask_link(family, link.subject))
+            slots = ({"p": link.named},)
+            asking = _Asking(family.entity_questions, family.entity_indirect, slots)
+            return self._one(link.abouts[1], asking)
+        shelf, thing = school.things[number - 2 * len(school.links)]
+        return self._one(about_thing(shelf, thing), _ask_thing(shelf, thing))
 
     def two_hop(self, number: int) -> Draft:
         """Ask about an entity without its name: the first search has to find the name."""
-        link = self._school.links[number]
-        question = self._ask(link.family.hop_questions, link.subject.names, link.link)
+        school = self._school
+        link = school.links[number]
+        about, condition = self._condition(link.abouts[1])
+        if condition is not None and condition == school.exceptions.get(link.abouts[0]):
+            # Asked with it, the question could mean the exception of either hop.
+            about, condition = link.abouts[1], None
+        when = self._when(condition)
+        question = self._ask(_ask_hop(link), when, self._articles(*link.abouts))
         then = link.family.entity_query(link.entity)
-        return _draft(question, [link.link, link.entity_article], (then,), link.entity)
+        return self._draft(question, (link.abouts[0], about), (then,), link.entity, when)
 
     def not_regulated(self, ordinal: int, order: Random) -> Draft:
-        """Ask for a rule, or for a chain's subject, that the handbook does not mention.
+        """Ask for a rule, for a chain's subject or for a thing that the handbook does not state.
 
-        Half of each. First come those for which a search finds passages that do not answer: an
-        agent must read that the handbook is silent, not conclude it from an empty result.
+        First come those for which a search finds passages that do not answer: an agent must read
+        that the handbook is silent, not conclude it from an empty result.
         """
-        absent: list[_Absent] = [
-            _Absent(topic.key, topic.gist, topic.kind, topic.questions, ("",))
-            for topic in self._school.absent_topics
-        ]
-        if ordinal % 2:
-            absent = [self._absent_subject(*item) for item in self._school.absent_subjects]
-        order.shuffle(absent)
-        absent.sort(key=lambda item: not any(map(self._finds_something, item.questions())))
-        chosen = absent[ordinal // 2 % len(absent)]
-        questions = chosen.questions()
-        self._rng.shuffle(questions)
-        question = next(filter(self._finds_something, questions), questions[0])
+        school = self._school
+        absent = [
+            [
+                _Absent(topic.key, topic.gist, topic.kind, _Asking(topic.questions, topic.indirect))
+                for topic in school.absent_topics
+            ],
+            [self._absent_subject(*item) for item in school.absent_subjects],
+            [
+                _Absent(about_thing(*item), shelf.gist(thing), shelf.kind, _ask_thing(shelf, thing))
+                for item in school.absent_things
+                for shelf, thing in [item]
+            ],
+        ][ordinal % 3]
+        chosen = absent[pick(range(len(absent)), ordinal // 3, order)]
+        question = self._ask(chosen.asking)
         return Draft(
             question=question,
             answers=(NOT_REGULATED_ANSWER,),
             gold_ids=(),
             queries=(question.query,),
             value_kind=chosen.kind,
-            about=chosen.about,
+            abouts=(chosen.about,),
             gists=(chosen.gist,),
+            is_seen=question.is_seen,
         )
 
     def _absent_subject(self, family: Family, subject: Subject) -> _Absent:
         about, gist = f"{family.key}:{subject.key}", family.link_gist(subject)
-        names = subject.names
-        if self._difficulty is Difficulty.HARD and self._rng.random() < 0.5:
-            return _Absent(about, gist, family.value_kind, family.hop_questions, names)
-        return _Absent(about, gist, family.bridge_kind, family.link_questions, names)
+        if self._rng.random() < 0.5:
+            asking = _ask_hop(Link(family, subject, ""))
+            return _Absent(about, gist, family.value_kind, asking)
+        return _Absent(about, gist, family.bridge_kind, _ask_link(family, subject))
 
-    def _finds_something(self, question: Question) -> bool:
-        return not words_of(question.query).isdisjoint(self._school.num_articles_with)
+    def _one(self, about: str, asking: _Asking) -> Draft:
+        about, condition = self._condition(about)
+        when = self._when(condition)
+        question = self._ask(asking, when, self._articles(about))
+        return self._draft(question, (about,), condition=when)
 
-    def _ask(
-        self, wordings: Sequence[QuestionWording], names: Sequence[str], article: Article
-    ) -> Question:
-        """A random wording among those that share enough telling words with the article."""
-        candidates = [wording.fill(name) for wording in wordings for name in names]
-        self._rng.shuffle(candidates)
-        wanted = 2 if self._difficulty is Difficulty.EASY else 1
-        words = words_of(f"{article.passage.title} {article.passage.text}")
-        telling = {word for word in words if self._school.num_articles_with[word] <= _TELLING}
-        shared = [len(words_of(question.query) & telling) for question in candidates]
-        for question, count in zip(candidates, shared, strict=True):
-            if count >= wanted:
+    def _condition(self, about: str) -> tuple[str, Condition | None]:
+        """The rule or its exception, and when that holds."""
+        exception = exception_of(self._school, about)
+        if exception and self._rng.random() < ASKED_WITH_CONDITION:
+            return exception, self._school.exceptions[about]
+        return about, None
+
+    def _when(self, condition: Condition | None) -> str:
+        return self._rng.choice(condition.texts) if condition else ""
+
+    def _articles(self, *abouts: str) -> list[Article]:
+        return [self._school.stated[about][0] for about in abouts]
+
+    def _ask(self, asking: _Asking, when: str = "", articles: Sequence[Article] = ()) -> Question:
+        """A random wording that finds the first article; the first wording if none does.
+
+        A question about an article in words that training never shows is itself in such words, so
+        that training has no question with the same text.
+        """
+        is_new = not all(article.is_seen for article in articles)
+        first = None
+        for question in self._wordings(asking, when, is_new):
+            if is_new and question.is_seen:
+                continue
+            if first is None:
+                first = question
+            if self._is_searchable(question.query, articles):
                 return question
-        return candidates[shared.index(max(shared))]
+        assert first is not None
+        return first
+
+    def _is_searchable(self, query: str, articles: Sequence[Article]) -> bool:
+        finder = self._school.finder
+        if articles:
+            return finder.finds(query, articles[0].passage.id)
+        return finder.finds_something(query)
+
+    def _wordings(self, asking: _Asking, when: str, is_new: bool) -> Iterator[Question]:
+        """All wordings in random order, each with one choice of names, synonyms and frame."""
+        rng = self._rng
+        has_unseen = is_new or (self._school.has_unseen and rng.random() < UNSEEN_SHARE)
+        cores = [(core, True) for core in asking.questions.of(has_unseen)]
+        cores += [(core, False) for core in asking.indirect.of(has_unseen)]
+        rng.shuffle(cores)
+        for core, is_direct in cores:
+            slots, is_seen = dict(rng.choice(asking.slots)), core.is_seen
+            if asking.descriptions is not None:
+                chosen = rng.choice(asking.descriptions.of(has_unseen))
+                slots["p"] = self._phrases.fill(chosen.text, rng).format(**slots)
+                is_seen = is_seen and chosen.is_seen
+            text = self._phrases.fill(core.text, rng).format(**slots)
+            # Not `the room that she works in in summer`.
+            is_doubled = bool(when) and text.rstrip("?").split()[-1] == when.split()[0]
+            if is_doubled and not is_direct:
+                continue
+            frame = rng.choice(
+                (self._phrases.direct if is_direct else self._phrases.indirect).of(has_unseen)
+            )
+            is_first = is_doubled or rng.random() < 0.3
+            asked = frame_question(text, frame, when, is_direct, is_first)
+            yield Question(asked, content_words(asked), core.text, is_seen and frame.is_seen)
+
+    def _draft(
+        self,
+        question: Question,
+        abouts: tuple[str, ...],
+        then: tuple[str, ...] = (),
+        bridge: str = "",
+        condition: str = "",
+    ) -> Draft:
+        """The task whose evidence is what `abouts` name, one per hop; the last of them answers."""
+        found: list[tuple[Article, Statement]] = [self._school.stated[about] for about in abouts]
+        last = found[-1][1]
+        return Draft(
+            question=question,
+            answers=last.value.answers,
+            gold_ids=tuple(article.passage.id for article, _ in found),
+            queries=(question.query, *then),
+            value_kind=last.value.kind,
+            abouts=abouts,
+            gists=tuple(one.gist for _, one in found),
+            is_seen=question.is_seen and all(article.is_seen for article, _ in found),
+            bridge=bridge,
+            condition=condition,
+        )
 
 
-def _draft(
-    question: Question, articles: Sequence[Article], then: tuple[str, ...] = (), bridge: str = ""
-) -> Draft:
-    """The task whose evidence is `articles`, one per hop; the last of them answers."""
-    last = articles[-1]
-    # A form may be named by its number alone.
-    short = (last.value.removeprefix("form "),) if last.kind is ValueKind.FORM else ()
-    return Draft(
-        question=question,
-        answers=(*short, last.value),
-        gold_ids=tuple(article.passage.id for article in articles),
-        queries=(question.query, *then),
-        value_kind=last.kind,
-        about=last.about,
-        gists=tuple(article.gist for article in articles),
-        bridge=bridge,
+def frame_question(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
+    """The question in its frame, with its condition at the end or, if `is_first`, at the start."""
+    if not is_direct:
+        return frame.text.format(i=f"{core} {when}".rstrip())
+    if when:
+        core = f"{begin(when)}, {lower(core)}" if is_first else f"{core.rstrip('?')} {when}?"
+    return frame.text.format(q=lower(core), Q=begin(core))
+
+
+def lower(text: str) -> str:
+    """The text as it goes on within a sentence: `I` and names keep their capital."""
+    first = text.split(maxsplit=1)[0]
+    is_word = first in _SENTENCE_STARTS
+    return text[0].lower() + text[1:] if is_word else text
+
+
+_SENTENCE_STARTS = frozenset(
+    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have "
+    "How If In Is It May Missing Must My Near Next Of On One Our Outside Should Something The "
+    "There To Under Until Up We What When Where Whether Which Who Whom Whose Will With Within "
+    "Would".split()
+)
+
+
+def _ask_link(family: Family, subject: Subject) -> _Asking:
+    return _Asking(family.link_questions, family.link_indirect, _names(subject))
+
+
+def _ask_thing(shelf: Shelf, thing: str) -> _Asking:
+    return _Asking(shelf.questions, shelf.indirect, ({"s": thing},))
+
+
+def _ask_hop(link: Link) -> _Asking:
+    family = link.family
+    return _Asking(
+        family.entity_questions, family.entity_indirect, _names(link.subject), family.descriptions
     )
+
+
+def _names(subject: Subject) -> tuple[dict[str, str], ...]:
+    return tuple({"s": name} for name in subject.names)

@@ -1,16 +1,14 @@
 """Procedurally generated schools: the handbook, what each article states, what is missing.
 
-A school is a pure function of (world_seed, split, number, difficulty). Owns which topics and
-chains a school regulates, and their values. Wordings are in `wordings.py`, questions are made in
-`questions.py`. Called by `env.py`.
+A school is a pure function of (world_seed, split, number, difficulty). Owns which rules, chains and
+things a school regulates, and their values. Wordings are in `wordings.py`, articles are written by
+`prose.py`, questions by `questions.py`. Called by `env.py`.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import accumulate
@@ -18,13 +16,33 @@ from random import Random
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
-from searchrl.envs.regulations.names import DistinctValues, ValueKind, school_names
+from searchrl.envs.regulations.names import (
+    DistinctValues,
+    Value,
+    ValueKind,
+    invent_name,
+    school_names,
+)
+from searchrl.envs.regulations.prose import (
+    MAX_WORDS,
+    Article,
+    Composer,
+    Exemption,
+    Rule,
+    Statement,
+    about_exception,
+)
+from searchrl.envs.regulations.searching import Finder
 from searchrl.envs.regulations.wordings import (
-    ArticleWording,
+    Condition,
     Family,
+    Shelf,
     Subject,
     Topic,
+    Wordings,
     load_families,
+    load_phrases,
+    load_shelves,
     load_topics,
 )
 
@@ -35,176 +53,284 @@ No place name is used twice in a world, so no two splits share one."""
 
 _FIRST_NAME = dict(zip(NUM_SCHOOLS, accumulate(NUM_SCHOOLS.values(), initial=0), strict=False))
 
-NUM_ARTICLES = (44, 48)
-"""The least and the usual greatest number of articles of a handbook; more if rules are too few."""
-
-_SUBJECTS_PER_FAMILY = {"club": (4, 5), "venue": (2, 3), "form": (2, 3), "fund": (2, 3)}
-_WORD = re.compile(r"\w+")
+_SUBJECTS_PER_FAMILY = {"club": (3, 4), "venue": (2, 2), "form": (2, 2), "fund": (2, 2)}
 
 
 class Difficulty(StrEnum):
-    """How much questions and articles differ in words, and how many articles look like answers."""
+    """How articles are written and which questions are asked about them."""
 
     EASY = "easy"
-    """Two wordings per kind of article, no remarks; a question shares two telling words with its
-    article if any of its wordings does."""
+    """Two wordings per rule, one sentence per article, nothing beside the rule."""
     NORMAL = "normal"
-    """All wordings; a question shares a telling word with its article; most chains have a
-    remark, an article that names the same people and things but answers nothing."""
+    """All wordings; articles of 12 to 30 words, with exceptions, earlier values and remarks;
+    articles that talk about a matter without stating its rule; names that no list holds."""
     HARD = "hard"
-    """As normal; every chain has a remark, and silence is also asked about over two hops."""
+    """One handbook for several schools, with long articles and amendments."""
 
 
-_MIN_RULES = 12
-_REMARKS_PER_CHAIN = {Difficulty.EASY: 0.0, Difficulty.NORMAL: 0.7, Difficulty.HARD: 1.0}
+class _Shares(NamedTuple):
+    """How often something stands beside a rule, and how many articles state none."""
+
+    exemption: float
+    past: float
+    joined: float
+    invented: float
+    remarks_present: int
+    remarks_absent: int
+    limit: int
+    num_wordings: int | None
 
 
-class Article(NamedTuple):
-    """A passage and what it states.
-
-    `about` is the rule's key, unique within a school; `gist` says the same in a reader's words,
-    for every wording and synonym: two texts on the same matter have the same gist.
-    """
-
-    passage: Passage
-    about: str
-    gist: str
-    value: str
-    kind: ValueKind
+_SHARES = {
+    Difficulty.EASY: _Shares(0.0, 0.0, 0.0, 0.0, 0, 0, 0, 2),
+    Difficulty.NORMAL: _Shares(0.4, 0.3, 0.4, 0.4, 5, 7, MAX_WORDS, None),
+}
+_NUM_TOPICS = 26
+_THINGS_PER_SHELF = (2, 3)
 
 
 class Link(NamedTuple):
-    """One regulated chain of a school."""
+    """A chain: the subject's article names the entity, another article is about the entity."""
 
     family: Family
     subject: Subject
     entity: str
-    link: Article
-    entity_article: Article
+
+    @property
+    def named(self) -> str:
+        """The entity as a sentence names it: `the Harker Fund`."""
+        return f"the {self.entity}" if self.family.bridge_kind is ValueKind.FUND else self.entity
+
+    @property
+    def abouts(self) -> tuple[str, str]:
+        """The keys of its two rules."""
+        about = f"{self.family.key}:{self.subject.key}"
+        return about, f"{about}:{self.family.attribute}"
 
 
 @dataclass(frozen=True, slots=True)
 class School:
-    """A school with its handbook.
+    """A school's handbook and what is known of it.
 
-    `rules` are the topics it regulates, each with its article, `links` its chains; `absent_topics`
-    and `absent_subjects` are what the handbook does not mention.
+    `stated` holds, by its key, the article and the statement of every rule and exception.
+    `exceptions` maps the key of a rule to the condition of its exception.
     """
 
     key: str
     name: str
-    passages: tuple[Passage, ...]
-    rules: tuple[tuple[Topic, Article], ...]
+    articles: tuple[Article, ...]
+    topics: tuple[Topic, ...]
     links: tuple[Link, ...]
+    things: tuple[tuple[Shelf, str], ...]
     absent_topics: tuple[Topic, ...]
     absent_subjects: tuple[tuple[Family, Subject], ...]
-    num_articles_with: Mapping[str, int]
-    gists: Mapping[str, str]
-    """What each passage is about, by its id."""
+    absent_things: tuple[tuple[Shelf, str], ...]
+    exceptions: Mapping[str, Condition]
+    has_unseen: bool
+    passages: tuple[Passage, ...] = field(init=False)
+    stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
+    finder: Finder = field(init=False)
+
+    def __post_init__(self) -> None:
+        passages = tuple(article.passage for article in self.articles)
+        object.__setattr__(self, "passages", passages)
+        object.__setattr__(self, "finder", Finder(passages))
+        stated = {
+            one.about: (article, one) for article in self.articles for one in article.statements
+        }
+        object.__setattr__(self, "stated", stated)
 
 
-def words_of(text: str) -> frozenset[str]:
-    """The words of a text in lower case, to see what a question and an article share."""
-    return frozenset(_WORD.findall(text.casefold()))
+def about_thing(shelf: Shelf, thing: str) -> str:
+    """The key of a thing's rule."""
+    return f"{shelf.key}:{thing}"
 
 
 @lru_cache(maxsize=512)
 def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
-    """Build school `number` of `split`. Pure; the most recent ones are kept."""
+    """Build school `number` of `split`. Pure; the most recent ones are kept.
+
+    Raises:
+        ValueError: at the level `hard`, where schools share the handbook of a district.
+    """
+    if difficulty is Difficulty.HARD:
+        raise ValueError("schools of the level 'hard' share a handbook; use make_district")
     name = school_names(world_seed)[_FIRST_NAME[split] + number]
-    key = f"regulations/{world_seed}/{split}/{number}/{difficulty}"
-    rng = Random(key)
-    values = DistinctValues(rng)
-    drafts = _Drafts(rng, num_wordings=2 if difficulty is Difficulty.EASY else None)
-    chains: list[tuple[Family, Subject, str]] = []
-    absent_subjects: list[tuple[Family, Subject]] = []
-    for family in load_families():
-        subjects = rng.sample(family.subjects, len(family.subjects))
-        count = rng.randint(*_SUBJECTS_PER_FAMILY[family.key])
-        absent_subjects += [(family, subject) for subject in subjects[count:]]
-        for subject in subjects[:count]:
-            entity, value = values.draw(family.bridge_kind), values.draw(family.value_kind)
-            drafts.add_chain(family, subject, entity, value)
-            chains.append((family, subject, entity))
-    for chain in rng.sample(chains, round(_REMARKS_PER_CHAIN[difficulty] * len(chains))):
-        drafts.add_remark(*chain)
-    topics = rng.sample(load_topics(), len(load_topics()))
-    count = max(rng.randint(*NUM_ARTICLES) - len(drafts), _MIN_RULES)
-    for topic in topics[:count]:
-        value = values.draw(topic.kind)
-        drafts.add(topic.key, topic.gist, topic.articles, value, topic.kind)
-    by_about = drafts.numbered()
-    articles = by_about.values()
-    return School(
-        key=key,
-        name=name,
-        passages=tuple(sorted((a.passage for a in articles), key=lambda passage: passage.id)),
-        rules=tuple((topic, by_about[topic.key]) for topic in topics[:count]),
-        links=tuple(
-            Link(*chain, *(by_about[about] for about in _abouts(*chain[:2]))) for chain in chains
-        ),
-        absent_topics=tuple(topics[count:]),
-        absent_subjects=tuple(absent_subjects),
-        num_articles_with=Counter(
-            word for a in articles for word in words_of(f"{a.passage.title} {a.passage.text}")
-        ),
-        gists={a.passage.id: a.gist for a in articles},
-    )
+    return _Founder(
+        f"regulations/{world_seed}/{split}/{number}/{difficulty}", split, difficulty
+    ).found(name)
 
 
-def _abouts(family: Family, subject: Subject) -> tuple[str, str]:
-    """What the two articles of a chain are about."""
-    about = f"{family.key}:{subject.key}"
-    return about, f"{about}:{family.value_kind}"
+class _Founder:
+    """Draws what one school regulates, and has it written down."""
 
-
-class _Drafts:
-    """Articles before they have numbers; `numbered` numbers them in random order."""
-
-    def __init__(self, rng: Random, num_wordings: int | None) -> None:
-        self._rng = rng
-        self._num_wordings = num_wordings
+    def __init__(self, key: str, split: str, difficulty: Difficulty) -> None:
+        self._key = key
+        self._rng = Random(key)
+        self._values = DistinctValues(self._rng)
+        self._shares = _SHARES[difficulty]
+        self._has_unseen = split == "test" and difficulty is not Difficulty.EASY
+        self._composer = Composer(
+            load_phrases(), self._rng, self._has_unseen, self._shares.num_wordings
+        )
         self._articles: list[Article] = []
+        self._exceptions: dict[str, Condition] = {}
 
-    def add(
+    def found(self, name: str) -> School:
+        rng = self._rng
+        topics = rng.sample(load_topics(), len(load_topics()))
+        present, absent = topics[:_NUM_TOPICS], topics[_NUM_TOPICS:]
+        links, absent_subjects = self._add_chains()
+        things, absent_things = self._add_things()
+        self._add_topics(present)
+        for group, count in (
+            (present, self._shares.remarks_present),
+            (absent, self._shares.remarks_absent),
+        ):
+            for topic in rng.sample(group, count):
+                article = self._composer.remark_article(topic.titles, topic.remarks, {})
+                self._articles.append(article)
+        return School(
+            key=self._key,
+            name=name,
+            articles=self._numbered(),
+            topics=tuple(present),
+            links=tuple(links),
+            things=tuple(things),
+            absent_topics=tuple(absent),
+            absent_subjects=tuple(absent_subjects),
+            absent_things=tuple(absent_things),
+            exceptions=self._exceptions,
+            has_unseen=self._has_unseen,
+        )
+
+    def _add_topics(self, topics: Sequence[Topic]) -> None:
+        """One article for each, or one for two of the same area."""
+        waiting = list(topics)
+        while waiting:
+            first = waiting.pop(0)
+            near = [topic for topic in waiting if topic.area == first.area]
+            # With an exception beside them, two rules would be more than `MAX_WORDS`.
+            is_joined = bool(near) and self._rng.random() < self._shares.joined
+            topic_rules = [self._topic_rule(first, is_plain=is_joined)]
+            if is_joined:
+                waiting.remove(near[0])
+                topic_rules.append(self._topic_rule(near[0], is_plain=True))
+            self._write(first.titles, topic_rules, first.remarks)
+
+    def _topic_rule(self, topic: Topic, is_plain: bool = False) -> Rule:
+        value = Value(topic.kind, self._values.draw(topic.kind), topic.unit)
+        return self._rule(topic.key, topic.gist, value, topic.facts, {}, is_plain)
+
+    def _add_chains(self) -> tuple[list[Link], list[tuple[Family, Subject]]]:
+        rng, links, absent = self._rng, [], []
+        for family in load_families():
+            subjects = rng.sample(family.subjects, len(family.subjects))
+            count = rng.randint(*_SUBJECTS_PER_FAMILY[family.key])
+            chosen = subjects[:count]
+            absent += [(family, subject) for subject in subjects[count:]]
+            if family.key == "club" and rng.random() < self._shares.invented:
+                name = invent_name(rng)
+                chosen.append(Subject(name, (f"{name} group",)))
+            for subject in chosen:
+                links.append(self._add_chain(family, subject))
+        return links, absent
+
+    def _add_chain(self, family: Family, subject: Subject) -> Link:
+        rng = self._rng
+        entity = Value(family.bridge_kind, self._draw_entity(family.bridge_kind))
+        value = Value(family.value_kind, self._values.draw(family.value_kind), family.unit)
+        link = Link(family, subject, entity.text.removeprefix("the "))
+        first, second = link.abouts
+        names = {"s": rng.choice(subject.names)}
+        rule = self._rule(first, family.link_gist(subject), entity, family.links, names)
+        self._write(family.link_titles, [rule], family.subject_remarks)
+        gist = family.entity_gist(link.entity)
+        rule = self._rule(second, gist, value, family.entities, {"p": entity.text})
+        self._write(family.entity_titles, [rule], family.entity_remarks)
+        return link
+
+    def _draw_entity(self, kind: ValueKind) -> str:
+        name = self._values.draw(kind)
+        if kind is ValueKind.PERSON and self._rng.random() < self._shares.invented / 2:
+            return f"{name.split()[0]} {invent_name(self._rng).split()[0]}"
+        return name
+
+    def _add_things(self) -> tuple[list[tuple[Shelf, str]], list[tuple[Shelf, str]]]:
+        rng, things, absent = self._rng, [], []
+        for shelf in load_shelves():
+            drawn = rng.sample(shelf.things, _THINGS_PER_SHELF[1] + 2)
+            count = rng.randint(*_THINGS_PER_SHELF)
+            absent += [(shelf, self._named(thing)) for thing in drawn[count:]]
+            present = [self._named(thing) for thing in drawn[:count]]
+            # Another of the same sort: only its name tells that the handbook is silent on it.
+            absent += [
+                (shelf, f"{invent_name(rng)} {thing}")
+                for thing, named in zip(drawn, present, strict=False)
+                if named != thing
+            ]
+            for thing in present:
+                value = Value(shelf.kind, self._values.draw(shelf.kind), shelf.unit)
+                about, slots = about_thing(shelf, thing), {"s": thing}
+                rule = self._rule(about, shelf.gist(thing), value, shelf.facts, slots)
+                self._write(shelf.titles, [rule], shelf.remarks)
+                things.append((shelf, thing))
+        return things, absent
+
+    def _named(self, thing: str) -> str:
+        """The thing, or one with an invented name: `Tavros poster contest`."""
+        if self._rng.random() < self._shares.invented:
+            return f"{invent_name(self._rng)} {thing}"
+        return thing
+
+    def _rule(
         self,
         about: str,
         gist: str,
-        wordings: Sequence[ArticleWording],
-        value: str,
-        kind: ValueKind,
-        **slots: str,
-    ) -> None:
-        wording = self._rng.choice(wordings[: self._num_wordings])
-        title, text = wording.fill(v=value, **slots)
-        self._articles.append(Article(Passage("", text, title), about, gist, value, kind))
+        value: Value,
+        wordings: Wordings,
+        slots: dict[str, str],
+        is_plain: bool = False,
+    ) -> Rule:
+        """The rule, with an exception or an earlier value now and then."""
+        rule = Rule(about, gist, value, wordings, slots)
+        point = self._rng.random()
+        if is_plain or point >= self._shares.exemption + self._shares.past:
+            return rule
+        other = self._other(value)
+        if point < self._shares.past:
+            return replace(rule, past=other)
+        # A date is the same on all days.
+        conditions = [
+            one
+            for one in load_phrases().conditions
+            if not (one.is_time and value.kind is ValueKind.DATE)
+        ]
+        condition = self._rng.choice(conditions)
+        self._exceptions[about] = condition
+        return replace(rule, exemption=Exemption(condition, other))
 
-    def add_chain(self, family: Family, subject: Subject, entity: str, value: str) -> None:
-        link, at = _abouts(family, subject)
-        gist, names = family.link_gist(subject), self._names(subject)
-        self.add(link, gist, family.links, entity, family.bridge_kind, **names)
-        gist = family.entity_gist(entity)
-        self.add(at, gist, family.entities, value, family.value_kind, p=entity)
+    def _other(self, value: Value) -> Value:
+        """Another value of the same kind."""
+        while True:
+            other = value._replace(bare=self._values.draw(value.kind))
+            if other != value:
+                return other
 
-    def add_remark(self, family: Family, subject: Subject, entity: str) -> None:
-        about = f"{family.key}:{subject.key}:remark"
-        if self._rng.random() < 0.5:
-            gist, names = f"{subject.key} note", self._names(subject)
-            self.add(about, gist, family.subject_remarks, "", family.bridge_kind, **names)
-        else:
-            gist = f"{entity} note"
-            self.add(about, gist, family.entity_remarks, "", family.value_kind, p=entity)
+    def _write(self, titles: Sequence[str], rules: Sequence[Rule], remarks: Sequence[str]) -> None:
+        article = self._composer.article(titles, rules, remarks, self._shares.limit)
+        self._articles.append(article)
 
-    def _names(self, subject: Subject) -> dict[str, str]:
-        return {"A": self._rng.choice(subject.names), "a": self._rng.choice(subject.names)}
+    def _numbered(self) -> tuple[Article, ...]:
+        """The articles in random order, with their numbers."""
+        self._rng.shuffle(self._articles)
+        return tuple(
+            article._replace(passage=replace(article.passage, id=f"art-{number:02d}"))
+            for number, article in enumerate(self._articles, start=1)
+        )
 
-    def __len__(self) -> int:
-        return len(self._articles)
 
-    def numbered(self) -> dict[str, Article]:
-        numbers = list(range(1, len(self) + 1))
-        self._rng.shuffle(numbers)
-        return {
-            one.about: one._replace(passage=replace(one.passage, id=f"art-{number:02d}"))
-            for number, one in zip(numbers, self._articles, strict=True)
-        }
+def exception_of(school: School, about: str) -> str:
+    """The key of a rule's exception; empty if it has none."""
+    condition = school.exceptions.get(about)
+    return about_exception(about, condition) if condition else ""

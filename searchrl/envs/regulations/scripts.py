@@ -9,21 +9,30 @@ silent. Deterministic per task. Used for evaluation and cold starts.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Task
-from searchrl.envs.regulations.names import BUILDINGS, MONTHS, ValueKind, draw_value
+from searchrl.envs.regulations.names import (
+    BUILDINGS,
+    MONTHS,
+    ValueKind,
+    date_from,
+    draw_value,
+    magnitude,
+)
+from searchrl.envs.regulations.prose import Statement, Status
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.envs.regulations.school import words_of
+from searchrl.envs.regulations.searching import content_words
 
 FIRST_THOUGHT = "I should look this up."
 PASSIVE_THOUGHT = "I know this."
 SILENT = "The handbook does not say."
 GUESS = "I will guess."
-WANTED, UNWANTED = "itself", "instead"
-"""The word after the gist of a document that answers, and of one that does not."""
+WANTED, UNWANTED = "exactly", "instead"
+"""The word after the gist of a rule that answers, and of one that does not."""
 
 THIN_SHARE, EARLY_SHARE = 0.4, 0.2
 """How often the clumsy policy searches with a generic word, or stops early; else it guesses."""
@@ -40,14 +49,8 @@ _SHAPES = {
     "person": r"\b(?!The |Ask |For )[A-Z][a-z]+ [A-Z][a-z]+\b",
     "number": r"(?<![\w£:])\d+(?![\w:])",
 }
-_SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | {"extension": "number"}
-_FUNCTION_WORDS = frozenset(
-    words_of(
-        "a an and are at be before by can could do does for from have how i if in is it its long "
-        "many may me much must my need of on one or our should so than that the their them there "
-        "these they this to up us was we what when where which who whom whose will with within "
-        "would you your"
-    )
+_SHAPE_OF = dict.fromkeys(("morning", "midday", "afternoon"), "time") | dict.fromkeys(
+    ("extension", "code"), "number"
 )
 
 
@@ -71,14 +74,12 @@ def make_clumsy(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     return _Guesser(env, task, protocol)
 
 
-def content_words(question: str, limit: int = 4) -> str:
-    """A query from any question: its first words that are not function words."""
-    words = [w for w in re.findall(r"[\w'-]+", question) if w.casefold() not in _FUNCTION_WORDS]
-    return " ".join(words[:limit]) or question
-
-
 class _Expert:
-    """One search per hop; every later decision follows from the last observation."""
+    """One search per hop; every later decision follows from the last observation.
+
+    In a generated handbook it looks for the statement of a rule; in a fixed one, of which nothing
+    is known but its text, for a right answer in the passages that hold the evidence.
+    """
 
     def __init__(self, env: Any, task: Task, protocol: TagProtocol) -> None:
         self._env = env.unwrapped
@@ -86,34 +87,36 @@ class _Expert:
         self._protocol = protocol
         self._hop = -1
         self._queries = self._plan()
-        bridge = task.meta.get("bridge", "")
-        # The texts of which each hop must show one.
-        self._wanted: list[tuple[str, ...]] = [(bridge,)] * (len(self._queries) - 1)
-        self._wanted.append(task.answers)
+        self._statements = self._env.statements(task)
+        self._found: list[str] = []
 
     def act(self, observation: str) -> str:
         if self._hop < 0:
             return self._search(self.first_query(), FIRST_THOUGHT)
-        found = self._find(observation)
-        if not found:
-            return self.not_found(observation)
-        rank, text = found
-        evidence = self._read(observation, rank, text)
+        thought, answer = self._read(observation)
+        if not answer:
+            return self.not_found(thought)
+        self._found.append(answer)
         if self._hop + 1 < len(self._queries):
-            return self.next_hop(evidence)
-        return self._answer(text, evidence)
+            return self.next_hop(thought)
+        if "then" in self._task.meta:
+            reason, answer = conclude(self._task.meta, self._found)
+            thought = f"{thought} {reason}"
+        return self._answer(answer, thought)
 
     def first_query(self) -> str:
         return self._queries[0]
 
-    def next_hop(self, evidence: str) -> str:
-        return self._search(self._queries[self._hop + 1], evidence)
+    def next_hop(self, thought: str) -> str:
+        return self._search(self._queries[self._hop + 1], thought)
 
-    def not_found(self, observation: str) -> str:
-        return self._answer(NOT_REGULATED_ANSWER, f"{self._read(observation)} {SILENT}".lstrip())
+    def not_found(self, thought: str) -> str:
+        return self._answer(NOT_REGULATED_ANSWER, f"{thought} {SILENT}".lstrip())
 
     def _plan(self) -> list[str]:
         queries = list(self._task.meta.get("queries", ()))
+        if "place" in self._task.meta:
+            return queries
         num_hops = max(len(self._task.gold_ids), 1)
         if not queries:
             queries = [content_words(self._task.question)]
@@ -122,41 +125,74 @@ class _Expert:
             queries += [titles[gold] for gold in self._task.gold_ids[len(queries) :]]
         return queries[:num_hops]
 
-    def _find(self, observation: str) -> tuple[int, str] | None:
-        """Rank of the hop's gold article and the text found in it, if the observation shows it."""
-        if not self._task.gold_ids:
-            return None
-        gold = self._task.gold_ids[self._hop]
-        shown = observation.casefold()
-        for rank, passage in enumerate(self._env.last_passages, 1):
-            if passage.id == gold:
-                for wanted in self._wanted[self._hop]:
-                    if wanted.casefold() in shown:
-                        return rank, wanted
-        return None
+    def _read(self, observation: str) -> tuple[str, str]:
+        """Say what is wanted, then read the documents in order until one answers.
 
-    def _read(self, observation: str, answering: int = 0, wanted: str = "") -> str:
-        """Say what is wanted, then read the documents in order until one answers (0: none does).
-
-        Each document is quoted, named by its gist and judged. The answer comes directly after the
-        sentence it is taken from, so that a reader sees the evidence. The verdict is the word after
-        the gist: `itself` as after the wanted gist if both are the same, else `instead`. How well a
-        small model learns this is in docs/log.md.
+        Returns the thought and what was found (empty: nothing). Each rule of a document is named by
+        its gist and judged: `exactly` if it is what is wanted, else `instead`, so that a model
+        finds the verdict behind the equal gist. The sentence that answers is quoted last, so that
+        the answer is copied from it. How well a small model learns this is in docs/log.md.
         """
-        wanted_gists = self._task.meta.get("gists", ())
-        gists = self._env.gists(self._task)
-        is_asked = self._hop < len(wanted_gists)
-        thought = [f"I need {wanted_gists[self._hop]} {WANTED}."] if is_asked else []
-        for rank, passage in enumerate(self._env.last_passages[: answering or None], 1):
+        meta = self._task.meta
+        if not self._statements:
+            return self._read_fixed(observation)
+        if "place" in meta:
+            return self._read_shared(observation)
+        wanted, about = meta["gists"][self._hop], meta["abouts"][self._hop]
+        is_last = self._hop + 1 == len(self._queries)
+        condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
+        thought = [f"I need the {wanted} {WANTED}{condition}."]
+        for rank, passage in enumerate(self._env.last_passages, 1):
+            shown = [s for s in self._statements[passage.id] if s.clause in observation]
             if not re.search(rf"\bDoc {rank}\b", observation):
                 break
-            sentences = [s for s in _SENTENCE_END.split(passage.text) if s in observation]
-            telling = [s for s in sentences if wanted and wanted.casefold() in s.casefold()]
-            if sentences:
-                thought.append(f"Doc {rank} says: {(telling or sentences)[0]}")
-            verdict = WANTED if rank == answering else UNWANTED
-            thought.append(f"That is {gists.get(passage.id, 'it')} {verdict}.")
-        return " ".join(thought)
+            thought.append(_judge(rank, shown, wanted))
+            found = next((one for one in shown if one.about == about), None)
+            if found is not None:
+                thought.append(f"It says: {found.clause}.")
+                return " ".join(thought), found.value.bare
+        return " ".join(thought), ""
+
+    def _read_shared(self, observation: str) -> tuple[str, str]:
+        """Read all documents of a handbook of several schools; an amendment overrides the others.
+
+        Returns the thought and what was found (empty: nothing), as `_read` does. Of a document
+        about another school no more is said than that.
+        """
+        meta, hop = self._task.meta, self._hop
+        place, wanted, about = meta["place"], meta["gists"][hop], meta["abouts"][hop]
+        is_last = hop + 1 == len(self._queries)
+        condition = f", {meta['condition']}" if is_last and meta["condition"] else ""
+        thought = [f"I need the {wanted} at {place} {WANTED}{condition}."]
+        found: list[tuple[int, Statement]] = []
+        for rank, passage in enumerate(self._env.last_passages, 1):
+            if not re.search(rf"\bDoc {rank}\b", observation):
+                break
+            shown = [s for s in self._statements[passage.id] if s.clause in observation]
+            if shown and shown[0].place != place:
+                thought.append(f"Doc {rank} is about {shown[0].place} {UNWANTED}.")
+                continue
+            thought.append(_judge(rank, shown, wanted, f"{place}: "))
+            found += ((rank, one) for one in shown if one.about == about)
+        if not found:
+            return " ".join(thought), ""
+        rank, says = next((one for one in found if one[1].status is Status.NEW), found[0])
+        thought.append(f"Doc {rank} says: {says.clause}.")
+        return " ".join(thought), says.value.bare
+
+    def _read_fixed(self, observation: str) -> tuple[str, str]:
+        """Quote the sentence of the evidence that holds an answer, or the name of the next hop."""
+        if not self._task.gold_ids:
+            return "", ""
+        is_last = self._hop + 1 == len(self._queries)
+        wanted = self._task.answers if is_last else (self._task.meta.get("bridge", ""),)
+        gold = self._task.gold_ids[self._hop]
+        for passage in self._env.last_passages:
+            for sentence in _SENTENCE_END.split(passage.text) if passage.id == gold else ():
+                for text in wanted:
+                    if text.casefold() in sentence.casefold() and sentence in observation:
+                        return f"It says: {sentence}", text
+        return "", ""
 
     def _search(self, query: str, thought: str) -> str:
         self._hop += 1
@@ -166,19 +202,61 @@ class _Expert:
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
 
+def _judge(rank: int, statements: Sequence[Statement], wanted: str, place: str = "") -> str:
+    """What a document is about, and whether that is wanted."""
+    gists = {statement.gist: statement.status for statement in statements}
+    if not gists:
+        return f"Doc {rank} states no rule."
+    verdicts = (
+        f"the {'new ' * (status is Status.NEW)}{gist} {WANTED if gist == wanted else UNWANTED}"
+        for gist, status in gists.items()
+    )
+    return f"Doc {rank} is about {place}{' and '.join(verdicts)}."
+
+
+def conclude(meta: Mapping[str, Any], found: Sequence[str]) -> tuple[str, str]:
+    """What follows from the values that were found: why, and the answer.
+
+    Args:
+        meta: of the task: `then` is how to conclude; `guesses` names the things of a comparison;
+            `limit` is that of a count.
+        found: the values, in the order of the searches.
+    """
+    then = meta["then"]
+    if then == "date":
+        span, event = found
+        days = int(span.split()[0])
+        day = date_from(event, -days if "before" in span else days)
+        return f"{' '.join(span.split()[:3])} {event} is {day}.", day
+    is_less = then in ("least", "below")
+    is_date = " " in found[0] or ":" in found[0]
+    relation = ("earlier" if is_less else "later") if is_date else "less" if is_less else "more"
+    if then in ("least", "greatest"):
+        low, high = sorted(found, key=magnitude)
+        best, other = (low, high) if is_less else (high, low)
+        name = meta["guesses"][found.index(best)]
+        return f"{best} is {relation} than {other}, so it is the {name}.", name
+    limit, reasons, count = meta["limit"], [], 0
+    for value in found:
+        is_counted = (magnitude(value) < magnitude(limit)) is is_less
+        count += is_counted
+        reasons.append(f"{value} is {'' if is_counted else 'not '}{relation} than {limit}.")
+    return f"{' '.join(reasons)} That makes {count}.", str(count)
+
+
 class _Guesser(_Expert):
     """Never admits that the handbook is silent."""
 
-    def not_found(self, observation: str) -> str:
+    def not_found(self, thought: str) -> str:
         """Answer with some value that the passages show, of the right shape if there is one."""
         kind = self._task.meta.get("value_kind", "number")
         wanted = _SHAPE_OF.get(kind, kind)
         for shape in (wanted, *_SHAPES):
             for passage in self._env.last_passages:
                 values = re.findall(_SHAPES[shape], passage.text)
-                if values and values[0] in observation:
-                    return self._answer(values[0], f"{self._read(observation)} {GUESS}")
-        return super().not_found(observation)
+                if values:
+                    return self._answer(values[0], f"{thought} {GUESS}".lstrip())
+        return super().not_found(thought)
 
 
 class _ThinSearcher(_Guesser):
@@ -186,15 +264,15 @@ class _ThinSearcher(_Guesser):
 
     def first_query(self) -> str:
         thin = self._task.meta.get("thin_query", "")
-        return thin or min(words_of(self._queries[0]), key=lambda word: (len(word), word))
+        return thin or min(self._queries[0].split(), key=lambda word: (len(word), word))
 
 
 class _EarlyStopper(_Expert):
     """Gives what the first hop finds as the answer."""
 
-    def next_hop(self, evidence: str) -> str:
+    def next_hop(self, thought: str) -> str:
         bridge = self._task.meta.get("bridge")
-        return self._answer(bridge, evidence) if bridge else super().next_hop(evidence)
+        return self._answer(bridge, thought) if bridge else super().next_hop(thought)
 
 
 class _Passive:
@@ -203,7 +281,8 @@ class _Passive:
         self._protocol = protocol
 
     def act(self, observation: str) -> str:
+        rng = Random(f"passive/{self._task.id}")
+        guesses = self._task.meta.get("guesses")
         kind = ValueKind(self._task.meta.get("value_kind", ValueKind.NUMBER))
-        guess = draw_value(kind, Random(f"passive/{self._task.id}"))
-        answer = guess.removeprefix("form ")
-        return self._protocol.render_turn(Action(ANSWER, answer), PASSIVE_THOUGHT)
+        guess = rng.choice(guesses) if guesses else draw_value(kind, rng)
+        return self._protocol.render_turn(Action(ANSWER, guess), PASSIVE_THOUGHT)

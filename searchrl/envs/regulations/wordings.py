@@ -1,99 +1,85 @@
-"""Topics and families: how articles and questions are worded, with slots for a school's values.
+"""Word lists: how rules are worded and asked about, with slots for what a school draws.
 
-Owns the form of the word lists `daily.json`, `office.json` (topics) and `chains.json` (families)
-in `searchrl/assets/regulations`; what they say is data. Slots: `{v}` the value; in a family also
-`{A}` and `{a}` a name of the subject, `{p}` the entity, `{q}` the name in a question. In a
-question the words in [brackets] form the expert's query, and the one in <angles> is the generic
-word that a careless searcher types. `school.py` fills articles, `questions.py` fills questions.
+Owns the form of the word lists in `searchrl/assets/regulations`: topics (`daily.json`,
+`office.json`), chains (`chains.json`), things (`things.json`), phrases (`phrases.json`) and what a
+handbook of several schools has beside them (`district.json`). What they say is data. Slots: `{v}` a
+value, `{s}` a subject or a thing, `{p}` the entity of a chain, and the synonyms of `phrases.json`,
+such as `{pupils}`; in `district.json` also `{h}` the school's name, `{o}` another school, `{t}` a
+title or a limit, `{l}` a list of things, `{a}` and `{b}` two things. `prose.py` composes articles,
+`questions.py` and `hard_questions.py` compose questions.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from string import ascii_uppercase
+from random import Random
 from typing import Annotated, NamedTuple
 
-from pydantic import BeforeValidator, Field, with_config
+from pydantic import Field, with_config
 
 from searchrl.envs.regulations.names import ValueKind, telling_words
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
-_QUERY_WORD = re.compile(r"\[([^\]]*)\]")
-_THIN_WORD = re.compile(r"<([^>]*)>")
-_MARKS = str.maketrans("", "", "[]<>")
+_FOLDER = ASSETS / "regulations"
+_SYNONYM = re.compile(r"\{([a-z]{2,})\}")
 
 
-class Question(NamedTuple):
-    """A question with the query an expert and the one a careless searcher would type.
+class Wording(NamedTuple):
+    """A text with slots; `is_seen` says whether training may use it."""
 
-    `template` is the question before a subject's name went in.
+    text: str
+    is_seen: bool
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Wordings:
+    """Texts that say the same: `both` in all splits, `test` in the test split only.
+
+    The words of `test` occur in `both` lists, in other texts.
     """
 
-    text: str
-    query: str
-    thin_query: str
-    template: str
+    both: Annotated[tuple[str, ...], Field(min_length=1)]
+    test: tuple[str, ...] = ()
+
+    def of(self, has_unseen: bool) -> list[Wording]:
+        """Those to choose from; the ones of the test split too if `has_unseen`."""
+        seen = [Wording(text, True) for text in self.both]
+        return seen + [Wording(text, False) for text in self.test if has_unseen]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.both, *self.test))
 
 
-class ArticleWording(NamedTuple):
-    """Title and text of an article, with slots."""
-
-    title: str
-    text: str
-
-    def fill(self, **slots: str) -> tuple[str, str]:
-        """Title and text with the slots filled, each beginning with a capital."""
-        title, text = self.title.format(**slots), self.text.format(**slots)
-        return title[0].upper() + title[1:], text[0].upper() + text[1:]
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionWording:
-    """A question with marks: [query word], <generic word>, {q} for a subject's name."""
-
-    marked: str
-
-    def fill(self, subject: str = "") -> Question:
-        """The question about `subject`, with its queries."""
-        marked = self.marked.format(q=subject)
-        query = " ".join(_QUERY_WORD.findall(marked))
-        thin = _THIN_WORD.search(marked)
-        # Without a marked generic word, the careless searcher types the question word.
-        return Question(
-            marked.translate(_MARKS),
-            query.translate(_MARKS),
-            thin.group(1) if thin else marked.split()[0].lower(),
-            self.marked.translate(_MARKS),
-        )
-
-
-Articles = Annotated[tuple[ArticleWording, ...], Field(min_length=2)]
-"""In a file: `[title, text]` each. The easy world uses the first two only."""
-
-Questions = Annotated[
-    tuple[QuestionWording, ...],
-    Field(min_length=1),
-    BeforeValidator(lambda texts: [{"marked": text} for text in texts]),
-]
-"""In a file: texts with marks."""
+Texts = Annotated[tuple[str, ...], Field(min_length=2)]
 
 
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A rule with one value, stated by one article."""
+    """A rule with one value.
+
+    `key` is English, of hyphenated words: the expert's thoughts name the rule by it. Topics of one
+    `area` may stand in one article. `unit` is what a number counts.
+    """
 
     key: str
     kind: ValueKind
-    articles: Articles
-    questions: Questions
+    area: str
+    titles: Texts
+    facts: Wordings
+    questions: Wordings
+    indirect: Wordings
+    remarks: Texts
+    unit: str = ""
 
     @property
     def gist(self) -> str:
         """What its articles and questions are about, in any wording."""
-        return f"{self.key.replace('-', ' ')} {section(self.key)}"
+        return self.key
 
 
 @with_config(EXACT)
@@ -108,24 +94,33 @@ class Subject:
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of chain: a subject's article names an entity, another article is about it."""
+    """A kind of chain: a subject's article names an entity, another article is about it.
+
+    `descriptions` stand for the entity in a question that does not name it.
+    """
 
     key: str
     bridge_kind: ValueKind
     value_kind: ValueKind
+    link_noun: str
     attribute: str
     subjects: tuple[Subject, ...]
-    links: Articles
-    entities: Articles
-    subject_remarks: Articles
-    entity_remarks: Articles
-    link_questions: Questions
-    entity_questions: Questions
-    hop_questions: Questions
+    link_titles: Texts
+    links: Wordings
+    entity_titles: Texts
+    entities: Wordings
+    subject_remarks: Texts
+    entity_remarks: Texts
+    link_questions: Wordings
+    link_indirect: Wordings
+    entity_questions: Wordings
+    entity_indirect: Wordings
+    descriptions: Wordings
+    unit: str = ""
 
     def link_gist(self, subject: Subject) -> str:
         """What a link article and a question about it are about, for every name of the subject."""
-        return f"{self.bridge_kind} for {subject.key} {section(f'{self.key}:{subject.key}')}"
+        return f"{self.link_noun} of {subject.key}"
 
     def entity_gist(self, entity: str) -> str:
         """What an entity's article and a question about it are about.
@@ -140,32 +135,186 @@ class Family:
         return f"{entity} {self.attribute}"
 
 
-def section(key: str) -> str:
-    """The section of the catalogue, `§DR`, under which a topic or a family's subject is filed.
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A kind of rule about many things, each with one name: what it costs, where it is kept."""
 
-    The same for every school. It has two letters, so that a tokenizer can have one token for each:
-    a model then finds an equal section by looking for one token (docs/log.md).
+    key: str
+    kind: ValueKind
+    noun: str
+    things: Annotated[tuple[str, ...], Field(min_length=8)]
+    titles: Texts
+    facts: Wordings
+    questions: Wordings
+    indirect: Wordings
+    remarks: Texts
+    unit: str = ""
+
+    def gist(self, thing: str) -> str:
+        """What an article and a question about the thing are about; its name stands last."""
+        words = thing.split()
+        # The invented word of a name tells more than the common one behind it.
+        names = [word for word in words if word[0].isupper()]
+        common = [word for word in words if not word[0].isupper()]
+        return " ".join([self.noun, "of", *common, *names])
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """When or for whom an exception holds; `texts` can follow a question or begin a sentence."""
+
+    key: str
+    is_time: bool
+    texts: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What is common to all rules.
+
+    Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
+    `{c}` and `{C}` the condition, `{w}` the other value. `direct` frames hold a question `{q}` or
+    `{Q}`; `indirect` frames hold `{i}`, a clause that asks.
     """
-    chapter, place = divmod(_catalogue()[key], 10)
-    return f"§{ascii_uppercase[chapter]}{ascii_uppercase[place + 10]}"
+
+    synonyms: dict[str, Texts]
+    conditions: tuple[Condition, ...]
+    exceptions: Wordings
+    past: Wordings
+    direct: Wordings
+    indirect: Wordings
+
+    def fill(self, text: str, rng: Random) -> str:
+        """The text with each synonym slot replaced by one of its words."""
+        return _SYNONYM.sub(lambda slot: rng.choice(self.synonyms[slot.group(1)]), text)
 
 
-@cache
-def _catalogue() -> dict[str, int]:
-    """Topics and subjects in file order."""
-    keys = [topic.key for topic in load_topics()]
-    keys += [f"{family.key}:{one.key}" for family in load_families() for one in family.subjects]
-    return {key: place for place, key in enumerate(keys)}
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Who has to do with an entity: the caretaker of a building, the treasurer of a fund.
+
+    `descriptions` stand for this person in a question that does not name them.
+    """
+
+    key: str
+    entity_kind: ValueKind
+    attribute: str
+    titles: Texts
+    facts: Wordings
+    questions: Wordings
+    indirect: Wordings
+    remarks: Texts
+    descriptions: Wordings | None = None
+
+    def gist(self, entity: str) -> str:
+        """What an article and a question about it are about; ends with a telling word."""
+        return " ".join([self.attribute, "of", *telling_words(entity)])
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Which of two things has the least, or the greatest, value on a shelf."""
+
+    shelf: str
+    is_least: bool
+    questions: Wordings
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many of some things have a value below, or above, a limit."""
+
+    shelf: str
+    is_below: bool
+    questions: Wordings
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A day that other dates are counted from; `topic` is the key of the rule that states it."""
+
+    topic: str
+    name: str
+    titles: Texts
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class RelativeDates:
+    """Dates given as a number of days before or after an event."""
+
+    shelf: str
+    facts: Wordings
+    events: tuple[Event, ...]
+
+
+@with_config(EXACT)
+@dataclass(frozen=True, slots=True)
+class DistrictWords:
+    """The content of `district.json`.
+
+    An opening that ends with a comma goes on with the article's first rule. Slots of `amendments`:
+    `{main}` the rule. Frames hold a question, `{q}` within a sentence or `{Q}`.
+    """
+
+    openings: Wordings
+    general_remarks: Texts
+    other_remarks: Texts
+    amendments: Wordings
+    amendment_titles: Texts
+    school_frames: Wordings
+    date_frames: Wordings
+    room_descriptions: Wordings
+    relations: tuple[Relation, ...]
+    comparisons: tuple[Comparison, ...]
+    counts: tuple[Count, ...]
+    relative_dates: RelativeDates
 
 
 @cache
 def load_topics() -> tuple[Topic, ...]:
-    """All topics with a single article, in the order of the files."""
-    daily, office = ASSETS / "regulations/daily.json", ASSETS / "regulations/office.json"
+    """All topics, in the order of the files."""
+    daily, office = _FOLDER / "daily.json", _FOLDER / "office.json"
     return load_word_list(tuple[Topic, ...], daily) + load_word_list(tuple[Topic, ...], office)
 
 
 @cache
 def load_families() -> tuple[Family, ...]:
     """All kinds of chain, in the order of the file."""
-    return load_word_list(tuple[Family, ...], ASSETS / "regulations/chains.json")
+    return load_word_list(tuple[Family, ...], _FOLDER / "chains.json")
+
+
+@cache
+def load_shelves() -> tuple[Shelf, ...]:
+    """All kinds of rule about things, in the order of the file."""
+    return load_word_list(tuple[Shelf, ...], _FOLDER / "things.json")
+
+
+@cache
+def load_phrases() -> Phrases:
+    """What is common to all rules."""
+    return load_word_list(Phrases, _FOLDER / "phrases.json")
+
+
+@cache
+def load_district_words() -> DistrictWords:
+    """The word lists of the shared handbook, read once."""
+    return load_word_list(DistrictWords, _FOLDER / "district.json")
+
+
+def relation_of(entity_kind: ValueKind) -> Relation:
+    """The relation of such entities."""
+    relations = load_district_words().relations
+    return next(one for one in relations if one.entity_kind is entity_kind)
+
+
+def shelf_named(key: str) -> Shelf:
+    """The shelf with this key."""
+    return next(shelf for shelf in load_shelves() if shelf.key == key)

@@ -67,7 +67,7 @@ def test_a_search_environment_refuses_a_protocol_without_searches(registry: Regi
         make_worlds(build_config({"env": env, "protocol": "act"}), registry)
 
 
-@pytest.mark.parametrize("preset", ["tiny", "tiny_scratch", "qwen3_4b_lora"])
+@pytest.mark.parametrize("preset", ["tiny", "qwen3_4b_lora"])
 def test_a_preset_names_no_protocol(registry: Registry, preset: str):
     assert named(registry, load_preset(preset), {"env": LAKE}) == [("act", {})]
 

@@ -1,0 +1,64 @@
+"""What to type: the words of a question that a search engine can use, and what they find.
+
+Owns the list of words that tell nothing, the choice of a query, and the check that a word search
+with it finds an article. Called by `questions.py`, so that every question can be answered, and by
+the scripted policies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from searchrl.core.episode import Passage
+from searchrl.retrieval.indexes import word_index
+
+_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+
+FUNCTION_WORDS = frozenset(
+    # Grammar.
+    "a about after all am an and any are as at be been before being but by can could did do does "
+    "each every for from had has have he her his how i if in into is it its many may me more most "
+    "much must my need needs no not of off on once one or our out over own shall she should so "
+    "some than that the their them then there these they this those to too until up us was we "
+    "were what when where which while who whom whose why will with within without would you your "
+    # Politeness, and what every question is about.
+    "ask called excuse find forgot handbook hello here know let like look looked might new people "
+    "please question quick regulations rule rules say says school college academy sorry tell "
+    "thank thanks thing want wonder "
+    "children child learner learners pupil pupils student students".split()
+)
+"""Words that a query leaves out."""
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text in lower case, to see what a question and an article share."""
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+def content_words(question: str) -> str:
+    """A query made of the question's words, in their order, without those that tell nothing."""
+    words = [w for w in _WORD.findall(question) if w.casefold() not in FUNCTION_WORDS]
+    return " ".join(words) or question
+
+
+class Finder:
+    """A word search in one handbook."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._search = word_index(passages)
+        self._words = [words_of(f"{passage.title} {passage.text}") for passage in passages]
+
+    def finds(self, query: str, passage_id: str, within: int = 3) -> bool:
+        """Whether the article is among the first `within` results of the query."""
+        return any(p.id == passage_id for p in self._search.search([query], within)[0])
+
+    def finds_something(self, query: str) -> bool:
+        """Whether any article has a word of the query."""
+        words = words_of(query)
+        return any(not words.isdisjoint(others) for others in self._words)
+
+    def commonest(self, query: str) -> str:
+        """The word of the query that most articles have: what a careless searcher types."""
+        words = query.split()
+        return max(words, key=lambda word: sum(word.casefold() in w for w in self._words))

@@ -1,0 +1,64 @@
+"""Drills of `regulations`: tasks of random words that only a cold start asks for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from playing import make_env, mean, play
+
+from searchrl.envs.regulations import make_expert
+from searchrl.envs.regulations.questions import DRILL
+from searchrl.envs.regulations.searching import words_of
+
+ONLY = {"mix": {DRILL: 1.0}}
+
+
+def test_drills_depend_on_nothing_but_split_index_and_world_seed() -> None:
+    env = make_env(**ONLY)
+    backwards = [make_env(**ONLY).make_task("train", i) for i in reversed(range(20))]
+    tasks = [env.make_task("train", i) for i in range(20)]
+    assert tasks == backwards[::-1] and {task.kind for task in tasks} == {DRILL}
+    assert tasks[0] != make_env(world_seed=1, **ONLY).make_task("train", 0)
+    assert tasks[0].question != env.make_task("test", 0).question
+
+
+def test_drills_are_asked_only_where_the_mix_names_them() -> None:
+    assert DRILL not in {make_env().kind_of("train", i) for i in range(500)}
+    some = make_env(mix={"lookup": 1, DRILL: 3})
+    kinds = Counter(some.kind_of("train", i) for i in range(400))
+    assert abs(kinds[DRILL] - 300) <= 4
+
+
+def test_the_expert_solves_drills_by_one_search_and_a_copy() -> None:
+    env = make_env(**ONLY)
+    games = [play(env, make_expert, split="train", index=i) for i in range(300)]
+    assert mean(game.reward for game in games) >= 0.97
+    silent = [game for game in games if not game.task.gold_ids]
+    assert 0.1 <= len(silent) / len(games) <= 0.3
+    assert {game.task.answers for game in silent} == {("not regulated",)}
+    for game in (game for game in games if game.task.gold_ids):
+        texts = {p.id: p.text for p in env.passages(game.task)[1]}
+        assert re.search(rf"(?<!\w){re.escape(game.task.answers[0])}(?!\w)",
+                         texts[game.task.gold_ids[0]])  # fmt: skip
+
+
+def test_drills_show_many_words_that_no_list_holds() -> None:
+    env = make_env(**ONLY)
+    seen: Counter[str] = Counter()
+    for index in range(300):
+        seen.update(words_of(env.make_task("train", index).question))
+    assert sum(count == 1 for count in seen.values()) >= 300
+    assert any(not word.isascii() for word in seen)
+
+
+def test_only_its_name_tells_the_article_of_a_drill_from_others() -> None:
+    env = make_env(**ONLY)
+    shared = []
+    for index in range(100):
+        task = env.make_task("train", index)
+        if task.gold_ids:
+            words = words_of(task.meta["queries"][0])
+            others = [p for p in env.passages(task)[1] if p.id not in task.gold_ids]
+            shared.append(any(words & words_of(p.text) for p in others))
+    assert mean(shared) >= 0.8

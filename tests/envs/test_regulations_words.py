@@ -1,0 +1,234 @@
+"""The word lists of `regulations`: how many are held out, what they may hold, whether they fit."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from searchrl.envs.regulations.names import ValueKind
+from searchrl.envs.regulations.questions import lower
+from searchrl.envs.regulations.searching import words_of
+from searchrl.envs.regulations.wordings import (
+    Subject,
+    Wordings,
+    load_families,
+    load_phrases,
+    load_shelves,
+    load_topics,
+)
+from searchrl.envs.word_lists import load_word_list
+from searchrl.errors import DataError
+
+SYNONYMS = load_phrases().synonyms
+ARTICLE, QUESTION = "article", "question"
+
+
+class Listed(NamedTuple):
+    """A list of wordings: where it stands, what it is part of, and the slots it must have."""
+
+    place: str
+    part: str
+    wordings: Wordings
+    slots: set[str]
+
+
+def lists() -> Iterator[Listed]:
+    """All lists of wordings that are split between training and the test split."""
+    for topic in load_topics():
+        yield Listed(f"{topic.key}.facts", ARTICLE, topic.facts, {"v"})
+        yield Listed(f"{topic.key}.questions", QUESTION, topic.questions, set())
+        yield Listed(f"{topic.key}.indirect", QUESTION, topic.indirect, set())
+    for shelf in load_shelves():
+        yield Listed(f"{shelf.key}.facts", ARTICLE, shelf.facts, {"v", "s"})
+        yield Listed(f"{shelf.key}.questions", QUESTION, shelf.questions, {"s"})
+        yield Listed(f"{shelf.key}.indirect", QUESTION, shelf.indirect, {"s"})
+    for family in load_families():
+        yield Listed(f"{family.key}.links", ARTICLE, family.links, {"v", "s"})
+        yield Listed(f"{family.key}.entities", ARTICLE, family.entities, {"v", "p"})
+        yield Listed(f"{family.key}.link_questions", QUESTION, family.link_questions, {"s"})
+        yield Listed(f"{family.key}.link_indirect", QUESTION, family.link_indirect, {"s"})
+        yield Listed(f"{family.key}.entity_questions", QUESTION, family.entity_questions, {"p"})
+        yield Listed(f"{family.key}.entity_indirect", QUESTION, family.entity_indirect, {"p"})
+        yield Listed(f"{family.key}.descriptions", QUESTION, family.descriptions, {"s"})
+    phrases = load_phrases()
+    yield Listed("exceptions", ARTICLE, phrases.exceptions, {"main", "c", "w"})
+    yield Listed("past", ARTICLE, phrases.past, {"main", "w"})
+    yield Listed("direct", QUESTION, phrases.direct, {"q"})
+    yield Listed("indirect", QUESTION, phrases.indirect, {"i"})
+
+
+LISTS = tuple(lists())
+
+
+def remarks() -> Iterator[tuple[str, str, str]]:
+    """All remarks: of what, the text, and the slot that it may have."""
+    for topic in load_topics():
+        yield from ((topic.key, text, "") for text in topic.remarks)
+    for shelf in load_shelves():
+        yield from ((shelf.key, text, "s") for text in shelf.remarks)
+    for family in load_families():
+        yield from ((family.key, text, "s") for text in family.subject_remarks)
+        yield from ((family.key, text, "p") for text in family.entity_remarks)
+
+
+def slots_of(text: str) -> list[str]:
+    return [name for _, name, *_ in string.Formatter().parse(text) if name is not None]
+
+
+def filled(text: str) -> list[str]:
+    """The text with each choice of synonyms; other slots stay."""
+    names = sorted({name for name in slots_of(text) if name in SYNONYMS})
+    chosen = product(*(SYNONYMS[name] for name in names))
+    others = {name: "{" + name + "}" for name in slots_of(text)}
+    return [text.format(**others | dict(zip(names, words, strict=True))) for words in chosen]
+
+
+def words_in(texts: list[str]) -> set[str]:
+    return {word for text in texts for word in words_of(re.sub(r"\{\w+\}", " ", text))}
+
+
+def test_a_third_of_the_wordings_is_held_out_in_every_list() -> None:
+    total, held_out = Counter(), Counter()
+    for _, part, wordings, _ in LISTS:
+        total[part] += len(set(wordings))
+        held_out[part] += len(wordings.test)
+    shares = {part: held_out[part] / total[part] for part in total}
+    assert all(0.30 <= share <= 0.37 for share in shares.values()), shares
+    for place, _, wordings, _ in LISTS:
+        share = len(wordings.test) / len(list(wordings))
+        assert 0.2 <= share <= 0.45, (place, share)
+
+
+def test_there_are_many_wordings() -> None:
+    for topic in load_topics():
+        assert len(list(topic.facts)) >= 12 and len(list(topic.questions)) >= 13, topic.key
+        assert len(list(topic.indirect)) >= 7 and len(topic.titles) >= 7, topic.key
+        assert len(topic.remarks) >= 4, topic.key
+    num_cores = sum(len(list(listed.wordings)) for listed in LISTS if listed.part == QUESTION)
+    assert num_cores >= 1000
+    assert len(load_topics()) >= 40 and len(load_families()) >= 4 and len(load_shelves()) >= 6
+    assert all(len(set(shelf.things)) == len(shelf.things) >= 60 for shelf in load_shelves())
+
+
+@pytest.mark.parametrize("part", [ARTICLE, QUESTION])
+def test_no_held_out_text_can_be_made_of_another_one(part: str) -> None:
+    """Also not by filling synonyms, and not within a list of its own."""
+    seen: dict[str, str] = {}
+    for place, its_part, wordings, _ in LISTS:
+        if its_part == part:
+            seen |= {one.casefold(): place for text in wordings.both for one in filled(text)}
+    for place, its_part, wordings, _ in LISTS:
+        if its_part == part:
+            made = [one.casefold() for text in wordings.test for one in filled(text)]
+            assert not [(place, one, seen[one]) for one in made if one in seen]
+            if place != "direct":
+                assert len(set(wordings)) == len(list(wordings)), place
+
+
+def test_every_word_of_a_held_out_text_occurs_in_training() -> None:
+    shown = [text for listed in LISTS for text in listed.wordings.both]
+    shown += [word for words in SYNONYMS.values() for word in words]
+    known = words_in(shown)
+    for place, _, wordings, _ in LISTS:
+        assert words_in(list(wordings.test)) <= known, (
+            place,
+            words_in(list(wordings.test)) - known,
+        )
+
+
+def test_texts_have_their_slots_and_no_other() -> None:
+    for place, _, wordings, expected in LISTS:
+        for text in wordings:
+            slots = Counter(name for name in slots_of(text) if name not in SYNONYMS)
+            lowered = Counter(name.lower() for name in slots.elements())
+            assert lowered == Counter(expected), (place, text)
+    for place, text, slot in remarks():
+        others = [name for name in slots_of(text) if name not in SYNONYMS]
+        assert set(others) <= {slot}, (place, text)
+
+
+def test_texts_have_the_form_that_their_frames_need() -> None:
+    for place, _, wordings, _ in LISTS:
+        kind = place.rpartition(".")[2]
+        for text in wordings:
+            assert text == " ".join(text.split()) and "§" not in text, (place, text)
+            if kind.endswith("questions"):
+                assert text[-1] == "?" and text.count("?") == 1, (place, text)
+            elif "." in place:
+                assert text[-1] not in ".,;:?!", (place, text)
+                assert not text[0].isupper(), (place, text)
+    for place, text, _ in remarks():
+        assert text[-1] == "." and (text[0].isupper() or text[0] == "{"), (place, text)
+
+
+def test_remarks_state_nothing_that_could_answer() -> None:
+    spelled = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty"
+    months = "January|February|March|April|June|July|August|September|October|November|December"
+    for place, text, _ in remarks():
+        assert not re.search(rf"\d|£|\b({spelled}|{months})\b", text), (place, text)
+
+
+def test_a_question_within_a_sentence_begins_in_lower_case() -> None:
+    for place, _, wordings, _ in LISTS:
+        if place.endswith("questions"):
+            for text in (one for core in wordings for one in filled(core)):
+                first = lower(text).split()[0].strip(",")
+                assert first in ("I", "{s}", "{p}") or first[0].islower(), (place, text)
+
+
+def test_titles_name_their_matter_in_few_words() -> None:
+    for topic in load_topics():
+        assert len(set(topic.titles)) == len(topic.titles), topic.key
+        assert all(1 <= len(title.split()) <= 5 for title in topic.titles), topic.key
+
+
+def test_a_word_search_can_match_every_fact_with_some_question() -> None:
+    for topic in load_topics():
+        asked = [words_in(filled(text)) for text in (*topic.questions, *topic.indirect)]
+        for fact in topic.facts:
+            stated = words_in([*filled(fact), *topic.titles])
+            telling = [len(words & stated) for words in asked]
+            assert sum(count >= 2 for count in telling) >= 3, (topic.key, fact)
+
+
+def test_keys_are_unique_and_of_hyphenated_words() -> None:
+    keys = [topic.key for topic in load_topics()]
+    keys += [item.key for item in (*load_shelves(), *load_families())]
+    assert len(set(keys)) == len(keys)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", key) for key in keys)
+    for family in load_families():
+        subjects = [subject.key for subject in family.subjects]
+        names = [name for subject in family.subjects for name in subject.names]
+        assert len(set(subjects)) == len(subjects) and len(set(names)) == len(names)
+        assert all(len(subject.names) >= 3 for subject in family.subjects), family.key
+    numbers = [t for t in (*load_topics(), *load_shelves()) if t.kind is ValueKind.NUMBER]
+    assert numbers and all(item.unit for item in numbers)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[{"key": "x", "names": ["y"], "nmaes": []}]', "0.nmaes: Unexpected keyword"),
+        ('[{"key": "x", "names": [7]}]', "0.names.0: Input should be a valid string"),
+        ('[{"key": "x"}]', "0.names: Field required"),
+        ('[{"key": "x", "names": []}]', "0.names: Tuple should have at least 1 item"),
+        ("[", "Invalid JSON"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_damaged_word_list_is_refused_with_the_place(
+    tmp_path: Path, text: str | None, problem: str
+) -> None:
+    path = tmp_path / "chains.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)chains\.json: .*install searchrl again") as caught:
+        load_word_list(tuple[Subject, ...], path)
+    assert problem in str(caught.value)

@@ -21,6 +21,7 @@ from searchrl.envs.regulations.prose import Article, Statement, begin
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
 _NUM_ARTICLES = 6
+"""The first answers; the second and the third share words with the question."""
 _SILENT_SHARE = 0.2
 _INVENTED_SHARE = 0.15
 """How often a common word is replaced by an invented one."""
@@ -83,14 +84,17 @@ def make_drill(world_seed: int, split: str, index: int) -> Drill:
     for number, name in enumerate(names[:_NUM_ARTICLES]):
         # Others share words with the question, and only its name tells them apart.
         slots = (
-            asked | {"n": name} if number < 3 else {"n": name, "m": names[-1], **words[number % 3]}
+            asked | {"n": name}
+            if number < 3
+            else {"n": name, "m": names[-1], **words[1 + number % 2]}
         )
         other = shape if number < 2 else rng.choice(_lists().shapes)
         articles.append(_write(other, slots, rng))
     found: Statement | None = articles[0].statements[0]
     if rng.random() < _SILENT_SHARE:
-        del articles[0]
         found = None
+        # Half of these find nothing at all: none of their words occurs.
+        del articles[: 1 if rng.random() < 0.5 else 3]
     rng.shuffle(articles)
     numbered = tuple(
         one._replace(passage=replace(one.passage, id=f"art-{number:02d}"))

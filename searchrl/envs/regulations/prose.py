@@ -20,6 +20,11 @@ MAX_WORDS = 30
 
 MIN_WORDS = 12
 
+_CONDITION_WORDS = 9
+"""Room for a condition and the words around it."""
+
+_YEARS = range(2012, 2025)
+
 
 class Statement(NamedTuple):
     """One rule as an article states it.
@@ -113,7 +118,9 @@ class Composer:
             statements += stated
             is_seen = is_seen and seen
         text = " ".join(sentences)
-        for remark in rng.sample(remarks, len(remarks)) if limit else ():
+        beside = [*rng.sample(remarks, 2), *rng.sample(self._phrases.asides, 2)]
+        rng.shuffle(beside)
+        for remark in beside if limit else ():
             is_long_enough = len(text.split()) >= MIN_WORDS
             if is_long_enough and rng.random() < 0.6:
                 break
@@ -141,17 +148,25 @@ class Composer:
         stated = []
         if rule.exemption is not None:
             condition, value = rule.exemption
+            again = self._choose(rule.wordings)
+            alt = self._fill(again.text, {**rule.slots, "v": value.text})
+            is_short = len(f"{main} {alt}".split()) <= MAX_WORDS - _CONDITION_WORDS
             chosen = self._choose(self._phrases.exceptions)
+            while "{alt}" in chosen.text and not is_short:
+                chosen = self._choose(self._phrases.exceptions)
             frame, is_seen = chosen.text, is_seen and chosen.is_seen
+            other = f"it is {value.text}"
+            if "{alt}" in frame:
+                other, is_seen = alt, is_seen and again.is_seen
             when = self._rng.choice(condition.texts)
-            slots |= {"c": when, "C": begin(when), "w": value.text}
-            clause = f"{begin(when) if '{C}' in frame else when} it is {value.text}"
+            slots |= {"c": when, "C": begin(when), "w": value.text, "alt": alt}
+            clause = f"{begin(when) if '{C}' in frame else when} {other}"
             about = about_exception(rule.about, condition)
             stated = [Statement(about, rule.gist, value, clause, when)]
         elif rule.past is not None:
             chosen = self._choose(self._phrases.past)
             frame, is_seen = chosen.text, is_seen and chosen.is_seen
-            slots["w"] = rule.past.text
+            slots |= {"w": rule.past.text, "y": str(self._rng.choice(_YEARS))}
         clause = slots["Main" if "{Main}" in frame else "main"]
         stated.insert(0, Statement(rule.about, rule.gist, rule.value, clause))
         return frame.format(**slots), stated, is_seen

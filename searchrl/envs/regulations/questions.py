@@ -256,7 +256,9 @@ class _Writer:
             )
             is_first = is_doubled or rng.random() < 0.3
             asked = _frame(text, frame, when, is_direct, is_first)
-            yield Question(asked, content_words(asked), core.text, is_seen and frame.is_seen)
+            asked_core = f"{when} {text}" if is_first else f"{text} {when}"
+            query = content_words(asked_core)
+            yield Question(asked, query, core.text, is_seen and frame.is_seen)
 
     def _draft(
         self,

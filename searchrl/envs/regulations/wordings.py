@@ -171,14 +171,16 @@ class Condition:
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What is common to all rules.
+    """What is common to all rules; `asides` are sentences that may stand beside any of them.
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
-    `{c}` and `{C}` the condition, `{w}` the other value. `direct` frames hold a question `{q}` or
+    `{c}` and `{C}` the condition, `{w}` the other value, `{alt}` the rule again in other words, with
+    the other value, `{y}` a year. `direct` frames hold a question `{q}` or
     `{Q}`; `indirect` frames hold `{i}`, a clause that asks.
     """
 
     synonyms: dict[str, Texts]
+    asides: Texts
     conditions: tuple[Condition, ...]
     exceptions: Wordings
     past: Wordings

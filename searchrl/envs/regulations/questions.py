@@ -254,7 +254,7 @@ class _Writer:
             frame = rng.choice(
                 (self._phrases.direct if is_direct else self._phrases.indirect).of(has_unseen)
             )
-            is_first = is_doubled or rng.random() < 0.3
+            is_first = is_doubled or (". " not in text and rng.random() < 0.3)
             asked = _frame(text, frame, when, is_direct, is_first)
             asked_core = f"{when} {text}" if is_first else f"{text} {when}"
             query = content_words(asked_core)

@@ -53,7 +53,7 @@ No place name is used twice in a world, so no two splits share one."""
 
 _FIRST_NAME = dict(zip(NUM_SCHOOLS, accumulate(NUM_SCHOOLS.values(), initial=0), strict=False))
 
-_SUBJECTS_PER_FAMILY = {"club": (3, 4), "venue": (2, 2), "form": (2, 2), "fund": (2, 2)}
+_SUBJECTS_PER_FAMILY = {"club": (4, 5), "venue": (4, 4), "form": (4, 4), "fund": (4, 4)}
 
 
 class Difficulty(StrEnum):

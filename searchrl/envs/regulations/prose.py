@@ -106,18 +106,14 @@ class Composer:
             titles: one is chosen; slots are those of the first rule.
             rules: what the article states.
             remarks: what else it may say; slots are those of the first rule.
-            limit: the most words that remarks may fill up to; 0: no remarks.
+            limit: the most words an article may have; 0: no limit and no remarks.
         """
         rng = self._rng
         slots = rules[0].slots
         title = begin(self._fill(rng.choice(titles), slots))
-        sentences, statements, is_seen = [], [], True
-        for rule in rules:
-            text, stated, seen = self._state(rule)
-            sentences.append(text)
-            statements += stated
-            is_seen = is_seen and seen
-        text = " ".join(sentences)
+        text, statements, is_seen = self._rules(rules)
+        while limit and len(text.split()) > limit:
+            text, statements, is_seen = self._rules(rules)
         beside = [*rng.sample(remarks, 2), *rng.sample(self._phrases.asides, 2)]
         rng.shuffle(beside)
         for remark in beside if limit else ():
@@ -128,6 +124,16 @@ class Composer:
             if len(longer.split()) <= limit or not is_long_enough:
                 text = longer
         return Article(Passage("", text, title), tuple(statements), is_seen)
+
+    def _rules(self, rules: Sequence[Rule]) -> tuple[str, list[Statement], bool]:
+        """The rules one after the other: text, statements, whether training may show it."""
+        sentences, statements, is_seen = [], [], True
+        for rule in rules:
+            text, stated, seen = self._state(rule)
+            sentences.append(text)
+            statements += stated
+            is_seen = is_seen and seen
+        return " ".join(sentences), statements, is_seen
 
     def remark_article(
         self, titles: Sequence[str], remarks: Sequence[str], slots: dict[str, str]

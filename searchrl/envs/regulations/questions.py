@@ -148,8 +148,9 @@ class _Writer:
             about, condition = link.abouts[1], None
         when = self._when(condition)
         question = self._ask(_ask_hop(link), when, self._articles(*link.abouts))
-        then = link.family.entity_query(link.entity)
-        return self._draft(question, (link.abouts[0], about), (then,), link.entity, when)
+        # A word beside the name would find articles about others of its kind.
+        then = (link.entity,)
+        return self._draft(question, (link.abouts[0], about), then, link.entity, when)
 
     def not_regulated(self, ordinal: int, order: Random) -> Draft:
         """Ask for a rule, for a chain's subject or for a thing that the handbook does not state.

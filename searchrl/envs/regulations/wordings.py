@@ -128,10 +128,6 @@ class Family:
         """
         return " ".join([self.attribute, "of", *telling_words(entity)])
 
-    def entity_query(self, entity: str) -> str:
-        """What to search for once the entity is known."""
-        return f"{entity} {self.attribute}"
-
 
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)

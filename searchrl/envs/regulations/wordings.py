@@ -170,9 +170,9 @@ class Phrases:
     """What is common to all rules; `asides` are sentences that may stand beside any of them.
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
-    `{c}` and `{C}` the condition, `{w}` the other value, `{alt}` the rule again in other words, with
-    the other value, `{y}` a year. `direct` frames hold a question `{q}` or
-    `{Q}`; `indirect` frames hold `{i}`, a clause that asks.
+    `{c}` and `{C}` the condition, `{w}` the other value, `{alt}` the rule again in other words,
+    with the other value, `{y}` a year. `direct` frames hold a question `{q}` or `{Q}`; `indirect`
+    frames hold `{i}`, a clause that asks.
     """
 
     synonyms: dict[str, Texts]

@@ -82,8 +82,8 @@ class Run:
     def rollouts(self, phase: str | None = None) -> Iterator[dict[str, Any]]:
         """All trajectories, oldest first.
 
-        With `phase`, only those of `before`, `train`, `during` or `after`; `before_forced` and
-        `after_forced` are the evaluations whose first turn was forced to search.
+        With `phase`, only those of `before`, `train`, `during` or `after`; `before_forced`,
+        `during_forced` and `after_forced` are those whose first turn was forced to search.
         """
         for path in _rollout_files(self.path):
             for row in read_rows(path):
@@ -204,10 +204,9 @@ class RunWriter:
             data = gzip.compress(data, compresslevel=5, mtime=0)
         self._replace(f"rollouts/{name}{suffix}", data)
         if keep:
-            kind = name.rpartition("_")[0]
             with guarding(self.path):
                 files = [f for f in _rollout_files(self.path) if _step_of(f) is not None]
-                for old in [f for f in files if f.name.startswith(f"{kind}_")][:-keep]:
+                for old in [f for f in files if _kind_of(f.name) == _kind_of(name)][:-keep]:
                     old.unlink()
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
@@ -268,6 +267,11 @@ def _step_of(file: Path) -> int | None:
     """The step in a file's name (`step_000012.jsonl.gz`), if there is one."""
     number = file.name.split(".")[0].rpartition("_")[2]
     return int(number) if number.isdigit() else None
+
+
+def _kind_of(name: str) -> str:
+    """`step_000012.jsonl.gz` -> `step`: the name of a file of a step without that step."""
+    return name.split(".")[0].rpartition("_")[0]
 
 
 def _can_resume(path: Path) -> bool:

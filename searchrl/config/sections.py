@@ -315,8 +315,8 @@ class EvalConfig(Section):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """0 is greedy: the figures do not depend on chance."""
     forced: bool = True
-    """Evaluate a second time with the first turn forced to search. If `em_forced` is far above
-    `em`, the model can answer after a search but does not search."""
+    """Play every evaluation a second time with the first turn forced to search. If `em_forced` is
+    far above `em`, the model can answer after a search but does not search."""
     batch_size: Count = 128
     """Dialogues decoded together in evaluation."""
 

@@ -15,12 +15,7 @@ from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.episodes.evaluation import (
-    EvalResult,
-    evaluate_both,
-    run_episodes,
-    summary_metrics,
-)
+from searchrl.engine.episodes.evaluation import EvalResult, evaluate_both, summary_metrics
 from searchrl.engine.episodes.failures import FailureLimit
 from searchrl.engine.episodes.metrics import Metrics, exact, summarise
 from searchrl.engine.episodes.records import rollout_record
@@ -288,7 +283,7 @@ class _Training:
             ),
             should_stop=self.stop,
         )
-        self.record(result, label, step, f"eval_{label}", f"the evaluation {label} (step {step})")
+        self.record(result, label, step, f"the evaluation {label} (step {step})")
         self.observer.evaluation(label, step, result.metrics)
         self.observer.episodes(label, result.rollouts)
         return result
@@ -305,18 +300,17 @@ class _Training:
         if not is_due or progress.evaluated == step:
             return
         self.evaluator.generator.sync(self.session.policy)
-        result = run_episodes(
+        short = {"split": VALIDATION, "num_tasks": config.eval.num_tasks_during}
+        result = evaluate_both(
             worlds,
             self.evaluator,
-            split=VALIDATION,
-            num_tasks=config.eval.num_tasks_during,
+            config.eval.model_copy(update=short),
             seed=config.seed,
             step=step,
-            on_progress=lambda done, total: self.observer.phase("evaluate", done, total),
+            on_phase=self.observer.phase,
             should_stop=self.stop,
         )
-        name, where = f"eval_during_{step:06d}", f"the evaluation during training (step {step})"
-        self.record(result, "during", step, name, where, keep=config.log.max_rollout_files)
+        self.record(result, "during", step, f"the evaluation during training (step {step})")
         # Until here a resumed run begins with this evaluation.
         progress.evaluated = step
         reward, best = result.metrics.get("reward"), progress.best
@@ -328,21 +322,22 @@ class _Training:
         if is_best:
             self.checkpoint()
 
-    def record(
-        self, result: EvalResult, phase: str, step: int, name: str, where: str, *, keep: int = 0
-    ) -> None:
-        """Write the episodes of an evaluation under `name`, look at its failures, log its figures.
+    def record(self, result: EvalResult, phase: str, step: int, where: str) -> None:
+        """Write the episodes of an evaluation, look at its failures, log its figures.
 
         Raises:
             FailureLimitError: if too many episodes failed; nothing is logged then.
         """
         log = self.config.log
+        # Those during training are files of steps, of which only the newest may be kept.
+        of_step = f"_{step:06d}" if phase == "during" else ""
+        keep = log.max_rollout_files if of_step else 0
         for forced, rollouts in (("", result.rollouts), ("_forced", result.forced)):
             if log.rollouts and rollouts:
                 rows = (rollout_record(r, f"{phase}{forced}", None) for r in rollouts)
-                self.writer.write_rollouts(
-                    f"{name}{forced}", rows, compress=log.compress, keep=keep
-                )
+                name = f"eval_{phase}{forced}{of_step}"
+                self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
+        name = f"eval_{phase}{of_step}"
         self.limit.ensure((*result.rollouts, *result.forced), where, name)
         self.writer.log(step, result.metrics, phase)
 

@@ -134,22 +134,33 @@ def test_second_search_follows_the_name_that_was_found(games: dict[str, list[Pla
 FINE = ("Overdue books", "Whoever brings a book back late is fined £14")
 
 
-def test_exception_counts_only_if_it_is_named() -> None:
-    article = (
-        FINE[0],
-        f"{FINE[1]}, but in the last week of term it is £20. For boarders it is £9.",
-    )
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{FINE[1]}, but in the holidays it is £20. For new pupils it is £9.",
+        f"In the holidays it is £20, but as a rule {FINE[1]}; for new pupils it is £9.",
+        f"For new pupils it is £9. Otherwise {FINE[1]}, although during the holidays it is £20.",
+        f"{FINE[1]}. There is one exception: for new pupils it is £9. In the holidays it is £20.",
+    ],
+)
+def test_exception_counts_only_if_it_is_named(text: str) -> None:
+    article = (FINE[0], text)
     assert read("How much is the fine for a late book?", article) == "£14"
-    assert read("How much is the fine for a boarder's late book?", article) == "£9"
-    assert read("What is a late book's fine in the last week of term?", article) == "£20"
+    assert read("For new pupils, how much is the fine for a late book?", article) == "£9"
+    assert read("What is a late book's fine during the holidays?", article) == "£20"
 
 
-def test_value_of_the_past_is_passed_over() -> None:
-    article = (
-        FINE[0],
-        f"Last year the fine for a late book was £12. Now it is £14 a book. {FINE[1]}.",
-    )
-    assert read("What is the fine for a late book?", article) == "£14"
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{FINE[1]}; until last year it was £12.",
+        f"{FINE[1]}. It used to be £12.",
+        f"In earlier years it was £12. Now {FINE[1]}.",
+        f"Last year the fine for a late book was £12. {FINE[1]}.",
+    ],
+)
+def test_value_of_the_past_is_passed_over(text: str) -> None:
+    assert read("What is the fine for a late book?", (FINE[0], text)) == "£14"
 
 
 def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
@@ -172,7 +183,7 @@ def test_value_has_the_shape_and_the_unit_that_are_asked_for() -> None:
 
 def test_wrappers_around_a_question_change_nothing() -> None:
     article = (FINE[0], f"{FINE[1]}.")
-    for start in ("Please tell me", "I would like to know", "Can you say", "Do you know"):
+    for start in ("Please tell me", "I am new here. I would like to know", "Hello, do you know"):
         assert read(f"{start} how much the fine for a late book is.", article) == "£14"
 
 

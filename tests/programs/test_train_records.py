@@ -20,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("threads_restored")
 
 
 def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path, tmp_path: Path):
-    task = {"protocol": {"name": "think-search-answer", "instruction": ""}}
+    protocol = {"name": "think-search-answer", "instruction": ""}
+    task = {"protocol": protocol, "metrics": ["format", "em"]}
     config = settings(
         micro_model, tmp_path / "run", task=task, eval={"forced": True, "every": 2}, max_steps=4
     )
@@ -28,21 +29,28 @@ def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path
     seen = list(dict.fromkeys((row["phase"], row["step"]) for row in run.rollouts()))
     assert seen == [
         ("before", 0), ("before_forced", 0), ("train", 0), ("train", 1), ("during", 2),
-        ("train", 2), ("train", 3), ("during", 4), ("after", 4), ("after_forced", 4),
+        ("during_forced", 2), ("train", 2), ("train", 3), ("during", 4), ("during_forced", 4),
+        ("after", 4), ("after_forced", 4),
     ]  # fmt: skip
-    forced = list(run.rollouts("before_forced"))
     opening = ThinkSearchAnswer().opening(SEARCH)
-    assert len(forced) == 2 and all(r["turns"][0]["text"].startswith(opening) for r in forced)
+    for phase, count in (("before_forced", 2), ("during_forced", 4)):
+        forced = list(run.rollouts(phase))
+        assert len(forced) == count, phase
+        assert all(r["turns"][0]["text"].startswith(opening) for r in forced), phase
     assert {row["phase"] for row in run.rollouts("during")} == {"during"}
+    measured = {row["step"] for row in run.metrics if "em_forced" in row}
+    assert measured == {0, 2, 4}
 
 
 def test_only_the_newest_files_of_steps_stay(micro_model: Path, tmp_path: Path):
     log = {"max_rollout_files": 2}
-    run = train(settings(micro_model, tmp_path / "run", log=log, eval={"every": 1}))
+    evaluation = {"every": 1, "forced": True}
+    run = train(settings(micro_model, tmp_path / "run", log=log, eval=evaluation))
     names = sorted(file.name.split(".")[0] for file in (run.path / "rollouts").iterdir())
     assert names == [
-        "eval_after", "eval_before", "eval_during_000005", "eval_during_000006",
-        "step_000005", "step_000006",
+        "eval_after", "eval_after_forced", "eval_before", "eval_before_forced",
+        "eval_during_000005", "eval_during_000006", "eval_during_forced_000005",
+        "eval_during_forced_000006", "step_000005", "step_000006",
     ]  # fmt: skip
 
 

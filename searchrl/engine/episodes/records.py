@@ -20,8 +20,8 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
     """Describe a rollout completely.
 
     Args:
-        phase: `train`, `during`, `before` or `after`; `before_forced` and `after_forced` are the
-            evaluations with a forced first turn; other programs have their own name.
+        phase: `train`, `during`, `before` or `after`; with `_forced` for evaluations whose first
+            turn was forced; other programs have their own name.
         columns: what the update saw, if the rollout was trained on.
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored

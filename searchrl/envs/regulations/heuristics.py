@@ -24,14 +24,16 @@ from searchrl.envs.regulations.matching import (
     described_in,
     inflected,
     named_in,
+    plain,
     read_documents,
     telling_words,
+    without_wrapper,
 )
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 
 FIRST_THOUGHT = "I should look this up."
 
-LEAST_SHARE = 0.4
+LEAST_SHARE = 0.36
 """The weighted share of a question's words that an article must have to answer it."""
 
 _BRIDGE_LEAD = 0.3
@@ -67,7 +69,7 @@ class _QuestionAsQuery:
     def __init__(self, question: str, protocol: TagProtocol) -> None:
         self._question = question
         self._protocol = protocol
-        self._kinds = asked_kinds(question)
+        self._kinds = asked_kinds(plain(question))
         self._documents: list[Document] = []
         self._has_searched = False
 
@@ -107,8 +109,9 @@ class _QuestionAsQuery:
 class _OneSearch(_QuestionAsQuery):
     def __init__(self, question: str, protocol: TagProtocol) -> None:
         super().__init__(question, protocol)
-        self._words = telling_words(question)
+        self._words = telling_words(without_wrapper(question))
         self._name = named_in(question)
+        self._units = asked_units(question)
 
     def first_query(self) -> str:
         return " ".join(self._words) or self._question
@@ -119,16 +122,14 @@ class _OneSearch(_QuestionAsQuery):
     def _read(self, about: Finding | None = None) -> Finding | None:
         """The best value for the whole question, if it names something or with `about` for that."""
         name = about.value if about else self._name
-        found = Reader(self._words, self._documents, asked_units(self._question)).find(
-            self._kinds, name
-        )
+        found = Reader(self._words, self._documents, self._units).find(self._kinds, name)
         return found._replace(share=1.0) if found and name else found
 
 
 class _TwoSearch(_OneSearch):
     def __init__(self, question: str, protocol: TagProtocol) -> None:
         super().__init__(question, protocol)
-        self._bridge_kind, self._bridge_words = described_in(question, self._kinds)
+        self._bridge_kind, self._bridge_words = described_in(plain(question), self._kinds)
         self._bridge: Finding | None = None
         self._is_last = False
 
@@ -137,17 +138,22 @@ class _TwoSearch(_OneSearch):
 
     def next_turn(self) -> str:
         direct = self._read()
+        self._bridge = self._bridge or self._find_bridge(direct)
         if self._is_last:
             return self._answer_from(self._read(self._bridge) if self._bridge else direct)
         self._is_last = True
-        least = direct.score if direct else 0.0
-        if self._bridge_kind:
-            bridge = Reader(self._bridge_words, self._documents).find([self._bridge_kind])
-            if bridge and bridge.share >= LEAST_SHARE and bridge.score + _BRIDGE_LEAD >= least:
-                self._bridge = bridge
-                query = f"{bridge.value} {_ATTRIBUTES.get(self._kinds[0], '')}"
-                return self._search(query.strip(), f"I need to know more. {bridge.clause}")
+        if self._bridge:
+            query = f"{self._bridge.value} {_ATTRIBUTES.get(self._kinds[0], '')}"
+            return self._search(query.strip(), f"I need to know more. {self._bridge.clause}")
         if direct and direct.share >= LEAST_SHARE:
             return self._answer_from(direct)
         words = self._words if self._bridge_words else inflected(self._words, self._documents)
         return self._search(" ".join(words), "I should search with other words.")
+
+    def _find_bridge(self, direct: Finding | None) -> Finding | None:
+        """What the question describes without naming it, unless a direct answer fits far better."""
+        if not self._bridge_kind:
+            return None
+        found = Reader(self._bridge_words, self._documents).find([self._bridge_kind])
+        least = max(direct.score - _BRIDGE_LEAD, 0.0) if direct else 0.0
+        return found if found and found.share >= LEAST_SHARE and found.score >= least else None

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-_UNSEEN_WEIGHT = 0.7
+_UNSEEN_WEIGHT = 0.4
 """The weight of a word that no shown document has; others weigh 1 / the documents that have it."""
 
 _WEAK_SHARE = 0.2
 """The part of its weight that a weak word has."""
-
 
 # The shapes of values.
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _PLACES = "House|Hall|Lodge|Wing|Building|Block|Centre|Court|Tower|Annexe"
 _OPENERS = "The|A|An|Ask|At|By|Each|Every|For|From|If|In|No|On|Only|Please|See|Tell|Until|When|With"
 _NO_SURNAME = rf"Fund|School|College|Academy|High|{_PLACES}|{_MONTHS}"
-_NAME = rf"\b(?!(?:{_OPENERS})\b)[A-Z][a-z]+(?:-[A-Z][a-z]+)?"
+_LETTERS = r"[A-ZÀ-ÖØ-Þ][^\W\d_]+"
+_NAME = rf"\b(?!(?:{_OPENERS})\b){_LETTERS}(?:-{_LETTERS})?"
 _NAMED = {
     "person": rf"{_NAME} (?!(?:{_NO_SURNAME})\b){_NAME}\b(?! [A-Z][a-z])",
     "building": rf"{_NAME} (?:{_PLACES})\b",
@@ -51,11 +52,13 @@ _ASKED = (
     (r"\bextension\b|\b(?:which|what) (?:phone |telephone )?(?:number|code)\b", "extension number"),
     (r"\b(?:which|what) (?:date|day)\b", "date"),
     (r"\b(?:which|what) (?:time|hour)\b|\bhow (?:late|early)\b", "time"),
-    (r"\bhow (?:many|long|often|far|old|big)\b", "number"),
-    (r"\bhow much\b", "money number"),
+    (r"\bhow (?:many|much time|often|far|old|soon)\b|\bdeadline\b|\btime limit\b", "number date"),
+    (r"\bhow long\b.*\b(?:be|open|stay)\b", "time number"),
+    (r"\bhow long\b", "number time"),
+    (r"\bhow (?:much|large|big|high)\b", "money number"),
     (r"\bwh(?:o|om|ose)\b|\b(?:which|what) (?:teacher|person|member)\b", "person"),
     (r"\bwhen\b", "time date"),
-    (r"\bwhere\b", "room building fund person"),
+    (r"\bwhere\b", "room building fund"),
     (r"\b(?:costs?|price|fees?|fined?|charges?|deposit|pay|grant|sum)\b", "money"),
     (r"\bcode\b", "extension"),
     (r"\btime\b", "time"),
@@ -67,7 +70,7 @@ _ASKED = (
 """What a question asks for, the earliest match decides: a pattern, and the shapes of answers."""
 _BRIDGES = (
     (r"\b(?:leader|supervisor|teacher|person|adult|organiser|head|staff)\b|\bwho ", "person"),
-    (r"\b(?:building|venue|place|house|hall|where)\b", "building"),
+    (r"\b(?:building|home|venue|place|house|hall)\b", "building"),
     (r"\b(?:form|papers?|sheet)\b", "form"),
     (r"\bfund\b", "fund"),
 )
@@ -75,40 +78,72 @@ _BRIDGES = (
 _SPANS = ("minutes", "hours", "days", "weeks", "months", "years")
 """The units of a question without a unit."""
 
+_WRAPPER = re.compile(
+    r"^(?:(?:excuse me|hello|hi|good morning|i am new here|(?:i|we) have a question|one more thing|"
+    r"please|quick question|sorry to ask|sorry)[,.:!]? (?:but )?|"
+    r"(?:can|could|would|will) you (?:please )?|"
+    r"(?:do you know|let me know|look up|say|tell me|tell us) |"
+    r"(?:i|we) (?:need|want|would like) to (?:ask|find out|know) )+|"
+    r"(?<=[.?!]) (?:i forgot|thanks|thank you)(?: very much| in advance)?[.!]?$",
+    re.IGNORECASE,
+)
+"""The polite words around a question."""
+_CONDITION = re.compile(
+    r",? ?\b(?:at|during|for|if you are|in|on) (?:a |an |my |the |your )?(?:"
+    r"(?:exam|first|last|other|test) (?:day|week|lesson)s?(?: of (?:the )?(?:term|year))?|"
+    r"(?:first|second|third|fourth|fifth|sixth)[- ](?:form|year)(?:er)?s?(?: \w+)?|"
+    r"(?:early |late )?(?:winter|summer|spring|autumn)(?: months)?|weekdays?|weekends?|holidays?|"
+    rf"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|{_MONTHS}|"
+    r"(?:boarder|day pupil|guest|newcomer|prefect|sibling|staff|visitor)s?|"
+    r"(?:new|older|younger) \w+|brothers and sisters|members of the \w+)\b,?",
+    re.IGNORECASE,
+)
+"""The part of a question that names when, or for whom, something is different."""
+
 # Clauses.
 _UNIT = re.compile(r"\W*([a-z]+)")
 _DOCUMENT = re.compile(r"\bDoc \d+(?:\(Title: (.*?)\)|:) ([^\n<]*)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _CLAUSE_END = re.compile(
-    r"[,;:] (?=(?:but|except|although|though|whereas|unless|however|yet|and (?:on|for|in))\b)|; "
+    r"[;:] |, (?=(?:although|but|except|however|otherwise|though|unless|whereas|while|yet)\b)"
 )
 _PAST = re.compile(
-    r"\b(?:was|were|used to|formerly|previously|earlier|once|ago|old|until last|last (?:year|term)|"
-    r"(?:before|until) \d{4})\b"
+    r"\b(?:earlier (?:terms?|years?)|formerly|in the past|it was|last (?:term|year)|previously|"
+    r"used to)\b",
+    re.IGNORECASE,
 )
-_EXCEPTION = re.compile(
-    r"^(?:but|except|although|though|whereas|unless|however|yet|and (?:on|for|in))\b|"
-    r"\bit (?:is|was|costs?|closes|opens|ends|starts)\b|\bthey (?:are|were|have|must|may|pay)\b"
+_ASIDE = re.compile(
+    r"(.*)\bit (?:is|was|used to be|closes|costs|ends|opens|starts)\b|"
+    r"((?:at|during|for|if|in|on|when) .*), (?:it|they)\b",
+    re.IGNORECASE,
 )
+"""A clause that says only what is different, and when; "it" stands for another clause."""
+_RULE = re.compile(r"(?:but|otherwise)\b", re.IGNORECASE)
+"""How the rule begins if what is different comes first."""
 
 # Words.
-_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_STAFF = re.compile(r"\bmembers? of staff\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _FUNCTION_WORDS = frozenset(
-    "a about after an and any are as at be been before beside by can cannot could do does for from "
-    "get got had has have having how i if in into is it its know like long many may me might most "
-    "much must my need of on one or other our please shall should so some tell than that the their "
-    "them then there these they this those to towards up us want was we were what when where "
-    "which while who whom whose why will with within without would you your".split()
+    "a about after also although am an and any are as at be been before beside but by can "
+    "cannot could do does during exception for from get got had has have having here how i "
+    "if in into is it its know like long many may me might more most much must my need now "
+    "of on one or other otherwise our out please rule shall should so some tell than that "
+    "the their them then there these they thing this those though to too towards until up "
+    "us want was we were what when where whereas which while who whom whose why will with "
+    "within without would yet you your".split()
 )
 _WEAK_WORDS = frozenset(
     # Found everywhere in a handbook.
-    "school college academy pupil student child children learner teacher parent guardian staff "
-    "room time date day number every each person people year week form office building fund house "
+    "academy building child children college day date each every family form fund guardian house "
+    "learner number office parent people person pupil room school staff student teacher time week "
+    "year "
     # Said in many ways.
-    "answer arrange ask bring call charge charged close cost cover do enter fee fill find give go "
-    "hand help keep lead leader leave limit listen lock look may most need obtain offer open order "
-    "organise owe pay place price receive report require reserve return right run see set shut "
-    "sign start stay supervise supervisor take talk turn use venue work due end begin".split()
+    "afford answer arrange ask begin bring call charge charged circle close club cost course "
+    "cover do due end enter fee fill find give go group hand help keep lead leader leave limit "
+    "listen lock look may money most need obtain offer open order organise owe pay place price "
+    "receive report require reserve return right run see set shut sign society start stay sum "
+    "supervise supervisor take talk team turn use venue work".split()
 )
 """Words that tell little of a question's matter."""
 _IRREGULAR = {
@@ -118,18 +153,30 @@ _IRREGULAR = {
     "chosen": "choose", "worn": "wear", "eaten": "eat", "ran": "run", "led": "lead",
     "written": "write", "stolen": "steal", "broken": "break", "loss": "lose", "sat": "sit",
 }  # fmt: skip
+_SAME = {
+    **dict.fromkeys(("pupil", "student", "child", "children", "learner"), "pupil"),
+    **dict.fromkeys(("parent", "family", "familie", "guardian"), "parent"),
+    **dict.fromkeys(("school", "college", "academy"), "school"),
+    **dict.fromkeys(("exam", "examination"), "exam"),
+    **dict.fromkeys(("lab", "laboratory", "laboratorie"), "lab"),
+    **dict.fromkeys(("club", "group", "circle", "team", "society"), "group"),
+}
+"""Words that handbooks use for one thing."""
 _ENDINGS = (
-    "ations", "ation", "ments", "ment", "ings", "ing", "ies", "ied", "ers", "ors", "ions", "ion",
-    "er", "or", "ed", "es", "al", "ly", "s", "e", "y",
+    "ation", "ment", "ing", "ion", "ied", "ie", "er", "or", "ed", "al", "ly", "e", "y",
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1 << 14)
 def stem(word: str) -> str:
     """A crude common form of a word's inflections: `supervisor`, `supervises` → `supervis`."""
     word = word.casefold().removesuffix("'s")
     word = _IRREGULAR.get(word, word)
+    if len(word) > 3 and word[-1] == "s" and word[-2] not in "su":
+        word = word[:-1]
+    word = _SAME.get(word, word)
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
             break
     return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sl" else word
@@ -137,6 +184,7 @@ def stem(word: str) -> str:
 
 def telling_words(text: str) -> list[str]:
     """The words of a text that may tell its matter from others, in order."""
+    text = _STAFF.sub("teacher", text)
     return [word for word in _WORD.findall(text) if word.casefold() not in _FUNCTION_WORDS]
 
 
@@ -145,6 +193,16 @@ def asked_kinds(question: str) -> tuple[str, ...]:
     found = [(re.search(pattern, question, re.IGNORECASE), kinds) for pattern, kinds in _ASKED]
     starts = [(match.start(), kinds) for match, kinds in found if match]
     return tuple(min(starts, key=lambda one: one[0])[1].split()) if starts else tuple(SHAPES)
+
+
+def without_wrapper(question: str) -> str:
+    """A question without the polite words around it."""
+    return _WRAPPER.sub("", question)
+
+
+def plain(question: str) -> str:
+    """A question without polite words and without the phrase that names an exception."""
+    return _CONDITION.sub(" ", without_wrapper(question))
 
 
 def asked_units(question: str) -> tuple[str, ...]:
@@ -165,12 +223,17 @@ def described_in(question: str, kinds: Sequence[str]) -> tuple[str, list[str]]:
     The description is of another shape than `kinds`, which the question asks for. Returns "" and
     no words if there is none.
     """
-    if not named_in(question):
-        for pattern, kind in _BRIDGES:
-            match = re.search(pattern, question, re.IGNORECASE)
-            if match and kind not in kinds:
-                return kind, telling_words(question[match.end() :])
-    return "", []
+    found = [
+        (match, kind)
+        for pattern, kind in _BRIDGES
+        if kind not in kinds and (match := re.search(pattern, question, re.IGNORECASE))
+    ]
+    if not found or named_in(question):
+        return "", []
+    match, kind = min(found, key=lambda one: one[0].start())
+    words = telling_words(question[match.end() :])
+    is_telling = any(stem(word) not in _WEAK_STEMS for word in words)
+    return kind, words if is_telling else telling_words(question)
 
 
 _WEAK_STEMS = frozenset(map(stem, _WEAK_WORDS))
@@ -198,15 +261,15 @@ class Finding(NamedTuple):
 
 
 class _Clause(NamedTuple):
-    """A part of a sentence with one statement; `main` is what it is an exception to, or empty."""
+    """A part of a sentence with one statement.
+
+    An aside says what is different under a `condition`; `main` is the rule that it belongs to.
+    """
 
     text: str
     sentence: str
-    main: str
-
-    @property
-    def is_past(self) -> bool:
-        return bool(_PAST.search(self.text.casefold()))
+    main: str = ""
+    condition: frozenset[str] = frozenset()
 
 
 def read_documents(observation: str) -> list[Document]:
@@ -214,13 +277,34 @@ def read_documents(observation: str) -> list[Document]:
     return [Document(title or "", text) for title, text in _DOCUMENT.findall(observation)]
 
 
-def _clauses(text: str) -> Iterator[_Clause]:
-    main = ""
-    for sentence in _SENTENCE_END.split(text):
-        for clause in _CLAUSE_END.split(sentence):
-            is_exception = bool(main and _EXCEPTION.search(clause))
-            yield _Clause(clause, sentence, main if is_exception else "")
-            main = main if is_exception else clause
+def _clauses(text: str) -> list[_Clause]:
+    clauses = [
+        _Clause(clause, sentence)
+        for sentence in _SENTENCE_END.split(text)
+        for clause in _CLAUSE_END.split(sentence)
+    ]
+    rules = [
+        place
+        for place, clause in enumerate(clauses)
+        if not _ASIDE.match(clause.text) and any(one.search(clause.text) for one in SHAPES.values())
+    ]
+    return [
+        clause._replace(
+            main=clauses[_rule_of(place, clauses, rules)].text,
+            condition=_stems(" ".join(telling_words(aside[1] or aside[2] or ""))),
+        )
+        if rules and (aside := _ASIDE.match(clause.text))
+        else clause
+        for place, clause in enumerate(clauses)
+    ]
+
+
+def _rule_of(place: int, clauses: Sequence[_Clause], rules: Sequence[int]) -> int:
+    """Where the rule is that the clause at `place` makes an exception to."""
+    before = [rule for rule in rules if rule < place]
+    if place + 1 in rules and (not before or _RULE.match(clauses[place + 1].text)):
+        return place + 1
+    return before[-1] if before else rules[0]
 
 
 class Reader:
@@ -229,7 +313,7 @@ class Reader:
     def __init__(
         self, words: Iterable[str], documents: Sequence[Document], units: Iterable[str] = ()
     ) -> None:
-        self._documents = documents
+        self._documents = [(one, _clauses(one.text)) for one in documents]
         self._units = frozenset(map(stem, units))
         shown = [_stems(f"{one.title} {one.text}") for one in documents]
         self._weights = {}
@@ -243,9 +327,9 @@ class Reader:
         """The best value of one of `kinds`; with a name, only from documents that hold it."""
         found = [
             finding
-            for document in self._documents
+            for document, clauses in self._documents
             if name in f"{document.title} {document.text}"
-            for clause in _clauses(document.text)
+            for clause in clauses
             for finding in self._judge(document, clause, kinds, name)
         ]
         return max(found, key=lambda one: one.score, default=None)
@@ -253,21 +337,18 @@ class Reader:
     def _judge(
         self, document: Document, clause: _Clause, kinds: Sequence[str], name: str
     ) -> Iterator[Finding]:
-        own = _stems(clause.text)
-        near = own | _stems(clause.main)
-        around, title = _stems(clause.sentence), _stems(document.title)
+        near, title = _stems(f"{clause.main} {clause.text}"), _stems(document.title)
         everywhere = title.union(
-            *(_stems(one.text) for one in self._documents if one.title == document.title)
+            *(_stems(one.text) for one, _ in self._documents if one.title == document.title)
         )
         share = score = 0.0
         for word, weight in self._weights.items():
             share += weight * (word in everywhere)
-            places = ((near, 1.0), (title, 0.9), (around, 0.8), (everywhere, 0.5))
+            places = ((near, 1.0), (title, 0.9), (everywhere, 0.5))
             score += weight * next((worth for place, worth in places if word in place), 0.0)
-        is_named = not (own - _stems(clause.main)).isdisjoint(self._weights)
-        if clause.is_past or (clause.main and not is_named):
+        if _PAST.search(clause.text) or (clause.main and not self._is_named(clause.condition)):
             score -= 0.5 * self._total
-        if name and name in clause.text:
+        if name and name in f"{document.title} {clause.main} {clause.text}":
             score += 0.5 * self._total
         for rank, kind in enumerate(kinds):
             for match in SHAPES[kind].finditer(clause.text):
@@ -278,6 +359,10 @@ class Reader:
                 if unit := _UNIT.match(clause.text[match.end() :]):
                     worth += 0.2 * (stem(unit.group(1)) in self._units)
                 yield Finding(match.group(), kind, share / self._total, worth, clause.text)
+
+    def _is_named(self, condition: frozenset[str]) -> bool:
+        """Whether the question has most words of a condition."""
+        return 2 * len(condition & self._weights.keys()) > len(condition)
 
     def _distance(self, text: str, position: int) -> int:
         """How many words there are between a value and the nearest word of the question."""
@@ -292,7 +377,7 @@ class Reader:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(stem, _WORD.findall(text)))
+    return frozenset(map(stem, _WORD.findall(_STAFF.sub("teacher", text))))
 
 
 def inflected(words: Iterable[str], documents: Sequence[Document]) -> list[str]:

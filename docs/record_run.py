@@ -1,0 +1,287 @@
+"""Makes one finished run the recorded one, from which all figures of the front pages come.
+
+    searchrl train --env regulations --reward format+em --run-dir runs/first
+    python docs/record_run.py runs/first --other runs/seed_10 --other runs/format
+
+copies the small files of the run to docs/recorded_run/, without paths of this machine; plays the
+scripted policies and the controls on the same test tasks; then writes the blocks of the pages and
+the pictures anew. Without a run it only writes pages and pictures; `--other` alone adds runs that
+differ from the recorded one in a seed, a reward or a learning rate. Owns what is measured and
+copied; `recorded_pages.py` owns how it is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from recorded import DOCS, RECORD, Recorded
+from recorded_pages import COMMAND, RUN_DIR, as_rollout, render
+
+import searchrl
+from searchrl.cli.screen.console import choose_pair
+from searchrl.contracts import Metric
+from searchrl.engine.episodes.evaluation import EvalResult, summary_metrics
+from searchrl.engine.episodes.metrics import mean, proportion
+from searchrl.engine.model.loading import TINY_PATH
+from searchrl.envs.regulations.questions import NOT_REGULATED, NOT_REGULATED_ANSWER
+from searchrl.plugins import load_plugins
+from searchrl.programs.agent import run_settings
+from searchrl.run_folder import Run
+
+POLICIES = ("expert", "two_search_regex", "one_search", "question_as_query")
+"""Scripted policies whose EM is drawn; those that the environment does not offer are left out."""
+EPISODE_KEYS = (
+    "rollout_id", "phase", "step", "task", "turns", "final_answer", "stop_reason", "reward",
+    "scores", "unscored",
+)  # fmt: skip
+"""What is kept of a row of `rollouts/`: what a person reads, no tokens."""
+RETRIEVERS = ("random", "empty")
+WEIGHTS = TINY_PATH / "model.safetensors"
+CONFIG = "docs/recorded_run/config.yaml"
+
+_NOT_COMPARED = ("run_dir", "log", "checkpoint", "num_threads")
+"""Settings that change no figure."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Record a run if one is named, then write pages and pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", nargs="?", type=Path, help="a finished run of the main command")
+    parser.add_argument("--other", action="append", default=[], type=Path, help="a further run")
+    cores = f"{os.cpu_count()} CPU cores"
+    parser.add_argument("--machine", default=cores, help=f"where it ran; default: '{cores}'")
+    parser.add_argument("--seconds", type=float, help="what the whole command took by the clock")
+    given = parser.parse_args(words)
+    if given.run is not None:
+        record(Run.open(given.run), given.machine, given.seconds)
+    if given.other:
+        add_others([Run.open(path) for path in given.other])
+    for path, text in render(Recorded()).items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(DOCS.parent)}")
+
+
+def record(run: Run, machine: str, seconds: float | None = None) -> None:
+    """Fill docs/recorded_run/ from a run, and measure what it is compared with.
+
+    Without `seconds` the time is that between the first and the last file that the run wrote.
+
+    Raises:
+        SystemExit: if the run has not finished, or has no trajectories.
+    """
+    if "after" not in run.summary:
+        raise SystemExit(f"'{run.path}' has not finished: it has no summary.json")
+    before, after = (list(run.rollouts(phase)) for phase in ("before", "after"))
+    if not before or not after:
+        raise SystemExit(f"'{run.path}' has no trajectories: train it with log.rollouts on")
+    if RECORD.exists():
+        shutil.rmtree(RECORD)
+    RECORD.mkdir()
+    for name in ("summary.json", "provenance.json"):
+        value = json.loads((run.path / name).read_text("utf-8"))
+        write_json(name, without_paths(value, run.path))
+    shutil.copy(run.path / "metrics.jsonl", RECORD)
+    config = without_paths(run.config.to_dict(), run.path) | {"run_dir": None}
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+    (RECORD / "config.yaml").write_text(text, "utf-8")
+    write_rows("episodes.jsonl", choose_episodes(before, after))
+    write_json("record.json", describe(run, machine, seconds or seconds_of(run), after))
+    right = {row["task"]["id"]: row["scores"]["em"] for row in after}
+    write_json("heuristics.json", {name: one for name, one in play_policies(run, right)})
+    write_json("controls.json", {"retrievers": play_retrievers(run, after), "runs": []})
+
+
+def write_json(name: str, value: Any) -> None:
+    """Write one file of docs/recorded_run/."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    (RECORD / name).write_text(text, encoding="utf-8")
+
+
+def write_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write one file of docs/recorded_run/ with a row on each line."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (RECORD / name).write_text(text, encoding="utf-8")
+
+
+def without_paths(value: Any, folder: Path) -> Any:
+    """A copy in which no path says where on a machine something lay, nor which kernel it had.
+
+    The run's own folder becomes `runs/first`; of another path what follows its last `searchrl`
+    folder is kept, else its name.
+    """
+    if isinstance(value, Mapping):
+        short = {key: without_paths(one, folder) for key, one in value.items()}
+        if "platform" in short:
+            words = str(short["platform"]).split("-")
+            kept = next((w for w in words if w in ("x86_64", "aarch64", "arm64", "AMD64")), "")
+            short["platform"] = f"{words[0]} {kept}".strip()
+        return short
+    if isinstance(value, list):
+        return [without_paths(one, folder) for one in value]
+    if not isinstance(value, str):
+        return value
+    for name in (str(folder.absolute()), str(folder)):
+        value = value.replace(name, RUN_DIR)
+    if value.startswith("file://"):
+        return "."
+    path = PurePosixPath(value)
+    if not path.is_absolute():
+        return value
+    if path.name == "__main__.py" or path.parent.name == "bin":
+        return "searchrl"
+    last = [n for n, part in enumerate(path.parts) if part == "searchrl"]
+    return "/".join(path.parts[last[-1] :]) if last else path.name
+
+
+def seconds_of(run: Run) -> float:
+    """Seconds from the first file of a run to its summary; loading the weights came before."""
+    started = json.loads((run.path / "provenance.json").read_text("utf-8"))["started"]
+    ended = (run.path / "summary.json").stat().st_mtime
+    return ended - datetime.fromisoformat(started).timestamp()
+
+
+def describe(
+    run: Run, machine: str, seconds: float, after: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What no other file says: where and how long it ran, with which weights, what is wrong."""
+    wrong = [row for row in after if row["scores"]["em"] < 1]
+    silent = [
+        row
+        for row in wrong
+        if row["task"]["kind"] != NOT_REGULATED
+        and (row["final_answer"] or "").strip() == NOT_REGULATED_ANSWER
+    ]
+    return {
+        "command": COMMAND,
+        "machine": machine,
+        "wall_s": round(seconds),
+        "weights_sha256": hashlib.sha256(WEIGHTS.read_bytes()).hexdigest(),
+        "kinds": sorted({row["task"]["kind"] for row in after}),
+        "slices": sorted({name for row in after for name in row["task"].get("slices", ())}),
+        "wrong": {"count": len(wrong), "silent": len(silent)},
+    }
+
+
+def choose_episodes(
+    before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The task that the command itself shows, before and after; then one that is still wrong."""
+    pair = choose_pair([as_rollout(row) for row in before], [as_rollout(row) for row in after])
+    chosen = pair[1].trajectory.rollout_id if pair else ""
+    rows = [row for row in (*before, *after) if row["rollout_id"] == chosen]
+    rows += [row for row in after if row["scores"]["em"] < 1][:1]
+    keys = (
+        "rollout_id phase step task turns final_answer stop_reason reward scores unscored".split()
+    )
+    return [{key: row[key] for key in keys} for row in rows]
+
+
+def play_policies(run: Run, right: Mapping[str, float]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The scripted policies on the run's test tasks, and how far the trained model is above each.
+
+    `right` holds the exact match of the trained model by task; the gain is the mean of the
+    differences on the same tasks, which lie between -1 and 1.
+    """
+    env = run.config.tasks[0].env.name
+    offered = load_plugins(run.config.plugins).get("env", env).script_names
+    for name in (name for name in POLICIES if name in offered):
+        print(f"playing scripted:{name} …", flush=True)
+        policy = f"scripted:{name}"
+        result = searchrl.evaluate(run.config.to_dict() | {"run_dir": None, "policy": policy})
+        gains = [right[r.episode.task.id] - r.scored.scores["em"] for r in result.rollouts]
+        yield (
+            name,
+            {
+                "command": f"searchrl eval --config {CONFIG} --policy {policy}",
+                "metrics": summary_metrics(result.metrics),
+                "gain": mean(gains, (-1.0, 1.0)),
+            },
+        )
+
+
+def play_retrievers(run: Run, after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Exact match on questions that the handbook answers, by what the search engine returns."""
+    seen = [(row["task"]["kind"], row["scores"]["em"]) for row in after]
+    found: dict[str, Any] = {"bm25": {"regulated": regulated(seen)}}
+    for name in RETRIEVERS:
+        print(f"playing the trained model with {name} passages …", flush=True)
+        settings = run_settings(run)
+        for task in settings["tasks"]:
+            task["retriever"] = {"name": name}
+        settings["eval"]["forced"] = False
+        result: EvalResult = searchrl.evaluate(settings)
+        pairs = [(r.episode.task.kind, r.scored.scores["em"]) for r in result.rollouts]
+        found[name] = {
+            "command": f"searchrl eval {RUN_DIR} --retriever {name}",
+            "regulated": regulated(pairs),
+        }
+    return found
+
+
+def regulated(seen: Sequence[tuple[str, float]]) -> Metric:
+    """The share of right answers to questions that the handbook answers."""
+    right = [em for kind, em in seen if kind != NOT_REGULATED]
+    return proportion(sum(right), len(right))
+
+
+def add_others(runs: Sequence[Run]) -> None:
+    """Add runs to controls.json, each named by the flags in which it differs.
+
+    Raises:
+        SystemExit: if a run differs in something that the main command's controls do not vary.
+    """
+    recorded = Recorded(RECORD)
+    main_flags = varied(recorded.config)
+    known = {one["flags"]: one for one in recorded.controls["runs"]}
+    for run in runs:
+        config = without_paths(run.config.to_dict(), run.path)
+        apart = difference(recorded.config, config)
+        flags = {key: value for key, value in varied(config).items() if value != main_flags[key]}
+        if not flags or apart or "after" not in run.summary:
+            raise SystemExit(
+                f"'{run.path}' is no control of the recorded run: it must have finished and differ "
+                f"in --seed, --reward or --lr; it differs in {apart or 'nothing'}"
+            )
+        name = " ".join(f"{flag} {value}" for flag, value in flags.items())
+        known[name] = {
+            "flags": name,
+            **{label: summary_metrics(run.summary[label]) for label in ("before", "after")},
+        }
+    write_json("controls.json", recorded.controls | {"runs": list(known.values())})
+
+
+def varied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that controls vary, by their flag."""
+    return {
+        "--seed": config["seed"],
+        "--reward": config["tasks"][0]["reward"],
+        "--lr": f"{config['optim']['lr']:g}",
+    }
+
+
+def difference(one: Any, other: Any, at: str = "") -> list[str]:
+    """Keys that two configurations set differently, but those that controls vary.
+
+    Keys that only one of them has are not compared: another version may have added them.
+    """
+    if at in (*_NOT_COMPARED, "seed", "tasks.0.reward", "optim.lr"):
+        return []
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return [] if one == other else [at]
+    both = [key for key in one if key in other]
+    return [d for k in both for d in difference(one[k], other[k], f"{at}.{k}".lstrip("."))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,420 @@
+"""The recorded run as the pages show it: text blocks, the terminal's picture, the learning curve.
+
+Owns what stands between `<!-- recorded: NAME -->` and `<!-- end -->` in README.md, quickstart.md
+and healthy_run.md. Reads docs/recorded_run/ and nothing else; the same files give the same bytes.
+`record_run.py` measures and writes; `tests/test_recorded_run.py` holds the pages to the files.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from learning_curve import Curve, Point, draw_curve
+from recorded import DOCS, Recorded
+from rich.console import Console
+
+from searchrl.cli.screen.console import ConsoleObserver
+from searchrl.cli.screen.figures import format_metric, label
+from searchrl.cli.screen.transcript import render_rollout
+from searchrl.contracts import Metric
+from searchrl.core.episode import Action, Episode, EpisodeTurn, StopReason, Task
+from searchrl.core.trajectory import Trajectory
+from searchrl.engine.episodes.rollout import Rollout
+from searchrl.rewards.scorer import ScoredEpisode
+
+PAGES = (DOCS.parent / "README.md", DOCS / "quickstart.md", DOCS / "healthy_run.md")
+CURVE, SCREEN = DOCS / "learning_curve.svg", DOCS / "screen.svg"
+
+COMMAND = "searchrl train --env regulations --reward format+em"
+MODEL_NOTE = (
+    "model: auto → the embedded tiny model (no GPU, and no local weights of Qwen/Qwen3-4B); "
+    "choose another with --model"
+)
+"""The first line that the command prints on a machine without a GPU."""
+RUN_DIR = "runs/first"
+"""What the pages call the recorded run."""
+COLUMNS = 100
+"""Width of the terminal that is shown."""
+
+STEP_COLUMNS = (
+    "reward", "em", "format", "searched", "searches", "passive", "retrieved", "kl", "entropy",
+    "dead_groups", "grad_norm",
+)  # fmt: skip
+"""Columns of the table of training steps, as far as they were measured."""
+HELD_OUT_ROWS = ("em", "em_forced", "em/", "searched", "format", "passive")
+"""Rows of the table of evaluations; `em/` stands for every kind and slice."""
+
+_BLOCK = re.compile(r"(<!-- recorded: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+# --- pictures ------------------------------------------------------------------------------
+def as_rollout(row: Mapping[str, Any]) -> Rollout:
+    """An episode of `episodes.jsonl` as the screen shows it; it has no tokens."""
+    task = dict(row["task"])
+    for key in ("answers", "gold_ids", "slices"):
+        task[key] = tuple(task.get(key, ()))
+    turns = tuple(
+        EpisodeTurn(turn["text"], Action(turn["action"]), observation=turn["observation"])
+        for turn in row["turns"]
+    )
+    episode = Episode(
+        Task(**task), turns, row["final_answer"], stop_reason=StopReason(row["stop_reason"])
+    )
+    world: Any = None  # it is not played
+    return Rollout(
+        Trajectory(row["rollout_id"], ""),
+        episode,
+        ScoredEpisode(row["reward"], row["scores"], unscored=row["unscored"]),
+        world,
+        {},
+    )
+
+
+def show_run(run: Recorded) -> tuple[list[str], list[str], str]:
+    """Let the command's own display show the run once more.
+
+    Returns the lines of its steps, those of its table, and a picture of what its end looks like.
+    """
+    console = Console(
+        file=io.StringIO(), record=True, width=COLUMNS, highlight=False, markup=False, emoji=False
+    )
+    observer = ConsoleObserver(console)
+    observer.evaluation("before", 0, run.before)
+    console.export_text(clear=True)
+    for step, metrics in run.of_phase("train").items():
+        observer.step(step, run.max_steps, metrics)
+    printed = console.export_text(clear=True, styles=False).splitlines()
+    # A step is one line; the terminal breaks it.
+    joined = re.sub(r"\n(?!step )", "", "\n".join(printed))
+    steps = [line for line in joined.splitlines() if line.startswith("step ")]
+    observer.evaluation("after", run.max_steps, run.after)
+    pair = {row["phase"]: [as_rollout(row)] for row in run.episodes[:2]}
+    for phase, rollouts in pair.items():
+        observer.episodes(phase, rollouts)
+    console.export_text(clear=True)
+    observer.done(Path(RUN_DIR), run.summary)
+    picture = console.export_svg(
+        title=f"{COMMAND} --run-dir {RUN_DIR}",
+        clear=False,
+        code_format=_SCREEN_FORMAT,
+        unique_id="screen",
+    )
+    shown = console.export_text(styles=False).splitlines()
+    end = next((number for number, line in enumerate(shown) if not line.strip()), len(shown))
+    return steps, [line.rstrip() for line in shown[:end]], picture
+
+
+# As rich's own, without the fonts that it would load from another site.
+_SCREEN_FORMAT = """\
+<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
+<title>The end of the recorded run in a terminal</title>
+<style>
+.{unique_id}-matrix {{ font-size: {char_height}px; line-height: {line_height}px;
+  font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }}
+.{unique_id}-title {{ font-size: 18px; font-family: system-ui, sans-serif; }}
+{styles}
+</style>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+def make_curve(run: Recorded) -> Curve:
+    """What the picture of the learning curve shows."""
+    points = {0: run.before, **run.between, run.max_steps: run.after}
+    return Curve(
+        "Learning curve of the recorded run: exact match, searched and exact match with a forced "
+        "first search, beside the scripted policies",
+        run.max_steps,
+        [Point(step, metrics) for step, metrics in points.items()],
+        [Point(step, metrics) for step, metrics in run.of_phase("train").items()],
+        {name: one["metrics"]["em"]["value"] for name, one in run.heuristics.items()},
+    )
+
+
+# --- text ----------------------------------------------------------------------------------
+def _fence(lines: Sequence[str]) -> str:
+    return "\n".join(["```text", *lines, "```"])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _prose(*sentences: str) -> str:
+    """A paragraph; sentences that say nothing are left out."""
+    text = " ".join(filter(None, sentences))
+    return textwrap.fill(text, 116, break_long_words=False, break_on_hyphens=False)
+
+
+def _bare(metrics: Mapping[str, Metric], key: str) -> str:
+    return format_metric(key, metrics, is_bare=True)
+
+
+def _listed(words: Iterable[object]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *most, last = [str(word) for word in words]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _how_long(run: Recorded) -> str:
+    minutes, seconds = divmod(round(run.record["wall_s"]), 60)
+    took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{took} on {run.record['machine']}"
+
+
+def _versions(run: Recorded) -> str:
+    torch = run.provenance["versions"]["torch"].partition("+")[0]
+    return f"{run.provenance['started'][:10]}, torch {torch}, seed {run.summary['seed']}"
+
+
+def _sizes_between(run: Recorded) -> list[int]:
+    """How many validation tasks the short evaluations had."""
+    return sorted({metrics["em"]["n"] for metrics in run.between.values()})
+
+
+def front(run: Recorded) -> str:
+    """README: what the command prints, cut to what a first reader looks at."""
+    steps, table, _ = show_run(run)
+    last = label("passive")
+    top = [line for line in table if line.startswith(last)]
+    cut = table[: table.index(top[0]) + 1] if top else table
+    tenth = f"step {min(10, run.max_steps)}/"
+    shown = dict.fromkeys([steps[0], *(s for s in steps if s.startswith(tenth)), steps[-1]])
+    lines = [_up_to_passive(line) for line in shown]
+    if len(lines) > 2:
+        lines.insert(-1, "…")
+    return _fence([MODEL_NOTE, *lines, *cut])
+
+
+def _up_to_passive(line: str) -> str:
+    parts = line.split("  ")
+    end = next((n for n, part in enumerate(parts) if part.startswith("passive ")), len(parts) - 1)
+    return "  ".join(parts[: end + 1])
+
+
+def took(run: Recorded) -> str:
+    """README: how long it took, on what tasks, and what is still wrong."""
+    wrong, num_tasks = run.record["wrong"], run.after["em"]["n"]
+    rest = (
+        f"Still wrong: {wrong['count']} of them; to {wrong['silent']} of these it answers that the "
+        "handbook is silent, although it is not."
+    )
+    return _prose(
+        f"That took {_how_long(run)} ({_versions(run)}); {num_tasks} held-out questions about "
+        "schools it has never seen, greedy, with 95 % intervals.",
+        rest if wrong["count"] else "It answers all of them right.",
+    )
+
+
+def curve(run: Recorded, place: str) -> str:
+    """README and healthy_run: the learning curve, and what it is compared with."""
+    sizes, rival = _sizes_between(run), run.heuristics.get("two_search_regex")
+    between = f"{_listed(sizes)} validation tasks in between, " if sizes else ""
+    unseen = "em/unseen_wording"
+    is_seen_between = unseen in run.after and not any(unseen in m for m in run.between.values())
+    compared = rival and (
+        "Two searches and regular expressions (`two_search_regex`, the strongest heuristic that we "
+        f"wrote) score {_bare(rival['metrics'], 'em')}; the trained model's exact match minus "
+        f"theirs on the same tasks is {format_metric('gain', rival)}."
+    )
+    text = _prose(
+        f"Greedy, with 95 % intervals: the same {run.after['em']['n']} test tasks before and "
+        f"after, {between}and scripted policies on the test tasks.",
+        "Only the test tasks have wordings that training never shows." if is_seen_between else "",
+        compared or "",
+    )
+    return f"![Learning curve beside scripted policies]({place}{CURVE.name})\n\n{text}"
+
+
+def model(run: Recorded) -> str:
+    """quickstart: which model it is."""
+    millions = f"{run.provenance['parameters'] / 1e6:.1f}"
+    return _prose(
+        f"Without a GPU this trains the embedded tiny model, a Qwen3 of {millions} million weights."
+    )
+
+
+def table(run: Recorded) -> str:
+    """quickstart: the whole table."""
+    return _fence(show_run(run)[1])
+
+
+def dashes(run: Recorded) -> str:
+    """quickstart: what a dash in the table means."""
+    last = run.of_phase("train")[run.max_steps]
+    is_dead = _is_dead(last) and "loss" not in last
+    return _prose(
+        "A dash means that the number was not measured there.",
+        "In the last step all groups were dead, so nothing was updated." if is_dead else "",
+    )
+
+
+def _is_dead(metrics: Mapping[str, Metric]) -> bool:
+    """Whether in every group of a step all rewards were equal."""
+    return "dead_groups" in metrics and metrics["dead_groups"]["value"] == 1
+
+
+def transcript(run: Recorded) -> str:
+    """quickstart: the end of the run as the terminal shows it."""
+    task = run.episodes[0]["task"]["question"]
+    return f"![The end of the run: the table, and one task before and after: {task}]({SCREEN.name})"
+
+
+def reads(run: Recorded) -> str:
+    """quickstart: exact match on regulated questions by what the search engine returns."""
+    found = {name: one["regulated"] for name, one in run.controls["retrievers"].items()}
+    blind = max(found[name]["high"] for name in ("random", "empty"))
+    return _prose(
+        "After the recorded run: exact match on regulated questions is "
+        f"{_bare(found, 'random')} with random passages and {_bare(found, 'empty')} with none, "
+        f"against {_bare(found, 'bm25')} with BM25 ({found['bm25']['n']} regulated of "
+        f"{run.after['em']['n']} held-out questions).",
+        "The agent really reads." if blind < found["bm25"]["low"] else "",
+    )
+
+
+def steps(run: Recorded) -> str:
+    """healthy_run: the run in a sentence, and its training steps as a table."""
+    rollout, train = run.config["rollout"], run.of_phase("train")
+    number = rollout["group_size"] * rollout["prompts_per_step"]
+    every = max(1, run.max_steps // 10)
+    shown = [step for step in train if step == 1 or step % every == 0 or step == run.max_steps]
+    keys = [key for key in STEP_COLUMNS if any(key in metrics for metrics in train.values())]
+    head = ["step", *(f"`{key}`" for key in keys)]
+    rows = [[str(step), *(_bare(train[step], key) for key in keys)] for step in shown]
+    text = _prose(
+        f"The recorded run ([its files](recorded_run/); {_how_long(run)}; {_versions(run)}; the "
+        f"embedded tiny model), sampled at temperature {rollout['temperature']:g}, {number} "
+        "rollouts a step:"
+    )
+    return f"{text}\n\n{_table(head, rows)}"
+
+
+def held_out(run: Recorded) -> str:
+    """healthy_run: the greedy evaluations as a table, and what they say."""
+    columns = {"before": run.before}
+    columns |= {f"step {step}": metrics for step, metrics in run.between.items()}
+    columns["after"] = run.after
+    keys: list[str] = []
+    for row in HELD_OUT_ROWS:
+        keys += [key for key in run.after if key.startswith(row)] if row.endswith("/") else [row]
+    rows = [[f"`{key}`", *(_bare(metrics, key) for metrics in columns.values())] for key in keys]
+    return f"{_table(['', *columns], rows)}\n\n{_prose(*_held_out_facts(run))}"
+
+
+def _held_out_facts(run: Recorded) -> Iterator[str]:
+    before, after, sizes = run.before, run.after, _sizes_between(run)
+    between = f", {_listed(sizes)} in between" if sizes else ""
+    yield f"({after['em']['n']} tasks before and after{between}.)"
+    for key in ("em", "em_forced", "searched"):
+        if key in before and key in after:
+            yield f"`{key}` goes from {_bare(before, key)} to {format_metric(key, after)}."
+    everything = {**run.between, run.max_steps: after}
+    below = [step for step, metrics in everything.items() if metrics["searched"]["value"] < 0.98]
+    first = next((step for step in everything if step > max(below, default=0)), None)
+    if first is not None:
+        yield f"From step {first} on `searched` is 0.98 or more in every evaluation."
+    if run.config["algorithm"]["beta"] == 0:
+        yield "The preset of the tiny model has no KL term, so there is no `kl` here."
+    dead = [step for step, metrics in run.of_phase("train").items() if _is_dead(metrics)]
+    if dead:
+        yield f"Steps in which all groups were dead, so that nothing was updated: {_listed(dead)}."
+
+
+def scores(run: Recorded) -> str:
+    """healthy_run: the scripted policies on the same tasks, with the command."""
+    rows = [
+        [
+            f"`{name}`",
+            format_metric("em", one["metrics"]),
+            _bare(one["metrics"], "searched"),
+            format_metric("gain", one),
+        ]
+        for name, one in run.heuristics.items()
+    ]
+    head = ["scripted policy", "`em`", "`searched`", "`em` of the trained model minus this"]
+    commands = [one["command"].rpartition(":")[0] for one in run.heuristics.values()]
+    text = _prose(f"Measured with `{commands[0]}:NAME`; differences are of pairs, task by task.")
+    return f"{_table(head, rows)}\n\n{text}"
+
+
+def wrong(run: Recorded) -> str:
+    """healthy_run: one episode whose answer is still wrong after training."""
+    if len(run.episodes) < 3:
+        return f"After training all {run.after['em']['n']} answers are right."
+    console = Console(file=io.StringIO(), record=True, width=COLUMNS, highlight=False, markup=False)
+    console.print(render_rollout("after training", as_rollout(run.episodes[2])))
+    lines = [line.rstrip() for line in console.export_text(styles=False).splitlines()]
+    return f"One that is still wrong:\n\n{_fence(lines)}"
+
+
+def controls(run: Recorded) -> str:
+    """healthy_run: the recorded run beside others that differ from it in one thing."""
+    found = {name: one["regulated"] for name, one in run.controls["retrievers"].items()}
+    names = {"bm25": "BM25", "random": "random passages", "empty": "no passages"}
+    blind = ", ".join(f"{name} {_bare(found, key)}" for key, name in names.items())
+    kinds = [f"em/{name}" for name in (*run.record["kinds"], *run.record["slices"])]
+    shown = ["em", *kinds, "searched", "format"]
+    recorded = {"flags": f"--seed {run.summary['seed']}", "after": run.after}
+    rows = [
+        [f"`{one['flags']}`", *(_bare(one["after"], key) for key in shown)]
+        for one in (recorded, *run.controls["runs"])
+    ]
+    head = ["the main command with", *(f"`{key}`" for key in shown)]
+    text = _prose(
+        f"Measured with the embedded model, greedy, on {run.after['em']['n']} held-out tasks; the "
+        "first row is the recorded run:"
+    )
+    last = _prose(f"The recorded run on regulated questions: {blind}.")
+    return f"{text}\n\n{_table(head, rows)}\n\n{last}"
+
+
+BLOCKS: Mapping[str, Callable[[Recorded], str]] = {
+    "front": front,
+    "took": took,
+    "curve": lambda run: curve(run, "docs/"),
+    "curve_here": lambda run: curve(run, ""),
+    "model": model,
+    "table": table,
+    "dashes": dashes,
+    "transcript": transcript,
+    "reads": reads,
+    "steps": steps,
+    "held_out": held_out,
+    "scores": scores,
+    "controls": controls,
+    "wrong": wrong,
+}
+"""Name of a block -> what writes it."""
+
+
+def fill(text: str, run: Recorded) -> str:
+    """A page with every block written anew.
+
+    Raises:
+        KeyError: if a page asks for a block that nobody writes.
+    """
+    return _BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]](run)}\n{found[3]}", text)
+
+
+def render(run: Recorded) -> dict[Path, str]:
+    """Every page and picture as the recorded run makes it."""
+    files = {page: fill(page.read_text("utf-8"), run) for page in PAGES}
+    return files | {CURVE: draw_curve(make_curve(run)), SCREEN: show_run(run)[2]}

@@ -58,7 +58,10 @@ class Exemption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule before it is put into words; `slots` fill its wordings beside the value."""
+    """A rule before it is put into words; `slots` fill its wordings beside the value.
+
+    `other` is a value of something else that the article mentions in passing.
+    """
 
     about: str
     gist: str
@@ -67,6 +70,7 @@ class Rule:
     slots: dict[str, str]
     past: Value | None = None
     exemption: Exemption | None = None
+    other: Value | None = None
 
 
 def begin(text: str) -> str:
@@ -175,7 +179,12 @@ class Composer:
             slots |= {"w": rule.past.text, "y": str(self._rng.choice(_YEARS))}
         clause = slots["Main" if "{Main}" in frame else "main"]
         stated.insert(0, Statement(rule.about, rule.gist, rule.value, clause))
-        return frame.format(**slots), stated, is_seen
+        text = frame.format(**slots)
+        if rule.other is not None:
+            passing = self._rng.choice(self._phrases.other_values[rule.value.kind])
+            passing = begin(passing.format(v=rule.other.text))
+            text = f"{passing} {text}" if self._rng.random() < 0.5 else f"{text} {passing}"
+        return text, stated, is_seen
 
     def _choose(self, wordings: Wordings, first: int | None = None) -> Wording:
         return self._rng.choice(wordings.of(self._has_unseen)[:first])

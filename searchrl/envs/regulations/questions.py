@@ -6,6 +6,7 @@ word search with the question's own words finds the article that answers it. Cal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
@@ -213,26 +214,24 @@ class _Writer:
     def _ask(self, asking: _Asking, when: str = "", articles: Sequence[Article] = ()) -> Question:
         """A random wording that finds the first article; the first wording if none does.
 
-        A question about an article in words that training never shows is itself in such words, so
-        that training has no question with the same text.
+        Often it is the wording that fits another article best, so that whoever matches words reads
+        the wrong one. A question about an article in words that training never shows is itself in
+        such words, so that training has no question with the same text.
         """
         is_new = not all(article.is_seen for article in articles)
-        first = None
+        finder, gold = self._school.finder, articles[0].passage.id if articles else ""
+        is_trap = self._rng.random() < self._school.trap_share
+        chosen, most = None, -math.inf
         for question in self._wordings(asking, when, is_new):
             if is_new and question.is_seen:
                 continue
-            if first is None:
-                first = question
-            if self._is_searchable(question.query, articles):
-                return question
-        assert first is not None
-        return first
-
-    def _is_searchable(self, query: str, articles: Sequence[Article]) -> bool:
-        finder = self._school.finder
-        if articles:
-            return finder.finds(query, articles[0].passage.id)
-        return finder.finds_something(query)
+            misleads = finder.misleads(question.query, gold)
+            if misleads > most and (is_trap or most < 0):
+                chosen, most = question, misleads
+            if not is_trap and most >= 0:
+                break
+        assert chosen is not None
+        return chosen
 
     def _wordings(self, asking: _Asking, when: str, is_new: bool) -> Iterator[Question]:
         """All wordings in random order, each with one choice of names, synonyms and frame."""
@@ -296,18 +295,10 @@ def _frame(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool
 
 
 def lower(text: str) -> str:
-    """The text as it goes on within a sentence: `I` and names keep their capital."""
-    first = text.split(maxsplit=1)[0]
-    is_word = first in _SENTENCE_STARTS
-    return text[0].lower() + text[1:] if is_word else text
-
-
-_SENTENCE_STARTS = frozenset(
-    "A After An Are As At Before Below Beside By Can Could Did Do Does During For From Has Have "
-    "How If In Is It May Missing Must My Near Next On One Our Outside Should Something The There "
-    "To Under Until Up We What When Where Whether Which Who Whom Whose Will With Within "
-    "Would".split()
-)
+    """The text as it goes on within a sentence. `I` keeps its capital; no wording begins with a
+    name."""
+    is_kept = text.split(maxsplit=1)[0].split("'")[0] == "I"
+    return text if is_kept else text[0].lower() + text[1:]
 
 
 def _ask_link(family: Family, subject: Subject) -> _Asking:

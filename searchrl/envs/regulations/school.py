@@ -77,13 +77,15 @@ class _Shares(NamedTuple):
     invented: float
     remarks_present: int
     remarks_absent: int
+    passing: float
     limit: int
+    trap: float
     num_wordings: int | None
 
 
 _SHARES = {
-    Difficulty.EASY: _Shares(0.0, 0.0, 0.0, 0.0, 0, 0, 0, 2),
-    Difficulty.NORMAL: _Shares(0.4, 0.3, 0.4, 0.4, 5, 7, MAX_WORDS, None),
+    Difficulty.EASY: _Shares(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0, 0.0, 2),
+    Difficulty.NORMAL: _Shares(0.4, 0.3, 0.4, 0.4, 5, 7, 0.6, MAX_WORDS, 0.85, None),
 }
 _NUM_TOPICS = 26
 _THINGS_PER_SHELF = (2, 3)
@@ -127,6 +129,7 @@ class School:
     absent_things: tuple[tuple[Shelf, str], ...]
     exceptions: Mapping[str, Condition]
     has_unseen: bool
+    trap_share: float
     passages: tuple[Passage, ...] = field(init=False)
     stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
     finder: Finder = field(init=False)
@@ -196,6 +199,7 @@ class _Founder:
             absent_things=tuple(absent_things),
             exceptions=self._exceptions,
             has_unseen=self._has_unseen,
+            trap_share=self._shares.trap,
         )
 
     def _add_topics(self, topics: Sequence[Topic]) -> None:
@@ -289,9 +293,10 @@ class _Founder:
         """The rule, with an exception or an earlier value now and then."""
         rule = Rule(about, gist, value, wordings, slots)
         point = self._rng.random()
-        if is_plain or point >= self._shares.exemption + self._shares.past:
-            return rule
         other = self._other(value)
+        if is_plain or point >= self._shares.exemption + self._shares.past:
+            has_other = not is_plain and self._rng.random() < self._shares.passing
+            return replace(rule, other=other) if has_other else rule
         if point < self._shares.past:
             return replace(rule, past=other)
         # A date is the same on all days.

@@ -167,7 +167,8 @@ class Condition:
 @with_config(EXACT)
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What is common to all rules; `asides` are sentences that may stand beside any of them.
+    """What is common to all rules; `asides` are sentences that may stand beside any of them, and
+    `other_values` such sentences with a value of each kind, which answers nothing.
 
     Slots of `exceptions` and `past`: `{main}` the rule, `{Main}` the same as a sentence's start,
     `{c}` and `{C}` the condition, `{w}` the other value, `{alt}` the rule again in other words,
@@ -177,6 +178,7 @@ class Phrases:
 
     synonyms: dict[str, Texts]
     asides: Texts
+    other_values: dict[ValueKind, Texts]
     conditions: tuple[Condition, ...]
     exceptions: Wordings
     past: Wordings

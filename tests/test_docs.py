@@ -36,7 +36,11 @@ DOCS = REPO / "docs"
 PAGES = [REPO / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINKED = [*PAGES, REPO / "CONTRIBUTING.md", REPO / "CHANGELOG.md", REPO / "plugins" / "README.md"]
 TEXTS = [*LINKED, *sorted((REPO / "examples").iterdir())]
-NOT_RUN: dict[str, list[str]] = {"docs/cli.md": ["starts processes of its own"]}
+NOT_RUN: dict[str, list[str]] = {
+    "docs/cli.md": ["starts processes of its own"],
+    # `test_qwen3_4b` runs these with the tiny model.
+    "docs/qwen3_4b.md": ["needs the weights of Qwen3-4B"] * 5,
+}
 """Page -> reasons of the blocks that opt out with `<!-- not run: REASON -->`."""
 
 SMALL = {
@@ -104,7 +108,10 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-HEAVY = {"README", "cli", "test-a-plugin", "hooks", "foreign-envs", "write-a-plugin", "healthy_run"}
+HEAVY = {
+    *("README", "cli", "foreign-envs", "healthy_run", "hooks", "qwen3_4b", "test-a-plugin"),
+    "write-a-plugin",
+}
 """Pages whose blocks take seconds."""
 
 
@@ -330,11 +337,18 @@ def test_the_row_of_a_rollout_is_documented_key_by_key() -> None:
 
 
 def test_what_a_task_of_regulations_knows_is_documented_key_by_key() -> None:
-    env = searchrl.make_env("regulations").unwrapped
     text = section(page("data_formats.md"), "## Tasks of `regulations`")
-    rows = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
-    named = {name for cell in rows for name in re.findall(r"`(\w+)`", cell)}
-    assert all(set(env.make_task("test", index).meta) == named for index in range(10))
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+)", text, re.MULTILINE)
+    named = {
+        (name, "hard" in means) for cell, means in rows for name in re.findall(r"`(\w+)`", cell)
+    }
+    always = {name for name, is_hard in named if not is_hard}
+    env = searchrl.make_env("regulations").unwrapped
+    assert all(set(env.make_task("test", index).meta) == always for index in range(10))
+    hard = searchrl.make_env("regulations", difficulty="hard").unwrapped
+    metas = [set(hard.make_task("test", index).meta) for index in range(12)]
+    assert all(keys >= always for keys in metas)
+    assert set().union(*metas) == {name for name, _ in named}
 
 
 # --- the text itself -----------------------------------------------------------------------

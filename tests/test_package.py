@@ -31,8 +31,8 @@ _FOLDERS = {
     ),
     "assets/instructions": "act.txt search_tool.json think-search-answer.txt tool-call.txt",
     "assets/regulations": (
-        "chains.json daily.json demo_handbook.md demo_questions.json drills.json names.json "
-        "office.json phrases.json things.json"
+        "chains.json daily.json demo_handbook.md demo_questions.json district.json drills.json "
+        "names.json office.json phrases.json things.json"
     ),
     "assets/tiny": (
         "README.md chat_template.jinja config.json generation_config.json model.safetensors "

@@ -2,7 +2,8 @@
 
 Owns the cache of retrievers, and the promise that an index holds exactly the passages that were
 asked for. It wraps a retriever factory and is one itself, so that environments share indexes
-without knowing it. Knows no retriever. Called by `TextEnv` and the task world.
+without knowing it. Knows no retriever but the package's own word search, for a part that has to
+know what words find. Called by `TextEnv` and the task world; `word_index` by `regulations`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from collections.abc import Hashable, Sequence
 
 from searchrl.contracts import Retriever, RetrieverFactory
 from searchrl.core.episode import Passage
+from searchrl.retrieval.bm25 import BM25Retriever
+
+
+def word_index(passages: Sequence[Passage]) -> Retriever:
+    """The word search `bm25` with its default settings, whatever retriever an environment has."""
+    return BM25Retriever(passages)
 
 
 class IndexCache:

@@ -45,7 +45,7 @@ def games(env: RegulationsEnv) -> dict[str, list[Played]]:
 def read(question: str, *articles: tuple[str, str], then: tuple[tuple[str, str], ...] = ()) -> str:
     """What `two_search_regex` answers if its searches show `articles`, and `then` those."""
     policy = make_two_search_regex(None, Task("t", "test", 0, question), PROTOCOL)
-    policy.act(question)
+    policy.act(f"{question}\nAnswer from the handbook of Elm School; if it does not say, answer: x")
     for shown in (articles, then or articles):
         passages = [Passage(str(i), text, title) for i, (title, text) in enumerate(shown)]
         action = PROTOCOL.parse(policy.act(PROTOCOL.render_observation(passages)))
@@ -185,6 +185,22 @@ def test_wrappers_around_a_question_change_nothing() -> None:
     article = (FINE[0], f"{FINE[1]}.")
     for start in ("Please tell me", "I am new here. I would like to know", "Hello, do you know"):
         assert read(f"{start} how much the fine for a late book is.", article) == "£14"
+
+
+def test_page_of_another_school_is_passed_over() -> None:
+    theirs = ("Late books", f"At Oak College, {FINE[1]}.")
+    ours = ("Late books", "Here at Elm School, a book that is late costs £15.")
+    question = "How much is the fine for a late book?"
+    assert read(question, theirs, ours) == "£15"
+    assert read(question, theirs) == "not regulated"
+    assert read("At Oak College, what is the fine for a late book?", ours, theirs) == "£14"
+
+
+def test_changed_rule_goes_before_the_one_that_it_changes() -> None:
+    earlier = (FINE[0], f"{FINE[1]}.")
+    changed = (FINE[0], "The rule has been changed, and a book brought back late is fined £15.")
+    question = "How much is the fine for a late book?"
+    assert read(question, earlier, changed) == read(question, changed, earlier) == "£15"
 
 
 def test_small_overlap_is_silence() -> None:

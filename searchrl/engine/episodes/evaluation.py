@@ -24,7 +24,9 @@ from searchrl.errors import ConfigError
 _EVAL_STREAM = 0xE7A1
 """Keeps the random streams of evaluation apart from those of training."""
 
-SUMMARY_KEYS = "em em_forced searched searches tool_calls format passive retrieved reward".split()
+SUMMARY_KEYS = (
+    "em em_forced searched searches tool_calls env format passive retrieved reward".split()
+)
 """The metrics a summary holds, besides EM per kind of task and per slice."""
 
 

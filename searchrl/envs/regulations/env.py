@@ -17,6 +17,12 @@ from typing import Any, ClassVar
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.data_files import Question
+from searchrl.envs.regulations.district import (
+    NUM_DISTRICTS,
+    SCHOOLS_PER_DISTRICT,
+    District,
+    make_district,
+)
 from searchrl.envs.regulations.drills import make_drill
 from searchrl.envs.regulations.handbook_file import (
     Handbook,
@@ -24,14 +30,21 @@ from searchrl.envs.regulations.handbook_file import (
     load_handbook,
     load_questions,
 )
+from searchrl.envs.regulations.hard_questions import draft_hard_task
 from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.questions import (
+    COMPARISON,
+    COUNTING,
     DRILL,
     LOOKUP,
     NOT_REGULATED,
     NOT_REGULATED_ANSWER,
+    PLAIN_KINDS,
+    RELATIVE_DATE,
     TASK_KINDS,
+    THREE_HOP,
     TWO_HOP,
+    Draft,
     draft_task,
 )
 from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
@@ -42,8 +55,22 @@ from searchrl.errors import ConfigError, suggest
 TASKS_PER_SCHOOL = 10
 """Tasks per school; no two ask the same."""
 
+TASKS_PER_HARD_SCHOOL = 30
+"""Tasks per school of a district."""
+
 DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.5, TWO_HOP: 0.3, NOT_REGULATED: 0.2}
-"""Shares of the task kinds."""
+"""Shares of the task kinds at the levels `easy` and `normal`."""
+
+HARD_MIX: Mapping[str, float] = {
+    LOOKUP: 0.15,
+    TWO_HOP: 0.15,
+    THREE_HOP: 0.2,
+    COMPARISON: 0.1,
+    COUNTING: 0.1,
+    RELATIVE_DATE: 0.15,
+    NOT_REGULATED: 0.15,
+}
+"""Shares of the task kinds at the level `hard`."""
 
 SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
 """Slices of the test split: whether training shows the question's and the articles' wordings."""
@@ -62,7 +89,8 @@ class RegulationsEnv(TextEnv):
     Args:
         protocol, retriever: as for `TextEnv`.
         mix: weights of the task kinds `lookup`, `two_hop`, `not_regulated` and `drill` (random
-            words, for a cold start); kinds left out are 0.
+            words, for a cold start), at the level `hard` also of `three_hop`, `comparison`,
+            `counting` and `relative_date`; kinds left out are 0.
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         questions: path of a JSON or JSONL file with questions about `handbook`.
@@ -102,8 +130,8 @@ class RegulationsEnv(TextEnv):
             render_mode=render_mode,
             matches=matches,
         )
-        self.mix = _ensure_mix(DEFAULT_MIX if mix is None else mix)
         self.difficulty = _ensure_difficulty(difficulty)
+        self.mix = _ensure_mix(mix, self.difficulty)
         self._is_generated = handbook is None
         self._handbook, self._questions = _load(handbook, questions)
 
@@ -112,7 +140,12 @@ class RegulationsEnv(TextEnv):
         self.ensure_split(split)
         if self._is_fixed(split):
             return len(self._questions)
-        return NUM_SCHOOLS[split] * TASKS_PER_SCHOOL
+        each = TASKS_PER_HARD_SCHOOL if self._is_hard else TASKS_PER_SCHOOL
+        return self.num_schools(split) * each
+
+    def num_schools(self, split: str) -> int:
+        """How many generated schools `split` has."""
+        return NUM_DISTRICTS[split] * SCHOOLS_PER_DISTRICT if self._is_hard else NUM_SCHOOLS[split]
 
     def kind_of(self, split: str, index: int) -> str:
         """The kind of task `index`.
@@ -127,19 +160,22 @@ class RegulationsEnv(TextEnv):
         return self.mix[-1][0]
 
     def make_task(self, split: str, index: int) -> Task:
-        """Task `index` of `split`; neighbours are about different schools."""
+        """Task `index` of `split`; neighbours are about different schools.
+
+        At the level `hard` four neighbours share a handbook.
+        """
         if self._is_fixed(split):
             row = self._questions[index]
             meta = {"queries": list(row.queries), "bridge": row.bridge}
             return row.as_task(self.name, split, index, school=self._handbook.name, **meta)
-        num_schools = NUM_SCHOOLS[split]
+        num_schools = self.num_schools(split)
         slot, number = divmod(index, num_schools)
         kind = self.kind_of(split, index)
         if kind == DRILL:
             return self._drill_task(split, index, number)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
-        school = self.school(split, number)
-        draft = draft_task(school, kind, sum(k == kind for k in earlier))
+        ordinal = sum(one == kind for one in earlier)
+        name, book, draft = self._draft(split, number, kind, ordinal)
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -151,16 +187,17 @@ class RegulationsEnv(TextEnv):
             env=self.name,
             slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
             meta={
-                "school": school.name,
+                "school": name,
                 "school_number": number,
                 "queries": list(draft.queries),
-                "thin_query": school.finder.commonest(draft.question.query),
+                "thin_query": book.finder.commonest(draft.question.query),
                 "bridge": draft.bridge,
                 "value_kind": str(draft.value_kind),
                 "abouts": list(draft.abouts),
                 "gists": list(draft.gists),
                 "condition": draft.condition,
                 "template": draft.question.template,
+                **draft.more,
             },
         )
 
@@ -177,7 +214,7 @@ class RegulationsEnv(TextEnv):
             gold_ids=drill.gold_ids,
             env=self.name,
             meta={
-                "school": self.school(split, number).name,
+                "school": self._book(split, number)[0],
                 "drill": index,
                 "queries": [query],
                 "thin_query": query.split()[0],
@@ -195,7 +232,7 @@ class RegulationsEnv(TextEnv):
             meta: dict[str, Any] = {"school": self._handbook.name}
         else:
             number = self._ensure_school(split, options.get("school", 0))
-            meta = {"school": self.school(split, number).name, "school_number": number}
+            meta = {"school": self._book(split, number)[0], "school_number": number}
         return replace(super().make_ask_task(question.strip(), split, options), meta=meta)
 
     def make_prompt(self, task: Task) -> str:
@@ -215,40 +252,79 @@ class RegulationsEnv(TextEnv):
             return key, [article.passage for article in drill.articles]
         if "school_number" not in task.meta:
             return self._handbook.key, self._handbook.passages
-        school = self.school(task.split, task.meta["school_number"])
-        return school.key, school.passages
+        _, book = self._book(task.split, task.meta["school_number"])
+        return book.key, book.passages
 
     def statements(self, task: Task) -> Mapping[str, Sequence[Statement]]:
         """What each article states, by its id; empty for a handbook that was not generated."""
         if "drill" in task.meta:
             articles = make_drill(self.world_seed, task.split, task.meta["drill"]).articles
         elif "school_number" in task.meta:
-            articles = self.school(task.split, task.meta["school_number"]).articles
+            articles = self._book(task.split, task.meta["school_number"])[1].articles
         else:
             return {}
         return {article.passage.id: article.statements for article in articles}
 
     def school(self, split: str, number: int) -> School:
-        """The generated school `number` of `split`, with everything its handbook states."""
+        """The generated school `number` of `split`, with everything its handbook states.
+
+        Not at the level `hard`: there `district` has the handbook of several schools.
+        """
         return make_school(self.world_seed, split, number, self.difficulty)
+
+    def district(self, split: str, number: int) -> District:
+        """The district of school `number` of `split`, at the level `hard`."""
+        return make_district(self.world_seed, split, number // SCHOOLS_PER_DISTRICT)
+
+    @property
+    def _is_hard(self) -> bool:
+        return self.difficulty is Difficulty.HARD
+
+    def _book(self, split: str, number: int) -> tuple[str, School | District]:
+        """The name of a school, and the handbook it has for itself or shares."""
+        if self._is_hard:
+            district = self.district(split, number)
+            return district.houses[number % SCHOOLS_PER_DISTRICT].name, district
+        school = self.school(split, number)
+        return school.name, school
+
+    def _draft(
+        self, split: str, number: int, kind: str, ordinal: int
+    ) -> tuple[str, School | District, Draft]:
+        """A task about a school, with the school's name and handbook."""
+        name, book = self._book(split, number)
+        if isinstance(book, District):
+            draft = draft_hard_task(book, number % SCHOOLS_PER_DISTRICT, kind, ordinal)
+        else:
+            draft = draft_task(book, kind, ordinal)
+        return name, book, draft
 
     def _is_fixed(self, split: str) -> bool:
         return split == "demo" or not self._is_generated
 
     def _ensure_school(self, split: str, number: object) -> int:
-        if isinstance(number, int) and 0 <= number < NUM_SCHOOLS[split]:
+        if isinstance(number, int) and 0 <= number < self.num_schools(split):
             return number
         raise ConfigError(
-            f"env {self.name}: split '{split}' has schools 0 to {NUM_SCHOOLS[split] - 1}, "
+            f"env {self.name}: split '{split}' has schools 0 to {self.num_schools(split) - 1}, "
             f"got {number!r}."
         )
 
 
-def _ensure_mix(mix: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """The kinds with their cumulative shares."""
+def _ensure_mix(
+    given: Mapping[str, float] | None, difficulty: Difficulty
+) -> tuple[tuple[str, float], ...]:
+    """The kinds with their cumulative shares; without `given`, those of the level."""
+    is_hard = difficulty is Difficulty.HARD
+    mix = given if given is not None else HARD_MIX if is_hard else DEFAULT_MIX
     for kind, weight in mix.items():
         if kind not in TASK_KINDS:
             raise ConfigError(f"env.mix has no kind '{kind}'." + suggest(kind, TASK_KINDS))
+        if not is_hard and kind not in PLAIN_KINDS and weight:
+            raise ConfigError(
+                f"env.mix: the level '{difficulty}' has no tasks of kind '{kind}'. Set "
+                "env.difficulty to hard, or leave the kind out."
+            )
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             raise ConfigError(f"env.mix: the weight of '{kind}' must be ≥ 0, got {weight!r}.")
     total = math.fsum(mix.values())

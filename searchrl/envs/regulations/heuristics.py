@@ -10,6 +10,7 @@ evaluation, as a bar for trained models.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from searchrl.contracts import Expert, TagProtocol
@@ -26,6 +27,7 @@ from searchrl.envs.regulations.matching import (
     named_in,
     plain,
     read_documents,
+    school_in,
     telling_words,
     without_wrapper,
 )
@@ -70,6 +72,7 @@ class _QuestionAsQuery:
         self._question = question
         self._protocol = protocol
         self._kinds = asked_kinds(plain(question))
+        self._school = ""
         self._documents: list[Document] = []
         self._has_searched = False
 
@@ -77,12 +80,16 @@ class _QuestionAsQuery:
         """Search at first; then search again or answer."""
         if not self._has_searched:
             self._has_searched = True
+            self._school = school_in(self._question) or school_in(observation)
             return self._search(self.first_query(), FIRST_THOUGHT)
-        self._documents = read_documents(observation)
+        self._documents = self.read(observation)
         return self.next_turn()
 
     def first_query(self) -> str:
         return self._question
+
+    def read(self, observation: str) -> list[Document]:
+        return read_documents(observation)
 
     def next_turn(self) -> str:
         text = self._documents[0].text if self._documents else ""
@@ -114,7 +121,14 @@ class _OneSearch(_QuestionAsQuery):
         self._units = asked_units(question)
 
     def first_query(self) -> str:
-        return " ".join(self._words) or self._question
+        return self._query(self._words)
+
+    def read(self, observation: str) -> list[Document]:
+        return read_documents(observation, self._school)
+
+    def _query(self, words: Iterable[str]) -> str:
+        """A query of words; pages may be about several schools, so it names the school."""
+        return " ".join([*dict.fromkeys([*words, self._school])]).strip() or self._question
 
     def next_turn(self) -> str:
         return self._answer_from(self._read())
@@ -134,7 +148,7 @@ class _TwoSearch(_OneSearch):
         self._is_last = False
 
     def first_query(self) -> str:
-        return " ".join(self._bridge_words) or super().first_query()
+        return self._query(self._bridge_words) if self._bridge_words else super().first_query()
 
     def next_turn(self) -> str:
         direct = self._read()
@@ -143,12 +157,12 @@ class _TwoSearch(_OneSearch):
             return self._answer_from(self._read(self._bridge) if self._bridge else direct)
         self._is_last = True
         if self._bridge:
-            query = f"{self._bridge.value} {_ATTRIBUTES.get(self._kinds[0], '')}"
-            return self._search(query.strip(), f"I need to know more. {self._bridge.clause}")
+            query = self._query([self._bridge.value, _ATTRIBUTES.get(self._kinds[0], "")])
+            return self._search(query, f"I need to know more. {self._bridge.clause}")
         if direct and direct.share >= LEAST_SHARE:
             return self._answer_from(direct)
         words = self._words if self._bridge_words else inflected(self._words, self._documents)
-        return self._search(" ".join(words), "I should search with other words.")
+        return self._search(self._query(words), "I should search with other words.")
 
     def _find_bridge(self, direct: Finding | None) -> Finding | None:
         """What the question describes without naming it, unless a direct answer fits far better."""

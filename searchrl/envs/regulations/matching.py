@@ -118,6 +118,16 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """A clause that says only what is different, and when; "it" stands for another clause."""
+_AMENDED = re.compile(
+    r"\b(?:as of|changed?|from (?:now|this term) on|no longer (?:counts|holds)|replaces|void)\b",
+    re.IGNORECASE,
+)
+"""What is said of a rule that another rule gives way to."""
+_SCHOOL = re.compile(rf"({_LETTERS}) (?:Academy|College|High|School)\b")
+_SETTING = re.compile(
+    rf"\b(?:[Aa]t|[Ff]or|[Ii]n|This is about|I am (?:a \w+ )?at|My \w+ is) {_SCHOOL.pattern}[.,:]?"
+)
+"""The part of a question that names the school it is about."""
 _RULE = re.compile(r"(?:but|otherwise)\b", re.IGNORECASE)
 """How the rule begins if what is different comes first."""
 
@@ -196,8 +206,8 @@ def asked_kinds(question: str) -> tuple[str, ...]:
 
 
 def without_wrapper(question: str) -> str:
-    """A question without the polite words around it."""
-    return _WRAPPER.sub("", question)
+    """A question without its school and without the polite words around it."""
+    return _WRAPPER.sub("", _SETTING.sub("", question).strip())
 
 
 def plain(question: str) -> str:
@@ -272,9 +282,19 @@ class _Clause(NamedTuple):
     condition: frozenset[str] = frozenset()
 
 
-def read_documents(observation: str) -> list[Document]:
-    """The documents of an observation, best first."""
-    return [Document(title or "", text) for title, text in _DOCUMENT.findall(observation)]
+def school_in(text: str) -> str:
+    """The first name of the school that a text names first, or nothing."""
+    match = _SCHOOL.search(text)
+    return match.group(1) if match else ""
+
+
+def read_documents(observation: str, school: str = "") -> list[Document]:
+    """The documents of an observation, best first, without those on another school than `school`.
+
+    A document is on the school that it names first; one that names none is on every school.
+    """
+    documents = [Document(title or "", text) for title, text in _DOCUMENT.findall(observation)]
+    return [one for one in documents if not school or school_in(one.text) in ("", school)]
 
 
 def _clauses(text: str) -> list[_Clause]:
@@ -337,28 +357,31 @@ class Reader:
     def _judge(
         self, document: Document, clause: _Clause, kinds: Sequence[str], name: str
     ) -> Iterator[Finding]:
-        near, title = _stems(f"{clause.main} {clause.text}"), _stems(document.title)
-        everywhere = title.union(
+        near = _stems(f"{document.title} {clause.main} {clause.text}")
+        around = near.union(
             *(_stems(one.text) for one, _ in self._documents if one.title == document.title)
         )
-        share = score = 0.0
-        for word, weight in self._weights.items():
-            share += weight * (word in everywhere)
-            places = ((near, 1.0), (title, 0.9), (everywhere, 0.5))
-            score += weight * next((worth for place, worth in places if word in place), 0.0)
+        weights = [
+            weight * (1.0 if word in near else 0.5)
+            for word, weight in self._weights.items()
+            if word in around
+        ]
+        share = score = sum(weights) / self._total
         if _PAST.search(clause.text) or (clause.main and not self._is_named(clause.condition)):
-            score -= 0.5 * self._total
+            score -= 0.5
+        if _AMENDED.search(clause.sentence):
+            score *= 1.2
         if name and name in f"{document.title} {clause.main} {clause.text}":
-            score += 0.5 * self._total
+            score += 0.5
         for rank, kind in enumerate(kinds):
             for match in SHAPES[kind].finditer(clause.text):
                 if match.group() == name:
                     continue
-                worth = score / self._total - 0.15 * rank
+                worth = score - 0.15 * rank
                 worth -= 0.005 * self._distance(clause.text, match.start())
                 if unit := _UNIT.match(clause.text[match.end() :]):
                     worth += 0.2 * (stem(unit.group(1)) in self._units)
-                yield Finding(match.group(), kind, share / self._total, worth, clause.text)
+                yield Finding(match.group(), kind, share, worth, clause.text)
 
     def _is_named(self, condition: frozenset[str]) -> bool:
         """Whether the question has most words of a condition."""

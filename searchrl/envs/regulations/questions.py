@@ -7,9 +7,10 @@ word search with the question's own words finds the article that answers it. Cal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from searchrl.envs.regulations.names import ValueKind
 from searchrl.envs.regulations.prose import Article, Statement, begin
@@ -29,18 +30,27 @@ LOOKUP = "lookup"
 TWO_HOP = "two_hop"
 NOT_REGULATED = "not_regulated"
 DRILL = "drill"
-TASK_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED, DRILL)
-"""Kinds of task; also the names of metrics."""
+PLAIN_KINDS = (LOOKUP, TWO_HOP, NOT_REGULATED, DRILL)
+"""Kinds of task at every level."""
+
+THREE_HOP = "three_hop"
+COMPARISON = "comparison"
+COUNTING = "counting"
+RELATIVE_DATE = "relative_date"
+TASK_KINDS = (*PLAIN_KINDS, THREE_HOP, COMPARISON, COUNTING, RELATIVE_DATE)
+"""Kinds of task, all of them at the level `hard`; also the names of metrics."""
 
 NOT_REGULATED_ANSWER = "not regulated"
 """The right answer if the handbook says nothing."""
 
-_ASKED_WITH_CONDITION = 0.6
+ASKED_WITH_CONDITION = 0.6
 """How often a rule that has an exception is asked for its exception."""
 
 
-_UNSEEN_SHARE = 0.5
+UNSEEN_SHARE = 0.5
 """How many questions of the test split may use wordings that training never shows."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Question(NamedTuple):
@@ -61,7 +71,7 @@ class Draft(NamedTuple):
 
     `queries` finds the evidence hop by hop. `bridge` is what the first of two hops finds. `abouts`
     and `gists` name the rule of each hop. `condition` is how the question says when or for whom.
-    `value_kind` is the domain of a plausible guess.
+    `value_kind` is the domain of a plausible guess. `more` goes into the task's meta.
     """
 
     question: Question
@@ -74,6 +84,7 @@ class Draft(NamedTuple):
     is_seen: bool
     bridge: str = ""
     condition: str = ""
+    more: Mapping[str, Any] = _NOTHING
 
 
 def draft_task(school: School, kind: str, ordinal: int) -> Draft:
@@ -83,15 +94,16 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
     order = Random(f"{school.key}/{kind}")
     writer = _Writer(school, rng)
     if kind == TWO_HOP:
-        return writer.two_hop(_pick(range(len(school.links)), ordinal, order))
+        return writer.two_hop(pick(range(len(school.links)), ordinal, order))
     if kind == NOT_REGULATED:
         return writer.not_regulated(ordinal, order)
     sources = [*school.topics, *school.links, *school.links, *school.things]
-    number = _pick(range(len(sources)), ordinal, order)
+    number = pick(range(len(sources)), ordinal, order)
     return writer.lookup(number)
 
 
-def _pick(items: Sequence[int], ordinal: int, order: Random) -> int:
+def pick(items: Sequence[int], ordinal: int, order: Random) -> int:
+    """The item at `ordinal` of the items in random order; wraps around."""
     return order.sample(items, len(items))[ordinal % len(items)]
 
 
@@ -172,7 +184,7 @@ class _Writer:
                 for shelf, thing in [item]
             ],
         ][ordinal % 3]
-        chosen = absent[_pick(range(len(absent)), ordinal // 3, order)]
+        chosen = absent[pick(range(len(absent)), ordinal // 3, order)]
         question = self._ask(chosen.asking)
         return Draft(
             question=question,
@@ -201,7 +213,7 @@ class _Writer:
     def _condition(self, about: str) -> tuple[str, Condition | None]:
         """The rule or its exception, and when that holds."""
         exception = exception_of(self._school, about)
-        if exception and self._rng.random() < _ASKED_WITH_CONDITION:
+        if exception and self._rng.random() < ASKED_WITH_CONDITION:
             return exception, self._school.exceptions[about]
         return about, None
 
@@ -236,7 +248,7 @@ class _Writer:
     def _wordings(self, asking: _Asking, when: str, is_new: bool) -> Iterator[Question]:
         """All wordings in random order, each with one choice of names, synonyms and frame."""
         rng = self._rng
-        has_unseen = is_new or (self._school.has_unseen and rng.random() < _UNSEEN_SHARE)
+        has_unseen = is_new or (self._school.has_unseen and rng.random() < UNSEEN_SHARE)
         cores = [(core, True) for core in asking.questions.of(has_unseen)]
         cores += [(core, False) for core in asking.indirect.of(has_unseen)]
         rng.shuffle(cores)
@@ -255,7 +267,7 @@ class _Writer:
                 (self._phrases.direct if is_direct else self._phrases.indirect).of(has_unseen)
             )
             is_first = is_doubled or (". " not in text and rng.random() < 0.3)
-            asked = _frame(text, frame, when, is_direct, is_first)
+            asked = frame_question(text, frame, when, is_direct, is_first)
             asked_core = f"{when} {text}" if is_first else f"{text} {when}"
             query = content_words(asked_core)
             yield Question(asked, query, core.text, is_seen and frame.is_seen)
@@ -285,7 +297,7 @@ class _Writer:
         )
 
 
-def _frame(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
+def frame_question(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
     """The question in its frame, with its condition at the end or, if `is_first`, at the start."""
     if not is_direct:
         return frame.text.format(i=f"{core} {when}".rstrip())

@@ -151,7 +151,13 @@ def about_thing(shelf: Shelf, thing: str) -> str:
 
 @lru_cache(maxsize=512)
 def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
-    """Build school `number` of `split`. Pure; the most recent ones are kept."""
+    """Build school `number` of `split`. Pure; the most recent ones are kept.
+
+    Raises:
+        ValueError: at the level `hard`, where schools share the handbook of a district.
+    """
+    if difficulty is Difficulty.HARD:
+        raise ValueError("schools of the level 'hard' share a handbook; use make_district")
     name = school_names(world_seed)[_FIRST_NAME[split] + number]
     return _Founder(
         f"regulations/{world_seed}/{split}/{number}/{difficulty}", split, difficulty

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval.indexes import word_index
 
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
@@ -51,7 +51,7 @@ class Finder:
     """A word search in one handbook."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        self._search = BM25Retriever(passages)
+        self._search = word_index(passages)
         self._words = [words_of(f"{passage.title} {passage.text}") for passage in passages]
 
     def finds(self, query: str, passage_id: str, within: int = 3) -> bool:

@@ -1,0 +1,503 @@
+"""The level `hard` of `regulations`: one long handbook of several schools, and harder questions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+from playing import INDEXES, PROTOCOL, Played, make_env, mean, play
+
+from searchrl.core.episode import ANSWER, SEARCH, Task
+from searchrl.envs.regulations import (
+    TASK_KINDS,
+    RegulationsEnv,
+    make_clumsy,
+    make_expert,
+    make_passive,
+    make_two_search_regex,
+)
+from searchrl.envs.regulations.district import (
+    NUM_DISTRICTS,
+    SCHOOLS_PER_DISTRICT,
+    District,
+    make_district,
+)
+from searchrl.envs.regulations.names import date_from, magnitude, spell
+from searchrl.envs.regulations.prose import Statement, Status
+from searchrl.envs.regulations.questions import DRILL, PLAIN_KINDS
+from searchrl.envs.regulations.school import Difficulty, make_school
+from searchrl.envs.regulations.wordings import Wordings, load_district_words, load_phrases
+from searchrl.errors import ConfigError
+from searchrl.retrieval.ablations import EmptyRetriever
+
+HARD_KINDS = set(TASK_KINDS) - {DRILL}
+NUM_SCHOOLS = 32
+# Some tasks of each of the first schools: few handbooks have to be written.
+INDICES = [
+    slot * NUM_DISTRICTS["test"] * SCHOOLS_PER_DISTRICT + number
+    for slot in range(8)
+    for number in range(NUM_SCHOOLS)
+]
+DISTRICTS = [("test", 0), ("test", 5), ("train", 0), ("validation", 1)]
+MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+
+
+@pytest.fixture(scope="module")
+def env() -> RegulationsEnv:
+    return make_env(difficulty="hard", retriever=INDEXES)
+
+
+@pytest.fixture(scope="module")
+def games(env: RegulationsEnv) -> list[Played]:
+    return [play(env, make_expert, split="test", index=index) for index in INDICES]
+
+
+@pytest.fixture(scope="module")
+def tasks(games: list[Played]) -> list[Task]:
+    return [game.task for game in games]
+
+
+@pytest.fixture(params=DISTRICTS, ids=lambda one: f"{one[0]}-{one[1]}", scope="module")
+def district(request: pytest.FixtureRequest) -> District:
+    return make_district(0, *request.param)
+
+
+def statements_of(district: District) -> Iterator[tuple[str, Statement]]:
+    """All statements, each with the id of its article."""
+    for article in district.articles:
+        yield from ((article.passage.id, one) for one in article.statements)
+
+
+def district_of(env: RegulationsEnv, task: Task) -> District:
+    return env.district(task.split, task.meta["school_number"])
+
+
+def of_kind(tasks: list[Task], kind: str) -> list[Task]:
+    chosen = [task for task in tasks if task.kind == kind]
+    assert len(chosen) >= 15, kind
+    return chosen
+
+
+# The handbook.
+def test_a_handbook_has_over_300_long_articles_of_four_schools(district: District) -> None:
+    assert len(district.passages) >= 300 and len(district.houses) == 4
+    assert len({passage.id for passage in district.passages}) == len(district.passages)
+    lengths = [len(passage.text.split()) for passage in district.passages]
+    assert min(lengths) >= 60 and max(lengths) <= 120 and 75 <= mean(lengths) <= 100
+    for passage in district.passages:
+        assert not set("{}[]<>\n") & set(passage.title + passage.text), passage
+        assert "  " not in passage.text and passage.text[0].isupper() and passage.text[-1] == "."
+
+
+def test_an_article_states_several_things_of_the_one_school_that_it_names(
+    district: District,
+) -> None:
+    names = {house.place: house.name for house in district.houses}
+    assert len(names) == 4
+    per_school = Counter()
+    for article in district.articles:
+        (place,) = {one.place for one in article.statements}
+        assert names[place] in article.passage.text.split(".")[0]
+        per_school[place] += 1
+        assert all(one.clause in article.passage.text for one in article.statements)
+        clauses = [(one.value.text.casefold(), one.clause) for one in article.statements]
+        assert all(text in clause.casefold() for text, clause in clauses)
+    assert set(per_school.values()) == {78}
+    assert mean(len(article.statements) >= 2 for article in district.articles) >= 0.9
+    assert mean(len(article.statements) for article in district.articles) >= 3
+
+
+def test_current_statements_never_contradict_each_other(district: District) -> None:
+    values, gists = defaultdict(set), defaultdict(set)
+    for _, one in statements_of(district):
+        if one.status is not Status.REPLACED:
+            values[one.place, one.gist, one.condition].add(one.value)
+            gists[one.place, one.gist, bool(one.condition)].add(one.about)
+    assert len(values) > 900
+    assert all(len(stated) == 1 for stated in values.values())
+    # A reader's words for a rule stand for one rule of a school, and it has one exception.
+    assert all(len(abouts) == 1 for abouts in gists.values())
+
+
+def test_an_amendment_overrides_a_rule_of_another_article(district: District) -> None:
+    by_status: dict[Status, dict[str, tuple[str, Statement]]] = defaultdict(dict)
+    for article_id, one in statements_of(district):
+        assert one.about not in by_status[one.status]
+        by_status[one.status][one.about] = article_id, one
+    replaced, new = by_status[Status.REPLACED], by_status[Status.NEW]
+    assert len(new) >= 80 and set(replaced) == set(new)
+    assert set(by_status[Status.CURRENT]).isdisjoint(new)
+    frames = [frame.partition("{main}") for frame in load_district_words().amendments]
+    texts = {passage.id: passage.text.casefold() for passage in district.passages}
+    for about, (article_id, one) in new.items():
+        old_id, old = replaced[about]
+        assert article_id != old_id and one.value != old.value and one.gist == old.gist
+        assert district.stated[about][1].value == one.value
+        told = [f"{before}{one.clause}{after}".casefold() for before, _, after in frames]
+        assert any(text in texts[article_id] for text in told), one
+
+
+def test_schools_of_a_district_have_the_same_rules_with_other_values(district: District) -> None:
+    by_rule: dict[str, list[str]] = defaultdict(list)
+    for about, (_, one) in district.stated.items():
+        if not one.condition and ":former" not in about:
+            by_rule[about.partition("/")[2]].append(one.value.bare)
+    shared = [values for values in by_rule.values() if len(values) >= 2]
+    assert sum(map(len, shared)) >= 0.8 * sum(map(len, by_rule.values()))
+    assert mean(len(set(values)) == len(values) for values in shared) >= 0.9
+
+
+def test_exceptions_earlier_values_and_other_schools_stand_beside_the_rules(
+    district: District,
+) -> None:
+    conditions = [one for _, one in statements_of(district) if one.condition]
+    assert len(conditions) >= 150
+    assert {one.about.partition("@")[0] for one in conditions} == set(district.exceptions)
+    texts = [passage.text for passage in district.passages]
+    past = re.compile(r"[Ll]ast year it was|used to be|[Ii]n the past it was|[Ii]n earlier years")
+    assert sum(bool(past.search(text)) for text in texts) >= 40
+    places = [house.place for house in district.houses]
+    assert sum(sum(place in text for place in places) >= 2 for text in texts) >= 30
+
+
+def test_no_two_districts_share_a_school_and_no_two_splits_a_handbook() -> None:
+    numbers = [(split, n) for split in NUM_DISTRICTS for n in (0, 1, NUM_DISTRICTS[split] - 1)]
+    districts = [make_district(0, split, number) for split, number in numbers]
+    places = [house.place for district in districts for house in district.houses]
+    assert len(set(places)) == len(places) == 36
+    assert len({district.key for district in districts}) == len(districts)
+    texts = [{passage.text for passage in district.passages} for district in districts]
+    assert sum(map(len, texts)) == len(set().union(*texts))
+
+
+def test_neighbouring_tasks_search_one_index(env: RegulationsEnv) -> None:
+    first, *others = [env.passages(env.make_task("test", index)) for index in range(5)]
+    assert [one[0] == first[0] and one[1] is first[1] for one in others] == [True] * 3 + [False]
+
+
+def test_a_school_of_its_own_is_not_to_be_had() -> None:
+    with pytest.raises(ValueError, match="use make_district"):
+        make_school(0, "test", 0, Difficulty.HARD)
+
+
+# The tasks.
+def test_a_task_depends_on_nothing_but_its_place(tasks: list[Task]) -> None:
+    make_district.cache_clear()
+    again = make_env(difficulty="hard")
+    backwards = [again.make_task("test", index) for index in reversed(INDICES[-48:])]
+    assert backwards[::-1] == tasks[-48:]
+    assert make_env(difficulty="hard", world_seed=1).make_task("test", 0) != tasks[0]
+    assert again.make_task("train", 0) != tasks[0]
+
+
+def test_all_kinds_have_their_shares(env: RegulationsEnv) -> None:
+    kinds = Counter(env.kind_of("train", index) for index in range(700, 1700))
+    shares = dict.fromkeys(("lookup", "not_regulated", "two_hop", "relative_date"), 150)
+    shares |= {"three_hop": 200, "comparison": 100, "counting": 100}
+    assert set(kinds) == HARD_KINDS
+    assert all(kinds[kind] == pytest.approx(count, abs=6) for kind, count in shares.items())
+
+
+def test_mix_names_the_level_of_a_kind_that_others_lack() -> None:
+    only = make_env(difficulty="hard", mix={"counting": 1})
+    assert {only.make_task("train", index).kind for index in range(4)} == {"counting"}
+    for kind in HARD_KINDS - set(PLAIN_KINDS):
+        with pytest.raises(ConfigError, match=f"'easy' has no tasks of kind '{kind}'.*to hard"):
+            make_env(difficulty="easy", mix={kind: 0.5, "lookup": 0.5})
+    assert make_env(mix={"lookup": 1, "counting": 0}).mix == (("lookup", 1.0),)
+
+
+def test_the_school_is_named_in_the_prompt_and_no_other_school_is(
+    env: RegulationsEnv, tasks: list[Task]
+) -> None:
+    for task in tasks:
+        district = district_of(env, task)
+        number = task.meta["school_number"] % SCHOOLS_PER_DISTRICT
+        house, *others = [district.houses[number], *district.houses]
+        assert task.meta["school"] == house.name and house.place == task.meta["place"]
+        assert f"handbook of {house.name};" in env.make_prompt(task)
+        assert not any(one.place in task.question for one in others if one is not house)
+        assert task.question[0].isupper() and not re.search(r"[{}]|  |\? ?\?", task.question)
+    assert 0.45 <= mean(task.meta["school"] in task.question for task in tasks) <= 0.75
+
+
+def test_a_school_is_never_asked_the_same_twice(env: RegulationsEnv) -> None:
+    for number in (0, 7):
+        asked = [
+            env.make_task("test", index)
+            for index in range(number, env.num_tasks("test"), env.num_schools("test"))
+        ]
+        assert len(asked) == 30 and {task.meta["school_number"] for task in asked} == {number}
+        keys = [(task.kind, frozenset(task.meta["abouts"])) for task in asked]
+        assert len(set(keys)) >= 29, Counter(keys).most_common(2)
+
+
+def test_answers_are_those_of_the_statements(env: RegulationsEnv, tasks: list[Task]) -> None:
+    plain = [task for task in tasks if task.kind in ("lookup", "two_hop", "three_hop")]
+    amended = 0
+    for task in plain:
+        stated = district_of(env, task).stated
+        article, last = stated[task.meta["abouts"][-1]]
+        assert task.answers == last.value.answers and last.place == task.meta["place"]
+        assert bool(last.condition) == bool(task.meta["condition"])
+        if task.meta["condition"]:
+            assert task.meta["condition"] in task.question[0].lower() + task.question[1:] or (
+                task.meta["condition"].capitalize() in task.question
+            )
+        assert article.passage.id == task.gold_ids[-1]
+        amended += last.status is Status.NEW
+    assert len({task.answers for task in plain}) > 0.9 * len(plain)
+    assert amended >= 8
+
+
+@pytest.mark.parametrize(("kind", "num_hops"), [("two_hop", 2), ("three_hop", 3)])
+def test_each_hop_needs_the_name_that_the_one_before_finds(
+    env: RegulationsEnv, tasks: list[Task], kind: str, num_hops: int
+) -> None:
+    families = Counter()
+    for task in of_kind(tasks, kind):
+        assert len(task.gold_ids) == len(set(task.gold_ids)) == num_hops
+        stated = district_of(env, task).stated
+        entities = [stated[about][1].value.bare for about in task.meta["abouts"][:-1]]
+        for entity, query in zip(entities, task.meta["queries"][1:], strict=True):
+            assert entity in query and entity not in task.question
+        assert task.meta["bridge"] == entities[0]
+        families[task.meta["abouts"][0].split("/")[1].split(":")[0]] += 1
+    assert set(families) == {"club", "venue", "form", "fund"}
+
+
+def size(bare: str) -> datetime | float:
+    """A value as something to compare, without the package's help."""
+    if ":" in bare:
+        return datetime.strptime(bare, "%H:%M")
+    return datetime.strptime(f"{bare} 2023", "%d %B %Y") if " " in bare else float(bare.strip("£"))
+
+
+def test_comparisons_are_right(env: RegulationsEnv, tasks: list[Task]) -> None:
+    least = re.compile(r"\b(less|cheaper|lower|earlier|first|fewer)\b")
+    greatest = re.compile(r"\b(more|dearer|higher|later|last|longer)\b")
+    for task in of_kind(tasks, "comparison"):
+        stated = [district_of(env, task).stated[about][1] for about in task.meta["abouts"]]
+        names = [about.split(":", 1)[1] for about in task.meta["abouts"]]
+        assert all(f"the {name}" in task.question for name in names)
+        asked = re.sub(r"One more (thing|question)", "", task.question)
+        for name in names:
+            asked = asked.replace(name, "")
+        wants_least = bool(least.search(asked))
+        assert wants_least != bool(greatest.search(asked)), task.question
+        pairs = sorted(
+            zip((size(one.value.bare) for one in stated), names, strict=True),
+            key=lambda pair: pair[0],
+        )
+        assert pairs[0][0] != pairs[1][0]
+        right = pairs[0 if wants_least else -1][1]
+        assert task.answers[:2] == (right, f"the {right}")
+        if " " in stated[0].value.bare:
+            # The same order in a calendar year and in a school year.
+            in_autumn = {one.value.bare.split()[1] in MONTHS[8:] for one in stated}
+            assert len(in_autumn) == 1
+
+
+def test_counts_are_right(env: RegulationsEnv, tasks: list[Task]) -> None:
+    right = Counter()
+    for task in of_kind(tasks, "counting"):
+        stated = [district_of(env, task).stated[about][1] for about in task.meta["abouts"]]
+        assert all(
+            f"the {about.split(':', 1)[1]}" in task.question for about in task.meta["abouts"]
+        )
+        limit = re.search(r"(?:than|below|above|before|after|at) (£?\d+(?::\d\d)?)", task.question)
+        assert limit is not None and len(stated) == 3
+        is_below = re.search(r"less than|below|before|earlier than", task.question)
+        sizes = [size(one.value.bare) for one in stated]
+        edge = size(limit.group(1))
+        assert edge not in sizes
+        count = sum(one < edge if is_below else one > edge for one in sizes)
+        assert task.answers[:2] == (str(count), spell(count))
+        right[count] += 1
+    assert set(right) == {0, 1, 2, 3}
+
+
+def test_relative_dates_are_right_in_every_year(env: RegulationsEnv, tasks: list[Task]) -> None:
+    signs = Counter()
+    for task in of_kind(tasks, "relative_date"):
+        district = district_of(env, task)
+        texts = {passage.id: passage.text for passage in district.passages}
+        relative, event = [district.stated[about][1] for about in task.meta["abouts"]]
+        assert (
+            relative.clause in texts[task.gold_ids[0]] and event.clause in texts[task.gold_ids[1]]
+        )
+        span = re.search(r"(\d+) days (before|after) (sports day|the \w+ \w+)", relative.clause)
+        day = re.search(rf"\d+ (?:{'|'.join(MONTHS)})", event.clause)
+        assert span is not None and day is not None
+        sign = -1 if span.group(2) == "before" else 1
+        for year in (2023, 2024):
+            start = datetime.strptime(f"{day.group()} {year}", "%d %B %Y")
+            end = start + timedelta(sign * int(span.group(1)))
+            assert task.answers[0] == f"{end.day} {MONTHS[end.month - 1]}" and end.year == year
+        assert re.search(r"\b(date|day and the month)\b", task.question)
+        signs[sign] += 1
+    assert set(signs) == {-1, 1}
+
+
+def test_a_date_that_depends_on_the_year_is_no_answer() -> None:
+    assert date_from("14 May", -12) == "2 May" and date_from("30 April", 1) == "1 May"
+    assert date_from("3 March", -5) == date_from("27 February", 3) == ""
+    assert date_from("28 December", 10) == date_from("3 January", -4) == ""
+    assert magnitude("9 June") > magnitude("30 May") and magnitude("09:05") < magnitude("10:00")
+    assert magnitude("£9") < magnitude("£10")
+
+
+def test_what_is_not_regulated_is_stated_nowhere_for_this_school(
+    env: RegulationsEnv, tasks: list[Task]
+) -> None:
+    elsewhere, partly = [], []
+    for task in of_kind(tasks, "not_regulated"):
+        assert task.answers == ("not regulated",) and not task.gold_ids
+        stated = district_of(env, task).stated
+        *before, missing = task.meta["abouts"]
+        assert missing not in stated and all(about in stated for about in before)
+        gists = {one.gist for _, one in stated.values() if one.place == task.meta["place"]}
+        assert task.meta["gists"][-1] not in gists
+        key = missing.partition("/")[2]
+        elsewhere.append(any(about.partition("/")[2] == key for about in stated))
+        partly.append(bool(before))
+    assert mean(elsewhere) >= 0.5, "mostly another school has the rule"
+    assert mean(partly) >= 0.1, "now and then only the last hop is missing"
+
+
+# The wording split.
+def split_lists() -> dict[str, Wordings]:
+    words = load_district_words()
+    found = {name: getattr(words, name) for name in words.__slots__}
+    lists = {name: one for name, one in found.items() if isinstance(one, Wordings)}
+    for relation in words.relations:
+        for name in ("facts", "questions", "indirect", "descriptions"):
+            if getattr(relation, name) is not None:
+                lists[f"{relation.key}.{name}"] = getattr(relation, name)
+    for asked in (*words.comparisons, *words.counts):
+        kind = f"{type(asked).__name__}.{asked.shelf}.{asked.questions.both[0].split()[-3]}"
+        lists[f"{kind}.{len(lists)}"] = asked.questions
+    return {**lists, "relative_dates": words.relative_dates.facts}
+
+
+def words_in(text: str) -> set[str]:
+    return set(re.findall(r"[a-z'-]+", re.sub(r"\{\w+\}", " ", text.casefold())))
+
+
+def test_a_third_of_the_new_wordings_is_for_the_test_split_and_brings_no_new_word() -> None:
+    lists = split_lists()
+    assert len(lists) >= 30
+    phrases = load_phrases()
+    known = {word for one in lists.values() for text in one.both for word in words_in(text)}
+    known |= {
+        word for words in phrases.synonyms.values() for text in words for word in words_in(text)
+    }
+    known |= {word for text in phrases.past.both for word in words_in(text)}
+    held_out = sum(len(one.test) for one in lists.values())
+    assert 0.3 <= held_out / sum(len(list(one)) for one in lists.values()) <= 0.37
+    # Words that the lists of the other levels show in training.
+    known |= {"looked", "find", "one", "be", "its", "send", "it", "two", "all", "year", "round"}
+    for name, one in lists.items():
+        assert 0.25 <= len(one.test) / len(list(one)) <= 0.45, name
+        assert not set(map(str.casefold, one.test)) & set(map(str.casefold, one.both)), name
+        assert all(words_in(text) <= known for text in one.test), name
+
+
+def test_training_never_shows_a_wording_of_the_test_split(env: RegulationsEnv) -> None:
+    words = load_district_words()
+    for split in ("train", "validation"):
+        district = make_district(0, split, 0)
+        assert not district.unseen and not district.has_unseen
+        texts = " ".join(passage.text for passage in district.passages)
+        for frame in words.amendments.test:
+            longest = max(re.split(r"\{\w+\}", frame), key=len).strip()
+            assert longest not in texts, frame
+        tasks = [env.make_task(split, index) for index in range(60)]
+        assert not any(task.slices for task in tasks)
+
+
+def test_both_slices_of_the_test_split_are_large(tasks: list[Task]) -> None:
+    seen = mean(task.slices == ("seen_wording",) for task in tasks)
+    assert 0.25 <= seen <= 0.75 and {len(task.slices) for task in tasks} == {1}
+
+
+# The scripted policies.
+def test_expert_solves_every_kind_within_the_default_turns(games: list[Played]) -> None:
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for game in games:
+        by_kind[game.task.kind].append(game.reward)
+        assert PROTOCOL.format_score(game.turns) == 1.0 and game.is_answered
+        searches = [action for action in game.actions if action.kind == SEARCH]
+        assert len(searches) <= len(game.task.meta["queries"]) <= 3
+    assert mean(game.reward for game in games) >= 0.98
+    assert set(by_kind) == HARD_KINDS
+    assert all(mean(rewards) >= 0.95 for rewards in by_kind.values()), by_kind
+
+
+def test_expert_decides_from_what_it_was_shown(games: list[Played]) -> None:
+    for game in games:
+        said = []
+        for turn, shown in zip(game.turns[1:], game.observations[1:], strict=False):
+            place = game.task.meta["place"]
+            assert re.search(rf"I need the .+? at {place} exactly[.,]", turn)
+            says = re.search(r"Doc (\d) says: (.+?)\.(?: (?!Doc).*)?</think>", turn)
+            if says is None:
+                assert "The handbook does not say." in turn
+                continue
+            documents = dict(re.findall(r"Doc (\d)\(Title: [^\n]*?\) ([^\n]*)", shown))
+            clause = next(c for c in (says.group(2), turn) if c)
+            assert place in documents[says.group(1)].split(".")[0]
+            assert any(clause.startswith(part) or part in turn for part in [clause[:40]])
+            assert clause.split(". ")[0] in documents[says.group(1)]
+            said.append(clause)
+        answer = str(game.actions[-1].payload)
+        if game.task.kind in ("lookup", "two_hop", "three_hop"):
+            assert answer == "not regulated" or answer in said[-1]
+        for action, clause in zip(game.actions[1:], said, strict=False):
+            if action.kind == SEARCH and game.task.kind in ("two_hop", "three_hop"):
+                assert " ".join(action.queries[0].split()[:2]).casefold() in clause.casefold()
+
+
+def test_expert_that_is_shown_nothing_says_not_regulated() -> None:
+    blind = make_env(difficulty="hard", retriever=lambda passages: EmptyRetriever(passages))
+    games = [play(blind, make_expert, split="test", index=index) for index in range(12)]
+    assert {game.actions[-1].payload for game in games} == {"not regulated"}
+
+
+def test_passive_and_clumsy_play_and_fail(env: RegulationsEnv) -> None:
+    passive = [play(env, make_passive, split="test", index=index) for index in INDICES]
+    assert all([action.kind for action in game.actions] == [ANSWER] for game in passive)
+    assert mean(game.reward for game in passive) <= 0.15
+    clumsy = [play(env, make_clumsy, split="test", index=index) for index in INDICES]
+    assert all(game.actions[0].kind == SEARCH for game in clumsy)
+    assert all(PROTOCOL.format_score(game.turns) == 1.0 for game in clumsy)
+    assert 0.2 <= mean(game.reward for game in clumsy) <= 0.6
+
+
+def test_matching_words_does_not_solve_it(env: RegulationsEnv) -> None:
+    games = [play(env, make_two_search_regex, split="test", index=index) for index in INDICES]
+    assert mean(game.reward for game in games) <= 0.35
+
+
+@pytest.mark.thorough
+def test_questions_of_unseen_wordings_occur_in_no_training_task(tasks: list[Task]) -> None:
+    env = make_env(difficulty="hard")
+    # As many tasks of each of some schools as there are: few handbooks have to be written.
+    num_schools = env.num_schools("train")
+    indices = [slot * num_schools + number for slot in range(30) for number in range(134)]
+    assert len(indices) >= 4000
+    shown = {env.make_task("train", index).question for index in indices}
+    new = [task for task in tasks if task.slices == ("unseen_wording",)]
+    assert len(new) >= 60 and not [task.question for task in new if task.question in shown]
+    assert mean(task.question in shown for task in tasks) <= 0.1
+
+
+def test_a_task_can_be_written_to_json(tasks: list[Task]) -> None:
+    assert json.loads(json.dumps(dict(tasks[0].meta)))["place"] == tasks[0].meta["place"]
+    assert json.dumps([dict(task.meta) for task in tasks])

@@ -212,7 +212,8 @@ def test_sft_ends_with_the_next_command(micro_flags: list[str], tmp_path: Path) 
     stage = "sft.stages=[{steps: 2, batch_size: 2}]"
     place = micro_flags.index("--max-steps")
     flags = [*micro_flags[:place], *micro_flags[place + 2 :], "--set", stage]
-    flags += ["--set", "rollout.max_turn_tokens=200", "--run-dir", folder]
+    flags += ["--set", "rollout.max_turn_tokens=400", "--set", "rollout.max_total_tokens=2048"]
+    flags += ["--run-dir", folder]
     result = succeed("sft", *flags)
     steps = [line for line in result.stdout.splitlines() if line.startswith("step ")]
     assert len(steps) == 2 and "  loss " in steps[0] and "token_accuracy" in steps[0]

@@ -259,8 +259,9 @@ class Document(NamedTuple):
 class Finding(NamedTuple):
     """A value in a document.
 
-    `share` is the weighted share of the question's words that its clause and its document have;
-    `score` also counts how near they are, and whether the clause is an exception.
+    `share` is the weighted share of the question's words that its clause and title have; words that
+    only the rest of the document has count half. `score` also counts how near they are, the shape
+    and the unit, and whether the clause is an exception, of the past, or a changed rule.
     """
 
     value: str

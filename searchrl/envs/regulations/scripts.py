@@ -144,8 +144,8 @@ class _Expert:
         thought = [f"I need the {wanted} {WANTED}{condition}."]
         for rank, passage in enumerate(self._env.last_passages, 1):
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
-            if not re.search(rf"\bDoc {rank}\b", observation):
-                break
+            if not shown and not re.search(rf"\bDoc {rank}\b", observation):
+                break  # the observation was cut before it
             thought.append(_judge(rank, shown, wanted))
             found = next((one for one in shown if one.about == about), None)
             if found is not None:
@@ -166,9 +166,9 @@ class _Expert:
         thought = [f"I need the {wanted} at {place} {WANTED}{condition}."]
         found: list[tuple[int, Statement]] = []
         for rank, passage in enumerate(self._env.last_passages, 1):
-            if not re.search(rf"\bDoc {rank}\b", observation):
-                break
             shown = [s for s in self._statements[passage.id] if s.clause in observation]
+            if not shown and not re.search(rf"\bDoc {rank}\b", observation):
+                break
             if shown and shown[0].place != place:
                 thought.append(f"Doc {rank} is about {shown[0].place} {UNWANTED}.")
                 continue

@@ -93,6 +93,8 @@ class RegulationsEnv(TextEnv):
             `counting` and `relative_date`; kinds left out are 0.
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
+        noise: share of the schools whose articles and questions have random words in them, for a
+            cold start: a model then copies what stands there, not what it has often read.
         questions: path of a JSON or JSONL file with questions about `handbook`.
         topk, max_turns, world_seed, render_mode, matches: as for `TextEnv`.
 
@@ -113,6 +115,7 @@ class RegulationsEnv(TextEnv):
         difficulty: str = Difficulty.NORMAL,
         handbook: str | Path | None = None,
         questions: str | Path | None = None,
+        noise: float = 0.0,
         topk: int = 3,
         shuffle: bool = False,
         max_turns: int = 4,
@@ -131,6 +134,9 @@ class RegulationsEnv(TextEnv):
             matches=matches,
         )
         self.difficulty = _ensure_difficulty(difficulty)
+        if not 0 <= noise <= 1:
+            raise ConfigError(f"env.noise is a share of schools, from 0 to 1; got {noise!r}.")
+        self.noise = noise
         self.mix = _ensure_mix(mix, self.difficulty)
         self._is_generated = handbook is None
         self._handbook, self._questions = _load(handbook, questions)
@@ -270,7 +276,7 @@ class RegulationsEnv(TextEnv):
 
         Not at the level `hard`: there `district` has the handbook of several schools.
         """
-        return make_school(self.world_seed, split, number, self.difficulty)
+        return make_school(self.world_seed, split, number, self.difficulty, self.noise)
 
     def district(self, split: str, number: int) -> District:
         """The district of school `number` of `split`, at the level `hard`."""

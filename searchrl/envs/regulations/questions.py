@@ -12,6 +12,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from searchrl.envs.regulations.drills import insert_words
 from searchrl.envs.regulations.names import ValueKind
 from searchrl.envs.regulations.prose import Article, Statement, begin
 from searchrl.envs.regulations.school import Link, School, about_thing, exception_of
@@ -105,6 +106,10 @@ def draft_task(school: School, kind: str, ordinal: int) -> Draft:
 def pick(items: Sequence[int], ordinal: int, order: Random) -> int:
     """The item at `ordinal` of the items in random order; wraps around."""
     return order.sample(items, len(items))[ordinal % len(items)]
+
+
+_INSERTED = 0.5
+"""How many questions about a noisy school have random words between their words."""
 
 
 class _Asking(NamedTuple):
@@ -259,6 +264,8 @@ class _Writer:
                 slots["p"] = self._phrases.fill(chosen.text, rng).format(**slots)
                 is_seen = is_seen and chosen.is_seen
             text = self._phrases.fill(core.text, rng).format(**slots)
+            if self._school.is_noisy and rng.random() < _INSERTED:
+                text = insert_words(text, rng)
             # Not `the room that she works in in summer`.
             is_doubled = bool(when) and text.rstrip("?").split()[-1] == when.split()[0]
             if is_doubled and not is_direct:

@@ -16,6 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
+from searchrl.envs.regulations.drills import replace_words
 from searchrl.envs.regulations.names import (
     DistinctValues,
     Value,
@@ -88,6 +89,9 @@ _SHARES = {
     Difficulty.NORMAL: _Shares(0.4, 0.3, 0.4, 0.4, 5, 7, 0.6, MAX_WORDS, 0.85, None),
 }
 _NUM_TOPICS = 26
+_NOISE = (0.1, 0.2, 0.3)
+"""Shares of an article's plain words that are replaced, in a noisy school."""
+
 _THINGS_PER_SHELF = (2, 3)
 
 
@@ -130,6 +134,7 @@ class School:
     exceptions: Mapping[str, Condition]
     has_unseen: bool
     trap_share: float
+    is_noisy: bool
     passages: tuple[Passage, ...] = field(init=False)
     stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
     finder: Finder = field(init=False)
@@ -150,8 +155,12 @@ def about_thing(shelf: Shelf, thing: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty) -> School:
+def make_school(
+    world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float = 0.0
+) -> School:
     """Build school `number` of `split`. Pure; the most recent ones are kept.
+
+    With `noise`, that share of the schools has articles and questions with random words in them.
 
     Raises:
         ValueError: at the level `hard`, where schools share the handbook of a district.
@@ -159,16 +168,18 @@ def make_school(world_seed: int, split: str, number: int, difficulty: Difficulty
     if difficulty is Difficulty.HARD:
         raise ValueError("schools of the level 'hard' share a handbook; use make_district")
     name = school_names(world_seed)[_FIRST_NAME[split] + number]
-    return _Founder(
-        f"regulations/{world_seed}/{split}/{number}/{difficulty}", split, difficulty
-    ).found(name)
+    key = f"regulations/{world_seed}/{split}/{number}/{difficulty}"
+    is_noisy = Random(f"noise/{key}").random() < noise
+    key += "/noisy" if is_noisy else ""
+    return _Founder(key, split, difficulty, is_noisy).found(name)
 
 
 class _Founder:
     """Draws what one school regulates, and has it written down."""
 
-    def __init__(self, key: str, split: str, difficulty: Difficulty) -> None:
+    def __init__(self, key: str, split: str, difficulty: Difficulty, is_noisy: bool) -> None:
         self._key = key
+        self._is_noisy = is_noisy
         self._rng = Random(key)
         self._values = DistinctValues(self._rng)
         self._shares = _SHARES[difficulty]
@@ -206,6 +217,7 @@ class _Founder:
             exceptions=self._exceptions,
             has_unseen=self._has_unseen,
             trap_share=self._shares.trap,
+            is_noisy=self._is_noisy,
         )
 
     def _add_topics(self, topics: Sequence[Topic]) -> None:
@@ -329,6 +341,11 @@ class _Founder:
     def _numbered(self) -> tuple[Article, ...]:
         """The articles in random order, with their numbers."""
         self._rng.shuffle(self._articles)
+        if self._is_noisy:
+            self._articles = [
+                replace_words(article, self._rng, self._rng.choice(_NOISE))
+                for article in self._articles
+            ]
         return tuple(
             article._replace(passage=replace(article.passage, id=f"art-{number:02d}"))
             for number, article in enumerate(self._articles, start=1)

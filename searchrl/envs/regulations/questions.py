@@ -275,8 +275,7 @@ class _Writer:
             )
             is_first = is_doubled or (". " not in text and rng.random() < 0.3)
             asked = frame_question(text, frame, when, is_direct, is_first)
-            asked_core = f"{when} {text}" if is_first else f"{text} {when}"
-            query = content_words(asked_core)
+            query = content_words(core_in_frame(text, frame, when, is_direct, is_first))
             yield Question(asked, query, core.text, is_seen and frame.is_seen)
 
     def _draft(
@@ -306,11 +305,17 @@ class _Writer:
 
 def frame_question(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
     """The question in its frame, with its condition at the end or, if `is_first`, at the start."""
+    core = core_in_frame(core, frame, when, is_direct, is_first)
+    return frame.text.format(i=core, q=core, Q=core)
+
+
+def core_in_frame(core: str, frame: Wording, when: str, is_direct: bool, is_first: bool) -> str:
+    """The question with its condition, as it stands in the frame."""
     if not is_direct:
-        return frame.text.format(i=f"{core} {when}".rstrip())
+        return f"{core} {when}".rstrip()
     if when:
         core = f"{begin(when)}, {lower(core)}" if is_first else f"{core.rstrip('?')} {when}?"
-    return frame.text.format(q=lower(core), Q=begin(core))
+    return lower(core) if "{q}" in frame.text else begin(core)
 
 
 def lower(text: str) -> str:

@@ -42,9 +42,9 @@ def content_words(question: str) -> str:
     The words between stay in, so that a query is a piece of the question as it stands: a small
     model copies one without a fault, and a word search hardly minds them.
     """
-    words = _WORD.findall(question)
-    telling = [n for n, word in enumerate(words) if word.casefold() not in FUNCTION_WORDS]
-    return " ".join(words[telling[0] : telling[-1] + 1]) if telling else question
+    words = _WORD.finditer(question)
+    telling = [word for word in words if word.group().casefold() not in FUNCTION_WORDS]
+    return question[telling[0].start() : telling[-1].end()] if telling else question
 
 
 class Finder:
@@ -78,5 +78,5 @@ class Finder:
 
     def commonest(self, query: str) -> str:
         """The word of the query that most articles have: what a careless searcher types."""
-        words = query.split()
+        words = _WORD.findall(query)
         return max(words, key=lambda word: sum(word.casefold() in w for w in self._words))

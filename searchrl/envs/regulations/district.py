@@ -33,6 +33,7 @@ from searchrl.envs.regulations.prose import (
     Rule,
     Statement,
     Status,
+    statements_by_key,
 )
 from searchrl.envs.regulations.searching import Finder
 from searchrl.envs.regulations.wordings import (
@@ -159,13 +160,7 @@ class District:
         passages = tuple(article.passage for article in self.articles)
         object.__setattr__(self, "passages", passages)
         object.__setattr__(self, "finder", Finder(passages))
-        stated = {
-            one.about: (article, one)
-            for article in self.articles
-            for one in article.statements
-            if one.status is not Status.REPLACED
-        }
-        object.__setattr__(self, "stated", stated)
+        object.__setattr__(self, "stated", statements_by_key(self.articles))
 
 
 @lru_cache(maxsize=_KEPT)

@@ -32,6 +32,7 @@ from searchrl.envs.regulations.prose import (
     Rule,
     Statement,
     about_exception,
+    statements_by_key,
 )
 from searchrl.envs.regulations.searching import Finder
 from searchrl.envs.regulations.wordings import (
@@ -143,10 +144,7 @@ class School:
         passages = tuple(article.passage for article in self.articles)
         object.__setattr__(self, "passages", passages)
         object.__setattr__(self, "finder", Finder(passages))
-        stated = {
-            one.about: (article, one) for article in self.articles for one in article.statements
-        }
-        object.__setattr__(self, "stated", stated)
+        object.__setattr__(self, "stated", statements_by_key(self.articles))
 
 
 def about_thing(shelf: Shelf, thing: str) -> str:

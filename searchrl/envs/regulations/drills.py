@@ -102,7 +102,7 @@ def make_drill(world_seed: int, split: str, index: int) -> Drill:
     found: Statement | None = articles[0].statements[0]
     if rng.random() < _SILENT_SHARE:
         found = None
-        # Half of these find nothing at all: none of their words occurs.
+        # Half of these lose the articles that share words with the question, too.
         del articles[: 1 if rng.random() < 0.5 else 3]
     rng.shuffle(articles)
     numbered = tuple(

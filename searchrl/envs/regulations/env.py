@@ -94,7 +94,8 @@ class RegulationsEnv(TextEnv):
         difficulty: `easy`, `normal` or `hard`, see `Difficulty`.
         handbook: None (generated schools), "demo", or the path of a .md or .json file.
         noise: share of the schools whose articles and questions have random words in them, for a
-            cold start: a model then copies what stands there, not what it has often read.
+            cold start: a model then copies what stands there, not what it has often read. It holds
+            for every split; it changes nothing at the level `hard`, in drills and in a `handbook`.
         questions: path of a JSON or JSONL file with questions about `handbook`.
         topk, max_turns, world_seed, render_mode, matches: as for `TextEnv`.
 

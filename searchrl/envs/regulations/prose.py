@@ -38,7 +38,7 @@ PAGES = 78
 """Articles of one school in a handbook of several."""
 
 LEAST_PAGE_WORDS, MOST_PAGE_WORDS = 60, 120
-"""Words of such an article."""
+"""Words of such an article; one in a thousand has more, where its rules are long."""
 
 _UNSEEN_PAGES = 0.4
 """How many of them may use wordings of the test split, in that split."""

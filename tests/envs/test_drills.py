@@ -9,7 +9,7 @@ from playing import make_env, mean, play, search
 
 from searchrl.envs.regulations import make_expert
 from searchrl.envs.regulations.questions import DRILL
-from searchrl.envs.regulations.searching import words_of
+from searchrl.envs.regulations.world.searching import words_of
 
 ONLY = {"mix": {DRILL: 1.0}}
 

@@ -12,9 +12,9 @@ from playing import PROTOCOL, make_env, play
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import RegulationsEnv, make_expert
 from searchrl.envs.regulations.handbook_file import load_demo, load_questions
-from searchrl.envs.regulations.names import school_names
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, TWO_HOP
-from searchrl.envs.regulations.searching import content_words
+from searchrl.envs.regulations.world.names import school_names
+from searchrl.envs.regulations.world.searching import content_words
 from searchrl.errors import ConfigError, DataError
 
 USER_QUESTIONS = Path(__file__).parents[1] / "fixtures/demo_questions"

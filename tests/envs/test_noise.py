@@ -10,12 +10,12 @@ from playing import LEVELS, env_of, make_env, mean, play
 
 from searchrl.core.episode import Passage
 from searchrl.envs.regulations import RegulationsEnv, make_expert
-from searchrl.envs.regulations.drills import insert_words, replace_words
-from searchrl.envs.regulations.names import Value, ValueKind
-from searchrl.envs.regulations.prose import Article, Statement
-from searchrl.envs.regulations.school import School
-from searchrl.envs.regulations.searching import words_of
-from searchrl.envs.regulations.wordings import load_families, load_shelves, load_topics
+from searchrl.envs.regulations.world.drills import insert_words, replace_words
+from searchrl.envs.regulations.world.names import Value, ValueKind
+from searchrl.envs.regulations.world.prose import Article, Statement
+from searchrl.envs.regulations.world.school import School
+from searchrl.envs.regulations.world.searching import words_of
+from searchrl.envs.regulations.world.wordings import load_families, load_shelves, load_topics
 from searchrl.errors import ConfigError
 
 

@@ -14,14 +14,6 @@ from playing import LEVELS, env_of, make_env, mean, play, tasks_of
 
 import searchrl  # noqa: F401  # registers the Gymnasium ids
 from searchrl.envs.regulations import make_expert
-from searchrl.envs.regulations.names import (
-    ValueKind,
-    draw_value,
-    load_names,
-    school_names,
-    telling_words,
-)
-from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.questions import (
     LOOKUP,
     NOT_REGULATED,
@@ -29,9 +21,17 @@ from searchrl.envs.regulations.questions import (
     Draft,
     draft_task,
 )
-from searchrl.envs.regulations.school import NUM_SCHOOLS, School
-from searchrl.envs.regulations.searching import words_of
-from searchrl.envs.regulations.wordings import load_families, load_shelves, load_topics
+from searchrl.envs.regulations.world.names import (
+    ValueKind,
+    draw_value,
+    load_names,
+    school_names,
+    telling_words,
+)
+from searchrl.envs.regulations.world.prose import Statement
+from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
+from searchrl.envs.regulations.world.searching import words_of
+from searchrl.envs.regulations.world.wordings import load_families, load_shelves, load_topics
 from searchrl.errors import ConfigError
 
 SCHOOLS = range(40)

@@ -16,12 +16,12 @@ from playing import env_of, mean, play, search, tasks_of
 
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.regulations import make_expert
-from searchrl.envs.regulations.names import ValueKind
-from searchrl.envs.regulations.prose import Article, Statement
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, TWO_HOP, Draft, draft_task
-from searchrl.envs.regulations.school import School
-from searchrl.envs.regulations.searching import Finder
-from searchrl.envs.regulations.wordings import load_phrases
+from searchrl.envs.regulations.world.names import ValueKind
+from searchrl.envs.regulations.world.prose import Article, Statement
+from searchrl.envs.regulations.world.school import School
+from searchrl.envs.regulations.world.searching import Finder
+from searchrl.envs.regulations.world.wordings import load_phrases
 
 NUM_SCHOOLS = 40
 SPLITS = ("train", "test")

@@ -20,17 +20,17 @@ from searchrl.envs.regulations import (
     make_passive,
     make_two_search_regex,
 )
-from searchrl.envs.regulations.district import (
+from searchrl.envs.regulations.questions import DRILL, PLAIN_KINDS
+from searchrl.envs.regulations.world.district import (
     NUM_DISTRICTS,
     SCHOOLS_PER_DISTRICT,
     District,
     make_district,
 )
-from searchrl.envs.regulations.names import date_from, magnitude, spell
-from searchrl.envs.regulations.prose import Statement, Status
-from searchrl.envs.regulations.questions import DRILL, PLAIN_KINDS
-from searchrl.envs.regulations.school import Difficulty, make_school
-from searchrl.envs.regulations.wordings import Wordings, load_district_words, load_phrases
+from searchrl.envs.regulations.world.names import date_from, magnitude, spell
+from searchrl.envs.regulations.world.prose import Statement, Status
+from searchrl.envs.regulations.world.school import Difficulty, make_school
+from searchrl.envs.regulations.world.wordings import Wordings, load_district_words, load_phrases
 from searchrl.errors import ConfigError
 from searchrl.retrieval.ablations import EmptyRetriever
 

@@ -9,10 +9,10 @@ import pytest
 from playing import LEVELS, env_of, mean, search, tasks_of
 
 from searchrl.core.episode import Task
-from searchrl.envs.regulations.names import load_names
-from searchrl.envs.regulations.school import NUM_SCHOOLS
-from searchrl.envs.regulations.searching import FUNCTION_WORDS, content_words, words_of
-from searchrl.envs.regulations.wordings import load_shelves
+from searchrl.envs.regulations.world.names import load_names
+from searchrl.envs.regulations.world.school import NUM_SCHOOLS
+from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, content_words, words_of
+from searchrl.envs.regulations.world.wordings import load_shelves
 
 
 @pytest.fixture(params=LEVELS)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from searchrl.envs.regulations.names import ValueKind, spell
 from searchrl.envs.regulations.questions import lower
-from searchrl.envs.regulations.searching import FUNCTION_WORDS, words_of
-from searchrl.envs.regulations.wordings import (
+from searchrl.envs.regulations.world.names import ValueKind, spell
+from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, words_of
+from searchrl.envs.regulations.world.wordings import (
     Subject,
     Wordings,
     load_families,

@@ -17,13 +17,6 @@ from typing import Any, ClassVar
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.data_files import Question
-from searchrl.envs.regulations.district import (
-    NUM_DISTRICTS,
-    SCHOOLS_PER_DISTRICT,
-    District,
-    make_district,
-)
-from searchrl.envs.regulations.drills import make_drill
 from searchrl.envs.regulations.handbook_file import (
     Handbook,
     load_demo,
@@ -31,7 +24,6 @@ from searchrl.envs.regulations.handbook_file import (
     load_questions,
 )
 from searchrl.envs.regulations.hard_questions import draft_hard_task
-from searchrl.envs.regulations.prose import Statement
 from searchrl.envs.regulations.questions import (
     COMPARISON,
     COUNTING,
@@ -47,8 +39,16 @@ from searchrl.envs.regulations.questions import (
     Draft,
     draft_task,
 )
-from searchrl.envs.regulations.school import NUM_SCHOOLS, Difficulty, School, make_school
-from searchrl.envs.regulations.searching import content_words
+from searchrl.envs.regulations.world.district import (
+    NUM_DISTRICTS,
+    SCHOOLS_PER_DISTRICT,
+    District,
+    make_district,
+)
+from searchrl.envs.regulations.world.drills import make_drill
+from searchrl.envs.regulations.world.prose import Statement
+from searchrl.envs.regulations.world.school import NUM_SCHOOLS, Difficulty, School, make_school
+from searchrl.envs.regulations.world.searching import content_words
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 

@@ -12,12 +12,12 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from searchrl.envs.regulations.drills import insert_words
-from searchrl.envs.regulations.names import ValueKind
-from searchrl.envs.regulations.prose import Article, Statement, begin
-from searchrl.envs.regulations.school import Link, School, about_thing, exception_of
-from searchrl.envs.regulations.searching import content_words
-from searchrl.envs.regulations.wordings import (
+from searchrl.envs.regulations.world.drills import insert_words
+from searchrl.envs.regulations.world.names import ValueKind
+from searchrl.envs.regulations.world.prose import Article, Statement, begin
+from searchrl.envs.regulations.world.school import Link, School, about_thing, exception_of
+from searchrl.envs.regulations.world.searching import content_words
+from searchrl.envs.regulations.world.wordings import (
     Condition,
     Family,
     Shelf,

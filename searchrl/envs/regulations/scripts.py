@@ -15,7 +15,8 @@ from typing import Any
 
 from searchrl.contracts import Expert, TagProtocol
 from searchrl.core.episode import ANSWER, SEARCH, Action, Task
-from searchrl.envs.regulations.names import (
+from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
+from searchrl.envs.regulations.world.names import (
     BUILDINGS,
     MONTHS,
     ValueKind,
@@ -23,9 +24,8 @@ from searchrl.envs.regulations.names import (
     draw_value,
     magnitude,
 )
-from searchrl.envs.regulations.prose import Statement, Status
-from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
-from searchrl.envs.regulations.searching import content_words
+from searchrl.envs.regulations.world.prose import Statement, Status
+from searchrl.envs.regulations.world.searching import content_words
 
 FIRST_THOUGHT = "I should look this up."
 PASSIVE_THOUGHT = "I know this."

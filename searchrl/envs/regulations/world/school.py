@@ -8,34 +8,31 @@ things a school regulates, and their values. Wordings are in `wordings.py`, arti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from searchrl.core.episode import Passage
-from searchrl.envs.regulations.drills import replace_words
-from searchrl.envs.regulations.names import (
+from searchrl.envs.regulations.world.book import Book, draw_condition
+from searchrl.envs.regulations.world.drills import replace_words
+from searchrl.envs.regulations.world.names import (
     DistinctValues,
     Value,
     ValueKind,
     invent_name,
     school_names,
 )
-from searchrl.envs.regulations.prose import (
+from searchrl.envs.regulations.world.prose import (
     MAX_WORDS,
     Article,
     Composer,
     Exemption,
     Rule,
-    Statement,
     about_exception,
-    statements_by_key,
 )
-from searchrl.envs.regulations.searching import Finder
-from searchrl.envs.regulations.wordings import (
+from searchrl.envs.regulations.world.wordings import (
     Condition,
     Family,
     Shelf,
@@ -116,35 +113,22 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class School:
-    """A school's handbook and what is known of it.
+class School(Book):
+    """A school's handbook, and what it regulates and does not.
 
-    `stated` holds, by its key, the article and the statement of every rule and exception.
-    `exceptions` maps the key of a rule to the condition of its exception.
+    `trap_share` is how often a question is worded so that it fits another article better.
+    `is_noisy`: random words stand in its articles and questions.
     """
 
-    key: str
     name: str
-    articles: tuple[Article, ...]
     topics: tuple[Topic, ...]
     links: tuple[Link, ...]
     things: tuple[tuple[Shelf, str], ...]
     absent_topics: tuple[Topic, ...]
     absent_subjects: tuple[tuple[Family, Subject], ...]
     absent_things: tuple[tuple[Shelf, str], ...]
-    exceptions: Mapping[str, Condition]
-    has_unseen: bool
     trap_share: float
     is_noisy: bool
-    passages: tuple[Passage, ...] = field(init=False)
-    stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
-    finder: Finder = field(init=False)
-
-    def __post_init__(self) -> None:
-        passages = tuple(article.passage for article in self.articles)
-        object.__setattr__(self, "passages", passages)
-        object.__setattr__(self, "finder", Finder(passages))
-        object.__setattr__(self, "stated", statements_by_key(self.articles))
 
 
 def about_thing(shelf: Shelf, thing: str) -> str:
@@ -315,13 +299,7 @@ class _Founder:
             return replace(rule, other=other) if has_other else rule
         if point < self._shares.past:
             return replace(rule, past=other)
-        # A date is the same on all days.
-        conditions = [
-            one
-            for one in load_phrases().conditions
-            if not (one.is_time and value.kind is ValueKind.DATE)
-        ]
-        condition = self._rng.choice(conditions)
+        condition = draw_condition(value.kind, self._rng)
         self._exceptions[about] = condition
         return replace(rule, exemption=Exemption(condition, other))
 

@@ -20,7 +20,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, with_config
 
-from searchrl.envs.regulations.names import ValueKind, telling_words
+from searchrl.envs.regulations.world.names import ValueKind, telling_words
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
 _FOLDER = ASSETS / "regulations"

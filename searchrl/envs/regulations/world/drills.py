@@ -18,8 +18,8 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, with_config
 
 from searchrl.core.episode import Passage
-from searchrl.envs.regulations.names import Value, ValueKind, draw_value, invent_name
-from searchrl.envs.regulations.prose import Article, Statement, begin
+from searchrl.envs.regulations.world.names import Value, ValueKind, draw_value, invent_name
+from searchrl.envs.regulations.world.prose import Article, Statement, begin
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 
 _PLAIN_WORD = re.compile(r"(?<![\w£:@-])[a-z]{3,}(?![\w:-])")

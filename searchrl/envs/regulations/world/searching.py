@@ -78,6 +78,6 @@ class Finder:
 
     def commonest(self, query: str) -> str:
         """The word of the query that most articles have: what a careless searcher types."""
-        words = _WORD.findall(query)
+        words: list[str] = _WORD.findall(query)
         words = [word for word in words if word.casefold() not in FUNCTION_WORDS] or words
         return max(words, key=lambda word: sum(word.casefold() in w for w in self._words))

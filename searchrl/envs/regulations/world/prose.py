@@ -14,8 +14,8 @@ from random import Random
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
-from searchrl.envs.regulations.names import Value
-from searchrl.envs.regulations.wordings import (
+from searchrl.envs.regulations.world.names import Value
+from searchrl.envs.regulations.world.wordings import (
     Condition,
     Phrases,
     Wording,

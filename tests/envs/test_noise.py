@@ -91,6 +91,18 @@ def test_statements_still_hold(noisy: RegulationsEnv) -> None:
         assert all(article.passage.text[-1] == "." for article in school.articles)
 
 
+def test_conditions_of_exceptions_are_never_replaced() -> None:
+    exceptions = [
+        (stated.condition, stated.clause)
+        for school in schools_of(make_env(noise=1.0), "train")
+        for article in school.articles
+        for stated in article.statements
+        if stated.condition
+    ]
+    assert len(exceptions) >= 60
+    assert all(when.casefold() in clause.casefold() for when, clause in exceptions)
+
+
 def test_the_name_of_a_thing_is_never_replaced(noisy: RegulationsEnv) -> None:
     for school in schools_of(noisy, "train"):
         for shelf, thing in school.things:

@@ -177,6 +177,21 @@ def test_values_of_other_things_and_asides_stand_beside_many_rules(split: str) -
 
 
 @pytest.mark.parametrize("split", SPLITS)
+def test_a_number_in_passing_counts_its_own_thing(split: str) -> None:
+    """`69 ducks`, not `69 days ducks`."""
+    of_number = set(load_phrases().other_values[ValueKind.NUMBER])
+    beginnings = {text.partition("{v}")[0] for text in of_number}
+    counted = [
+        one.value
+        for one in passing(split)
+        if any(start and one.sentence.startswith(start) for start in beginnings)
+        and any(stated.value.kind is ValueKind.NUMBER for stated in one.article.statements)
+    ]
+    assert len(counted) >= 10
+    assert all(value.isdigit() for value in counted), counted
+
+
+@pytest.mark.parametrize("split", SPLITS)
 def test_a_value_of_another_thing_is_never_the_answer(split: str) -> None:
     """It is of the kind that is asked for, unlike what the article states, and not part of it."""
     assert len(passing(split)) >= 300

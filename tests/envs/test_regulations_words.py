@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
-from searchrl.envs.regulations.questions import lower
+from searchrl.envs.regulations.questions import frame_question, lower
 from searchrl.envs.regulations.world.names import ValueKind, spell
 from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, words_of
 from searchrl.envs.regulations.world.wordings import (
     Subject,
+    Wording,
     Wordings,
     load_families,
     load_phrases,
@@ -307,3 +308,15 @@ def test_a_damaged_word_list_is_refused_with_the_place(
     with pytest.raises(DataError, match=r"(?s)chains\.json: .*install searchrl again") as caught:
         load_word_list(tuple[Subject, ...], path)
     assert problem in str(caught.value)
+
+
+def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:
+    frame, last = Wording("{Q} We need it today.", True), Wording("Quick question: {q}", True)
+    asked = [
+        frame_question("How much for the bus", one, "", is_direct=True, is_first=False)
+        for one in (frame, last)
+    ]
+    assert asked == [
+        "How much for the bus? We need it today.",
+        "Quick question: how much for the bus",
+    ]

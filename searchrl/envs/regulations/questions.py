@@ -315,6 +315,8 @@ def core_in_frame(core: str, frame: Wording, when: str, is_direct: bool, is_firs
         return f"{core} {when}".rstrip()
     if when:
         core = f"{begin(when)}, {lower(core)}" if is_first else f"{core.rstrip('?')} {when}?"
+    if core[-1].isalnum() and not frame.text.endswith("}"):
+        core += "?"
     return lower(core) if "{q}" in frame.text else begin(core)
 
 

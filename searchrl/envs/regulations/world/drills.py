@@ -116,10 +116,11 @@ def make_drill(world_seed: int, split: str, index: int) -> Drill:
 def replace_words(article: Article, rng: Random, share: float) -> Article:
     """The article with a share of its plain words replaced, the same in its statements' clauses.
 
-    Values, names and what tells the kind of a value stay, so its statements still hold.
+    Values, names, conditions and what tells the kind of a value stay, so its statements still hold.
     """
     text = article.passage.text
-    kept = _KEPT | {word for one in article.statements for word in re.findall(r"\w+", one.gist)}
+    said = " ".join(f"{one.gist} {one.condition}" for one in article.statements)
+    kept = _KEPT | set(re.findall(r"\w+", said))
     pieces: list[str] = []
     starts: dict[int, int] = {}
     length = end = 0

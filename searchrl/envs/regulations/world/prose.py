@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from searchrl.core.episode import Passage
-from searchrl.envs.regulations.world.names import Value
+from searchrl.envs.regulations.world.names import Value, ValueKind
 from searchrl.envs.regulations.world.wordings import (
     Condition,
     Phrases,
@@ -223,7 +223,9 @@ class Composer:
         text = frame.format(**slots)
         if rule.other is not None:
             passing = self._rng.choice(self._phrases.other_values[rule.value.kind])
-            passing = begin(passing.format(v=rule.other.text))
+            # What is in passing counts something else: `69 ducks`, not `69 days ducks`.
+            is_count = rule.other.kind is ValueKind.NUMBER
+            passing = begin(passing.format(v=rule.other.bare if is_count else rule.other.text))
             text = f"{passing} {text}" if self._rng.random() < 0.5 else f"{text} {passing}"
         return text, stated, is_seen
 

@@ -22,16 +22,16 @@ from searchrl.envs.regulations.matching import (
     Reader,
     asked_kinds,
     asked_units,
+    condition_in,
     described_in,
-    inflected,
     named_in,
     plain,
     read_documents,
     school_in,
-    telling_words,
     without_wrapper,
 )
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
+from searchrl.envs.regulations.words import inflected, stems, telling_words, with_synonyms
 
 FIRST_THOUGHT = "I should look this up."
 
@@ -116,7 +116,8 @@ class _QuestionAsQuery:
 class _OneSearch(_QuestionAsQuery):
     def __init__(self, question: str, protocol: TagProtocol) -> None:
         super().__init__(question, protocol)
-        self._words = telling_words(without_wrapper(question))
+        self._words = telling_words(plain(question)) or telling_words(without_wrapper(question))
+        self._condition = condition_in(question)
         self._name = named_in(question)
         self._units = asked_units(question)
 
@@ -136,7 +137,8 @@ class _OneSearch(_QuestionAsQuery):
     def _read(self, about: Finding | None = None) -> Finding | None:
         """The best value for the whole question, if it names something or with `about` for that."""
         name = about.value if about else self._name
-        found = Reader(self._words, self._documents, self._units).find(self._kinds, name)
+        reader = Reader(self._words, self._documents, self._units, self._condition)
+        found = reader.find(self._kinds, name)
         return found._replace(share=1.0) if found and name else found
 
 
@@ -148,7 +150,7 @@ class _TwoSearch(_OneSearch):
         self._is_last = False
 
     def first_query(self) -> str:
-        return self._query(self._bridge_words) if self._bridge_words else super().first_query()
+        return self._query(with_synonyms(self._bridge_words or self._words))
 
     def next_turn(self) -> str:
         direct = self._read()
@@ -161,7 +163,8 @@ class _TwoSearch(_OneSearch):
             return self._search(query, f"I need to know more. {self._bridge.clause}")
         if direct and direct.share >= LEAST_SHARE:
             return self._answer_from(direct)
-        words = self._words if self._bridge_words else inflected(self._words, self._documents)
+        shown = stems(" ".join(f"{one.title} {one.text}" for one in self._documents))
+        words = self._words if self._bridge_words else inflected(self._words, shown)
         return self._search(self._query(words), "I should search with other words.")
 
     def _find_bridge(self, direct: Finding | None) -> Finding | None:

@@ -14,7 +14,10 @@ from typing import NamedTuple
 from searchrl.envs.regulations.words import WEAK_STEMS, WORD, stem, stems, telling_words
 
 _UNSEEN_WEIGHT = 0.4
-"""The weight of a word that no shown document has; others weigh 1 / the documents that have it."""
+"""The weight of a word that no shown document has."""
+
+_RARITY = 0.5
+"""How fast a word's weight falls with the number of shown documents that have it."""
 
 _WEAK_SHARE = 0.2
 """The part of its weight that a weak word has."""
@@ -321,7 +324,7 @@ class Reader:
         self._weights = {}
         for word in map(stem, words):
             count = sum(word in one for one in shown)
-            weight = 1 / count if count else _UNSEEN_WEIGHT
+            weight = count**-_RARITY if count else _UNSEEN_WEIGHT
             self._weights[word] = weight * (_WEAK_SHARE if word in WEAK_STEMS else 1.0)
         self._total = sum(self._weights.values()) or 1.0
 

@@ -18,7 +18,10 @@ _FUNCTION_WORDS = frozenset(
     "of on one or other otherwise our out please rule shall should so some tell than that "
     "the their them then there these they thing this those though to too towards until up "
     "us want was we were what when where whereas which while who whom whose why will with "
-    "within without would yet you your".split()
+    "within without would yet you your "
+    # Of people who ask, and of what they have tried.
+    "anybody anyone anywhere because daughter friend he her him his nobody not often over she "
+    "somebody someone son supposed thank thanks today try".split()
 )
 _WEAK_WORDS = frozenset(
     # Found everywhere in a handbook.
@@ -32,8 +35,7 @@ _WEAK_WORDS = frozenset(
     "receive report require reserve return right run see set shut sign society start stay sum "
     "supervise supervisor take talk team turn use venue work "
     # Said of people who ask.
-    "anybody anyone anything brother daughter friend moment nobody sister somebody someone son "
-    "want wish "
+    "another brother go moment own say sister want wish "
     # Said of handing in and of highest sums.
     "back door doors hand home highest large largest most oclock piece secretary".split()
 )
@@ -50,7 +52,7 @@ _GROUPS = tuple(
     for group in (
         # People and places.
         "pupil student child children learner",
-        "parent family guardian mother father",
+        "parent family families guardian mother father",
         "brother sister sibling",
         "teacher staff",
         "guest visitor",
@@ -60,18 +62,23 @@ _GROUPS = tuple(
         "desk office",
         # Lessons and events.
         "exam examination",
-        "lesson teaching training tuition tutoring",
+        "lesson lessons training tuition tutoring",
         "assembly assemblies gathering gatherings",
+        "meeting meetings evening evenings",
+        "music instrument instruments musical",
         "show shows exhibition exhibitions display displays fair fairs",
         "trip trips excursion excursions outing outings",
         "election vote ballot elections",
         "resit repeat retake",
-        "textbook textbooks coursebook",
+        "textbook textbooks",
         # Clubs.
         "cooking kitchen",
         "coding programming",
+        "astronomy stargazing",
+        "orchestra ensemble",
+        "games billiard",
         "radio broadcast broadcasting",
-        "film cinema movie",
+        "film cinema",
         "newspaper press",
         "choir singing",
         "theatre drama",
@@ -79,7 +86,6 @@ _GROUPS = tuple(
         # Papers and money.
         "complaint appeal complaints appeals",
         "change transfer changes transfers",
-        "booking reservation bookings reservations",
         "permission consent",
         "medicine medicines medication",
         "absence absent",
@@ -99,10 +105,13 @@ _GROUPS = tuple(
         "hurt injury injured injuries",
         "theft thief stolen thieves",
         "worry worries problem problems",
-        "wifi internet online",
+        "wifi internet online network",
         "begin start",
         "shut close lock",
         "sweep clean tidy",
+        "fine penalty bill",
+        "loan borrow borrowed",
+        "code password",
         "storage store",
     )
 )
@@ -111,9 +120,20 @@ _PHRASES = (
     (re.compile(r"\bmembers? of staff\b", re.IGNORECASE), "teacher"),
     (re.compile(r"\b(?:course|study|school) ?books?\b", re.IGNORECASE), "textbooks"),
     (re.compile(r"\b(?:time off|leave(?= request))\b", re.IGNORECASE), "absence"),
+    (re.compile(r"\bhow (?:early|late|long|many|much|often|soon)\b", re.IGNORECASE), "how"),
+    (re.compile(r"\breservations?\b", re.IGNORECASE), "bookings"),
+    (re.compile(r"\bteaching\b", re.IGNORECASE), "lessons"),
     (re.compile(r"\bfirst (?:period|class)\b", re.IGNORECASE), "first lesson"),
 )
 """Phrases that say what a word says."""
+_FORMS = ("", "e", "s", "es", "ed", "ing", "y", "ies")
+"""What a crude stem may end in."""
+_PHRASES_OF = {
+    "lesson": ("teaching",),
+    "textbook": ("course", "study", "books"),
+    "absenc": ("time", "off", "leave"),
+}
+"""The words to search for a phrase with, by the crude stem of the word that says the same."""
 _ENDINGS = (
     "ation", "ment", "ing", "ion", "ied", "ie", "er", "or", "ed", "al", "ly", "e", "y",
 )  # fmt: skip
@@ -155,20 +175,21 @@ def stems(text: str) -> frozenset[str]:
 
 
 def with_synonyms(words: Iterable[str]) -> list[str]:
-    """The words, and the other words for each of them that tells something."""
+    """The words, with other words for, and other forms of, those that tell something.
+
+    Most of the forms match nothing.
+    """
     listed = list(words)
-    others = (_GROUP_OF.get(_crude(word), ()) for word in listed if stem(word) not in WEAK_STEMS)
-    return [*listed, *(other for group in others for other in group)]
-
-
-def inflected(words: Iterable[str], shown: Iterable[str]) -> list[str]:
-    """The words, and other forms of those not among the stems `shown`; most match nothing."""
-    listed, known = list(words), WEAK_STEMS.union(shown)
-    crude = [_crude(word) for word in listed if stem(word) not in known]
-    return [
-        *listed,
-        *(one + end for one in crude for end in ("", "e", "s", "es", "ed", "ing", "er")),
-    ]
+    strong = [word for word in listed if stem(word) not in WEAK_STEMS]
+    others = (
+        (
+            *_GROUP_OF.get(_crude(word), ()),
+            *_PHRASES_OF.get(_crude(word), ()),
+            *(_crude(word) + ending for ending in _FORMS),
+        )
+        for word in strong
+    )
+    return list(dict.fromkeys([*listed, *(other for group in others for other in group)]))
 
 
 def _words(text: str) -> list[str]:

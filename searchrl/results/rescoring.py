@@ -2,7 +2,7 @@
 
 Owns the comparison of two rewards: their means, how alike they order episodes (over all of them and
 within the groups that an advantage is taken in), and where they disagree most. Needs no model and
-no torch, and plays nothing. Caller: `searchrl score`.
+no torch, and plays nothing. Callers: `searchrl score`, and `searchrl inspect --reward`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ GROUPED = (
 )
 """The figures that are broken down."""
 
+_EM = ("em", "searchrl:em")
+"""Exact match: its name, and the one it has where a plugin took that name as well."""
+
 DIFFICULTY = "difficulty."
 """What the name of a group of tasks of one difficulty begins with."""
 
@@ -110,9 +113,10 @@ def pass_at_k(rollouts: Sequence[Rollout]) -> Metrics:
     """
     samples: dict[str, list[float]] = {}
     for rollout in rollouts:
-        if rollout.is_scored and "em" in rollout.scored.scores:
-            found = samples.setdefault(rollout.trajectory.group_id, [])
-            found.append(rollout.scored.scores["em"])
+        scores = rollout.scored.scores
+        em = next((scores[name] for name in _EM if name in scores), None)
+        if rollout.is_scored and em is not None:
+            samples.setdefault(rollout.trajectory.group_id, []).append(em)
     largest = max(map(len, samples.values()), default=1)
     if largest == 1:
         return {}

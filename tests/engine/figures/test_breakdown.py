@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from searchrl.engine.figures.breakdown import (
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import play_table
 
+RIVAL = Path(__file__).resolve().parents[2] / "fixtures" / "plugins" / "rival_em.py"
+
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), st.data())
 def test_pass_at_k_is_the_share_of_draws_with_a_right_one(drawn: tuple[int, int], data: Any):
@@ -32,7 +35,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_one(drawn: tuple[int, int]
 
 def play(**settings: Any) -> Any:
     config = build_config({"policy": "scripted:one_search", "eval": {"num_tasks": 40}, **settings})
-    return play_table(config, load_plugins(), lambda name, done, total: None)
+    return play_table(config, load_plugins(config.plugins), lambda name, done, total: None)
 
 
 def test_every_figure_stands_for_every_kind_and_difficulty() -> None:
@@ -63,6 +66,15 @@ def test_a_difficulty_is_that_of_the_task() -> None:
     assert {r.episode.task.difficulty for r in hard.rollouts} == {"hard"}
     assert "difficulty.hard" in group_tasks(hard.rollouts)
     assert "em/difficulty.normal" not in hard.metrics
+
+
+def test_exact_match_is_measured_where_a_plugin_took_its_name() -> None:
+    settings: dict[str, Any] = {"reward": "f1", "eval": {"num_tasks": 4, "num_samples": 2}}
+    plain = play(**settings).metrics
+    task = {"env": "regulations", "metrics": [], "reward": "f1"}
+    beside = play(tasks=[task], plugins=[str(RIVAL)], eval=settings["eval"]).metrics
+    assert "em" in plain and "em" not in beside
+    assert beside["searchrl:em"] == plain["em"] and beside["pass@2"] == plain["pass@2"]
 
 
 def test_several_samples_are_those_of_one_task() -> None:

@@ -125,7 +125,8 @@ class Entry:
     @property
     def policies(self) -> Mapping[str, str]:
         """The embedded policies that an environment brings: protocol -> `package:folder`."""
-        return self.options.get("policies", {})
+        policies: Mapping[str, str] = self.options.get("policies", {})
+        return policies
 
     def policy_for(self, protocol: str) -> str | None:
         """The embedded policy of an environment for a protocol, which may be `plugin:name`."""

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from searchrl.config.alarms import AlarmsConfig
+from searchrl.config.curriculum import check_tasks
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.config.faults import FileLayer, explain
+from searchrl.config.records import CheckpointConfig, LogConfig
 from searchrl.config.sections import (
     AUTO,
     AlgorithmConfig,
-    CheckpointConfig,
     EngineConfig,
     EvalConfig,
-    LogConfig,
     ModelConfig,
     OptimConfig,
     RolloutConfig,
@@ -48,8 +48,8 @@ TASK_KEYS = ("env", "reward", "protocol", "retriever")
 NAMED_SECTIONS = ("model", "algorithm")
 """Sections for which a text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
-WHOLE_KEYS = ("mix",)
-"""Mappings that a later layer replaces as a whole: weights mean something only together."""
+WHOLE_KEYS = ("mix", "weight", "difficulty")
+"""Mappings that a later layer replaces as a whole: their values mean something only together."""
 
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
@@ -106,6 +106,12 @@ class RunConfig(Section):
     """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
     `searchrl sft`. Of a run, [what it learned to play with](cli.md#starting-from-a-run) is taken
     over too."""
+
+    @field_validator("tasks", mode="after")
+    @classmethod
+    def _fit_together(cls, value: list[TaskConfig]) -> list[TaskConfig]:
+        check_tasks(value)
+        return value
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain JSON-able values."""
@@ -221,7 +227,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
             old, value = _as_named(key, old), _as_named(key, value)
         if not isinstance(value, Mapping):
             result[key] = value
-        elif isinstance(old, list) and all(_INDEX.fullmatch(str(k)) for k in value):
+        elif _addresses(key, old, value):
             result[key] = items = list(old)
             for position, item in value.items():
                 if int(position) >= len(items):
@@ -232,6 +238,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = merge(old, value) if isinstance(old, Mapping) else dict(value)
     return result
+
+
+def _addresses(key: str, old: Any, value: Mapping[Any, Any]) -> bool:
+    """Whether the keys of `value` are those of elements in a list; steps of a weight are none."""
+    is_whole = key in WHOLE_KEYS and any(isinstance(k, int) for k in value)
+    return isinstance(old, list) and not is_whole and all(_INDEX.fullmatch(str(k)) for k in value)
 
 
 def _is_renamed(old: Any, value: Any) -> bool:

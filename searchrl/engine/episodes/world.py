@@ -20,7 +20,8 @@ import gymnasium
 from searchrl.calls.deadline import Turn
 from searchrl.calls.watchdog import watching
 from searchrl.config import RunConfig
-from searchrl.config.sections import AUTO, TaskConfig
+from searchrl.config.curriculum import list_stages
+from searchrl.config.sections import AUTO, Named, TaskConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
 from searchrl.core.episode import SEARCH, Task
 from searchrl.engine.episodes.guarded import GuardedProtocol, GuardedRetrievers
@@ -73,6 +74,8 @@ class TaskWorld:
     """Who is not asked for drawings any more, because that did not return."""
     notes: tuple[str, ...] = ()
     """What its environment says that a user should read beside the figures."""
+    levels: Mapping[Any, TaskWorld] = field(default_factory=dict)
+    """Where its difficulty changes: the world of each difficulty. It itself is the last one."""
     has_indexes: bool = False
     """Whether the indexes that can be built before an episode are built."""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
@@ -105,6 +108,8 @@ class TaskWorld:
                 env.get_wrapper_attr("build_indexes")()
         self.release(env)
         self.has_indexes = True
+        for world in self.levels.values():
+            world.build_indexes(on_progress)
 
     def num_tasks(self, split: str) -> int:
         """Number of tasks of a split.
@@ -232,6 +237,9 @@ class TaskWorld:
 
     def close(self) -> None:
         """Close every idle environment; one that fails to close is a warning."""
+        for world in self.levels.values():
+            if world is not self:
+                world.close()
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -286,7 +294,7 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
     named = name_defaults(config, registry)
     turns: dict[str, Turn] = {}
     with watching(config.rollout.env_timeout_s, _files_of(registry)):
-        return [_make_world(task, named, registry, turns) for task in named.tasks]
+        return [_make_levels(task, named, registry, turns) for task in named.tasks]
 
 
 def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> TagProtocol:
@@ -343,6 +351,22 @@ def _make_scorer(
         files=_files_of(registry),
         alone=[name for name, entry in entries.items() if not entry.is_concurrent],
     )
+
+
+def _make_levels(
+    config: TaskConfig, run: RunConfig, registry: Registry, turns: dict[str, Turn]
+) -> TaskWorld:
+    """The world of a task; where its difficulty changes, that of the last one with all others."""
+    if config.difficulty is None:
+        return _make_world(config, run, registry, turns)
+    levels: dict[Any, TaskWorld] = {}
+    for value in (stage.value for stage in list_stages(config, "difficulty")):
+        env = Named(**{**config.env.model_dump(), "difficulty": value})
+        own = config.model_copy(update={"env": env})
+        levels[value] = levels.get(value) or _make_world(own, run, registry, turns)
+        last = levels[value]
+    last.levels = levels
+    return last
 
 
 def _make_world(

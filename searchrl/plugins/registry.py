@@ -48,6 +48,11 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("retriever", "static"): "searchrl-retrieval",
     ("retriever", "hybrid"): "searchrl-retrieval",
     ("retriever", "rerank"): "searchrl-retrieval",
+    ("protocol", "dag"): "searchrl-dag",
+    ("reward", "dag"): "searchrl-dag",
+    ("reward", "dag_nodes"): "searchrl-dag",
+    ("reward", "dag_levels"): "searchrl-dag",
+    ("env", "multisource"): "searchrl-dag",
     ("command", "index"): "searchrl-retrieval",
     ("command", "retrieve"): "searchrl-retrieval",
     ("command", "retrieve-eval"): "searchrl-retrieval",
@@ -121,6 +126,16 @@ class Entry:
         """The scripted policies of an environment: `expert` first, if it has one."""
         expert = ("expert",) if self.options.get("expert") is not None else ()
         return (*expert, *self.options.get("scripts", {}))
+
+    @property
+    def policies(self) -> Mapping[str, str]:
+        """The embedded policies that an environment brings: protocol -> `package:folder`."""
+        policies: Mapping[str, str] = self.options.get("policies", {})
+        return policies
+
+    def policy_for(self, protocol: str) -> str | None:
+        """The embedded policy of an environment for a protocol, which may be `plugin:name`."""
+        return self.policies.get(protocol.rpartition(":")[2])
 
     def load(self) -> Callable[..., Any]:
         """Return the factory, importing it if it was registered as a lazy string.

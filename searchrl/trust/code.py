@@ -3,7 +3,8 @@
 Owns what counts as code, whether it belongs to an installed distribution, and its hash. It imports
 nothing of what it looks at. A file that the setting `instruction` names counts as well: its text
 goes into every prompt, and into the model card of an export. So does an address in the settings of
-a retriever or an environment: queries go there, and a key with them. Callers: `permission` and `store`.
+a retriever or an environment: queries go there, and a key with them. Callers: `permission` and
+`store`.
 """
 
 from __future__ import annotations

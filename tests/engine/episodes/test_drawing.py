@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from searchrl.config import build_config
-from searchrl.contracts import find_drawings_problem, find_ranks_problem
-from searchrl.core.drawing import Graph, Table, Text
+from searchrl.contracts import find_ranks_problem
+from searchrl.core.drawing import Graph, Table, Text, find_drawings_problem
 from searchrl.engine.episodes.drawing import MAX_DRAWINGS
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.programs.evaluate import evaluate

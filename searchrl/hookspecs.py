@@ -82,6 +82,7 @@ class RegisterEnv(Protocol):
         tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
+        policies: Mapping[str, str] | None = None,
         description: str = "",
     ) -> None:
         """Offer an environment; see `register_envs`."""
@@ -91,7 +92,8 @@ class RegisterEnv(Protocol):
 def register_envs(register: RegisterEnv) -> None:
     """Offer environments.
 
-    `register(name, factory, *, protocol, reward, retriever, tools, expert, scripts, description)`.
+    `register(name, factory, *, protocol, reward, retriever, tools, expert, scripts, policies,
+    description)`.
 
     `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
     `gymnasium.Env` of text. `protocol` names the tag protocol to use where a configuration names
@@ -100,7 +102,9 @@ def register_envs(register: RegisterEnv) -> None:
     environment lets its policy call, `{"name", "description", "parameters"}` each; they are listed
     by protocols that have a setting `tools`, such as `tool-call`. `expert(env, task, protocol)`
     returns the scripted policy of one episode; `scripts` maps further names to such factories, for
-    policies that are imperfect on purpose. A name that ends in a colon is a scheme:
+    policies that are imperfect on purpose. `policies` maps protocols to small models that the
+    package brings, `{"think-search-answer": "package:assets/tiny"}`: `--model tiny` means the one
+    of the protocol that is played. A name that ends in a colon is a scheme:
     `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
     """
 

@@ -188,7 +188,8 @@ class ModelConfig(Section):
     name: Text = "auto"
     """A folder, a hub id, a run folder, `tiny` (embedded), `scratch` (`sft` only) or `auto`:
     Qwen/Qwen3-4B where a GPU or its weights are here, else `tiny`, and it says so; a run stores
-    what it became."""
+    what it became. `tiny` is [the policy that the environment brings](hooks.md#a-policy-of-its-own)
+    for its protocol, stored as `package:folder`, or SearchRL's own."""
     scratch: ScratchConfig = ScratchConfig()
     adapter: Literal["auto", "lora", "full"] = "auto"
     """`lora`, `full`, or `auto`: LoRA, but full fine-tuning for the tiny model, which has too few

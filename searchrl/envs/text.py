@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import string
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import zip_longest
 from random import Random
 from typing import Any, ClassVar
 
@@ -27,18 +26,15 @@ from searchrl.contracts import (
     RetrieverFactory,
     TagProtocol,
     TokenBudget,
-    find_passages_problem,
 )
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
+from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError, RetrieverFailure, SearchRLError
 from searchrl.retrieval.indexes import IndexCache
 
 MAX_TEXT_LENGTH = 1 << 20
 """Characters a turn or an observation may have: a bound for the spaces, not for the model."""
-
-Ranks = tuple[Mapping[str, int | None], ...]
-"""Per query, the rank of each gold passage; empty if it is not known."""
 
 Matches = Callable[[str, str], bool]
 """`matches(prediction, gold)`: whether an answer is right."""
@@ -156,7 +152,8 @@ class TextEnv(gymnasium.Env[str, str]):
     """A search task per episode; the action is one raw model turn.
 
     A subclass says which tasks there are (`num_tasks`, `make_task`), how a task is put to the
-    model (`make_prompt`) and which passages can be searched for it (`passages`). A task must be
+    model (`make_prompt`) and which passages can be searched for it (`passages`), or how it is
+    searched (`look_up`). A task must be
     a pure function of (split, index, world_seed). `budget` bounds every observation; the
     rollout driver sets it to count the policy's tokens.
 
@@ -248,6 +245,19 @@ class TextEnv(gymnasium.Env[str, str]):
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """The corpus searched for `task`: a key naming it, and its passages."""
         raise NotImplementedError
+
+    def look_up(self, task: Task, action: Action, turn: str) -> Found:
+        """Search for the queries of `action`, and show what is found.
+
+        An environment overrides it that searches in another way than in one corpus. `turn` is what
+        the model wrote, for a protocol whose requests hold more than queries.
+
+        Raises:
+            RetrieverFailure: the retriever failed.
+        """
+        found, ranks = self._search(task, action.queries)
+        passages = self._ordered(task, found)
+        return Found(passages, self.protocol.render_observation(passages, self.budget), ranks)
 
     def known_corpora(self) -> Sequence[tuple[str, Sequence[Passage]]]:
         """Corpora that are searched whatever the task is, each with its key; none by default."""
@@ -346,10 +356,8 @@ class TextEnv(gymnasium.Env[str, str]):
             answer = str(parsed.payload or "")
             reward = float(any(self._matches(answer, gold) for gold in task.answers))
         elif parsed.kind == SEARCH:
-            found, ranks = self._search(task, parsed.queries)
-            self.last_passages = self._ordered(task, found)
+            self.last_passages, observation, ranks = self.look_up(task, parsed, action)
             self._gold_left -= {passage.id for passage in self.last_passages}
-            observation = self.protocol.render_observation(self.last_passages, self.budget)
         else:
             reason = parsed.reason or _explain_unknown(parsed)
             observation = self.protocol.render_notice(reason, self.budget)
@@ -385,12 +393,12 @@ class TextEnv(gymnasium.Env[str, str]):
         try:
             retriever = self._indexes.get(key, passages)
             results = retriever.search(list(queries), self.topk)
-            if problem := _find_result_problem(results, len(queries)):
+            if problem := find_result_problem(results, len(queries)):
                 raise RetrieverFailure(f"env {self.name}: the retriever {problem}.")
             ranks: Ranks = ()
             if task.gold_ids and isinstance(retriever, RankingRetriever):
                 ranks = tuple(retriever.ranks(list(queries), task.gold_ids))
-            return tuple(_round_robin(results, self.topk)), ranks
+            return tuple(round_robin(results, self.topk)), ranks
         except RetrieverFailure:
             raise
         except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
@@ -416,26 +424,3 @@ def _explain_unknown(action: Action) -> str:
     if isinstance(action.payload, ToolCall):
         return f"There is no tool {action.payload.name!r} here; the only one is search."
     return f"This environment has no action '{action.kind}'."
-
-
-def _find_result_problem(results: object, num_queries: int) -> str:
-    """Say what is wrong with the value that `search` returned, or "" if it is right."""
-    if not isinstance(results, Sequence):
-        return f"returned {type(results).__name__}; expected one list of passages per query"
-    if len(results) != num_queries:
-        return f"gave {len(results)} results for {num_queries} queries; it must give one per query"
-    found = (find_passages_problem(result) for result in results)
-    return next((f"returned for a query {problem}" for problem in found if problem), "")
-
-
-def _round_robin(results: Iterable[Sequence[Passage]], limit: int) -> Iterator[Passage]:
-    """The best of every query, then the second best, …: at most `limit`, no passage twice."""
-    shown: set[str] = set()
-    for rank in zip_longest(*results):
-        for passage in rank:
-            if passage is None or passage.id in shown:
-                continue
-            if len(shown) == limit:
-                return
-            shown.add(passage.id)
-            yield passage

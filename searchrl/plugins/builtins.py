@@ -7,6 +7,7 @@ This file holds no behaviour: each object is in the module that its string names
 from __future__ import annotations
 
 from searchrl.hookspecs import Register, RegisterEnv, hookimpl
+from searchrl.plugins.embedded import EMBEDDED
 
 PLUGIN_API = 2
 
@@ -25,6 +26,7 @@ def register_envs(register: RegisterEnv) -> None:
             "one_search": "searchrl.envs.regulations:make_one_search",
             "two_search_regex": "searchrl.envs.regulations:make_two_search_regex",
         },
+        policies={"think-search-answer": EMBEDDED},
         description="questions on generated school handbooks; every school is new",
     )
     register(

@@ -107,6 +107,16 @@ class Entry:
         expert = ("expert",) if self.options.get("expert") is not None else ()
         return (*expert, *self.options.get("scripts", {}))
 
+    @property
+    def policies(self) -> Mapping[str, str]:
+        """The embedded policies that an environment brings: protocol -> `package:folder`."""
+        policies: Mapping[str, str] = self.options.get("policies", {})
+        return policies
+
+    def policy_for(self, protocol: str) -> str | None:
+        """The embedded policy of an environment for a protocol, which may be `plugin:name`."""
+        return self.policies.get(protocol.rpartition(":")[2])
+
     def load(self) -> Callable[..., Any]:
         """Return the factory, importing it if it was registered as a lazy string.
 

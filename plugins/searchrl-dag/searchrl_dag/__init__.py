@@ -1,0 +1,50 @@
+"""Plan-then-search: one turn plans a graph of queries over several sources. Only hooks."""
+
+from searchrl import hookimpl
+from searchrl.hookspecs import Register, RegisterEnv, RegisterTool
+
+PLUGIN_API = 2
+
+
+@hookimpl
+def register_protocols(register: Register) -> None:
+    """`dag`: think, then search with a plan or answer."""
+    register(
+        "dag",
+        "searchrl_dag.plans.protocol:SearchDag",
+        description="plan-then-search: one turn plans a graph of queries over several sources",
+    )
+
+
+@hookimpl
+def register_rewards(register: RegisterTool) -> None:
+    """What a plan earns, and what it costs."""
+    register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
+    register(
+        "dag_nodes", "searchrl_dag.rewards:make_nodes", description="queries planned, for a cost"
+    )
+    register(
+        "dag_levels",
+        "searchrl_dag.rewards:make_levels",
+        description="levels searched one after another, for a cost",
+    )
+
+
+@hookimpl
+def register_envs(register: RegisterEnv) -> None:
+    """`multisource`: three sources, and questions whose answer is in one of them."""
+    register(
+        "multisource",
+        "searchrl_dag.multisource.env:MultisourceEnv",
+        protocol="dag",
+        reward="0.5*em+0.25*dag+0.25*format",
+        expert="searchrl_dag.multisource.scripts:make_expert",
+        scripts={
+            "passive": "searchrl_dag.multisource.scripts:make_passive",
+            "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
+            "one_general": "searchrl_dag.multisource.scripts:make_one_general",
+            "two_nodes": "searchrl_dag.multisource.scripts:make_two_nodes",
+            "every_source": "searchrl_dag.multisource.scripts:make_every_source",
+        },
+        description="questions over General, News and Academic; a plan searches them at once",
+    )

@@ -1,0 +1,1 @@
+"""The environment `multisource`: its world, how plans run, and scripted policies."""

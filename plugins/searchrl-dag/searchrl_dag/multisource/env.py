@@ -1,0 +1,200 @@
+"""The environment `multisource`: questions whose answer is in one of three sources.
+
+Owns the numbering of tasks, its settings and the episode: a plan is run, its results are shown, an
+answer ends it. The world is in `world` and `questions`, running a plan in `running`. Registered as
+`multisource`; made by `searchrl` or `gymnasium.make`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol
+from searchrl.core.episode import Action, Passage, Task
+from searchrl.envs.results import Found, round_robin
+from searchrl.envs.text import Matches, TextEnv, same_answer
+from searchrl.errors import ConfigError, suggest
+from searchrl.retrieval.indexes import IndexCache
+from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
+from searchrl_dag.multisource.running import PlanRunner
+from searchrl_dag.multisource.world import SOURCES, World, make_world
+
+NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
+
+DEFAULT_MIX: Mapping[str, float] = {LOOKUP: 0.2, PAIR: 0.2, CHAIN: 0.4, FAN: 0.2}
+"""Shares of the kinds of task."""
+
+SEEN_WORDING, UNSEEN_WORDING = "seen_wording", "unseen_wording"
+"""Slices of the test split: whether training shows the wordings of question and passages."""
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class MultisourceEnv(TextEnv):
+    """Questions over three sources, each with a corpus of its own.
+
+    A plan is run level by level; a query that refers to a parent gets the parent's result. With the
+    default of two turns there is one plan and then the answer, so a query that needs another one's
+    result can only get it inside the plan.
+
+    Args:
+        protocol: `dag`, or one that reads plans and writes results as it does.
+        retriever: of every source that has none of its own.
+        general, news, academic: the retrievers of these sources.
+        mix: weights of the kinds `lookup`, `pair`, `chain` and `fan`; kinds left out are 0.
+        parent_results: whether queries get the results of their parents; false is the ablation.
+        topk: passages shown for each query.
+        search_timeout_s: how long one source may take for the queries of one level.
+        max_turns, shuffle, world_seed, render_mode, matches: as for `TextEnv`.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    name: ClassVar[str] = "multisource"
+    splits: tuple[str, ...] = tuple(NUM_TASKS)
+
+    def __init__(
+        self,
+        *,
+        protocol: TagProtocol,
+        retriever: RetrieverFactory,
+        general: RetrieverFactory | None = None,
+        news: RetrieverFactory | None = None,
+        academic: RetrieverFactory | None = None,
+        mix: Mapping[str, float] | None = None,
+        parent_results: bool = True,
+        topk: int = 2,
+        shuffle: bool = False,
+        max_turns: int = 2,
+        search_timeout_s: Annotated[float, Field(gt=0)] = 30.0,
+        world_seed: int = 0,
+        render_mode: str | None = None,
+        matches: Matches = same_answer,
+    ) -> None:
+        super().__init__(
+            protocol=protocol,
+            retriever=retriever,
+            topk=topk,
+            shuffle=shuffle,
+            max_turns=max_turns,
+            world_seed=world_seed,
+            render_mode=render_mode,
+            matches=matches,
+        )
+        try:
+            self._read_plan, self._render = protocol.read_plan, protocol.render_results  # type: ignore[attr-defined]
+        except AttributeError as error:
+            raise ConfigError(
+                f"env {self.name} needs plans, and the protocol {protocol.name} has none. Leave "
+                "the protocol out, or name dag"
+            ) from error
+        self.mix = _ensure_mix(mix)
+        self.parent_results = parent_results
+        self.search_timeout_s = search_timeout_s
+        own = {"general": general, "news": news, "academic": academic}
+        self._sources = {
+            name: self._indexes if factory is None else _cached(factory)
+            for name, factory in own.items()
+        }
+
+    def num_tasks(self, split: str) -> int:
+        """How many tasks `split` has."""
+        return NUM_TASKS[self.ensure_split(split)]
+
+    def kind_of(self, split: str, index: int) -> str:
+        """The kind of task `index`, so that any row of tasks has the shares of `mix`."""
+        offset = Random(f"multisource/mix/{self.world_seed}/{split}").random()
+        point = math.modf(index * _GOLDEN + offset)[0]
+        return next((kind for kind, upto in self.mix if point < upto), self.mix[-1][0])
+
+    def make_task(self, split: str, index: int) -> Task:
+        """Task `index` of `split`. Its `meta` holds the plan that answers it."""
+        kind = self.kind_of(split, index)
+        key = f"multisource/{self.world_seed}/{split}/{index}"
+        draft = draft_task(self.world(split), kind, key, split)
+        return Task(
+            id=f"{self.name}-{split}-{index}",
+            split=split,
+            index=index,
+            question=draft.question,
+            answers=(draft.answer,),
+            kind=kind,
+            gold_ids=tuple(step.fact.id for step in draft.steps),
+            env=self.name,
+            slices=(SEEN_WORDING if draft.is_seen else UNSEEN_WORDING,) if split == "test" else (),
+            meta={
+                "nodes": [[step.label, step.query, step.fact.source] for step in draft.steps],
+                "edges": [[step.parent, step.label] for step in draft.steps if step.parent],
+                "things": [f"{step.cue} {step.fact.noun}" for step in draft.steps],
+                "values": [step.fact.value for step in draft.steps],
+            },
+        )
+
+    def world(self, split: str) -> World:
+        """The towns, the people and the three corpora of a split."""
+        return make_world(self.world_seed, split)
+
+    def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
+        """Every passage of every source."""
+        corpora = self.world(task.split).corpora.values()
+        return self._key(task.split, "all"), [p for corpus in corpora for p in corpus]
+
+    def known_corpora(self) -> Sequence[tuple[str, Sequence[Passage]]]:
+        """None: the corpora are small, and indexed at the first search."""
+        return ()
+
+    def look_up(self, task: Task, action: Action, turn: str) -> Found:
+        """Run the plan of a turn; see `PlanRunner.run`."""
+        plan = self._read_plan(turn)
+        runner = PlanRunner(
+            {name: functools.partial(self._retriever, task.split, name) for name in SOURCES},
+            self.topk,
+            self.parent_results,
+            self.search_timeout_s,
+            f"env {self.name}",
+        )
+        results = runner.run(plan)
+        shown = {
+            label: result._replace(passages=self._ordered(task, result.passages))
+            for label, result in results.items()
+        }
+        observation = self._render(plan, shown, self.budget)
+        found = [shown[node.label].passages for node in plan.nodes]
+        return Found(tuple(round_robin(found, sum(map(len, found)))), observation)
+
+    def _retriever(self, split: str, source: str) -> Retriever:
+        corpus = self.world(split).corpora[source]
+        return self._sources[source].get(self._key(split, source), corpus)
+
+    def _key(self, split: str, source: str) -> str:
+        return f"multisource/{self.world_seed}/{split}/{source}"
+
+
+def _cached(factory: RetrieverFactory) -> IndexCache:
+    return factory if isinstance(factory, IndexCache) else IndexCache(factory)
+
+
+def _ensure_mix(given: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    """The kinds with their cumulative shares."""
+    mix = DEFAULT_MIX if given is None else given
+    for kind, weight in mix.items():
+        if kind not in KINDS:
+            raise ConfigError(f"env.mix has no kind '{kind}'." + suggest(kind, KINDS))
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+            raise ConfigError(f"env.mix: the weight of '{kind}' must be ≥ 0, got {weight!r}.")
+    total = math.fsum(mix.values())
+    if not 0 < total < math.inf:
+        raise ConfigError(f"env.mix needs a positive, finite total weight, got {dict(mix)}.")
+    upto, shares = 0.0, []
+    for kind in KINDS:
+        if mix.get(kind, 0) > 0:
+            upto += mix[kind] / total
+            shares.append((kind, upto))
+    return tuple(shares)

@@ -1,0 +1,1 @@
+"""Plans: graphs of queries, how they are written, read, shown and drawn."""

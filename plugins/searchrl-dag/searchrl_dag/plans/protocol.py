@@ -1,0 +1,221 @@
+"""The tag protocol `dag`: think, then search with a plan of queries or answer.
+
+Owns its tags, the instruction, how plans and their results are written. Reading a turn, the format
+verdict and foreign text are those of `searchrl.protocols.inline`; the grammar of plans is in
+`reading`. Called by environments that run plans, the rollout driver and scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from searchrl.contracts import TokenBudget
+from searchrl.core.drawing import Drawing
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Episode, Passage
+from searchrl.errors import ConfigError
+from searchrl.protocols.inline import (
+    ANSWER_THOUGHT,
+    FIRST_THOUGHT,
+    InlineProtocol,
+    invalid,
+    load_instruction,
+)
+from searchrl.protocols.tags import Part, Tags, ensure_tag_names
+from searchrl.protocols.wrapping import NO_PASSAGE, Line
+from searchrl_dag.plans.drawing import draw_plans
+from searchrl_dag.plans.plan import Node, Plan
+from searchrl_dag.plans.reading import PlanReader, Violation
+
+SOURCES = ("General", "News", "Academic")
+"""The sources of the published system."""
+
+ALIASES: Mapping[str, str] = {"academy": "academic"}
+"""Further names of sources."""
+
+MAX_NODES = 6
+"""Nodes of a plan in the published system."""
+
+_INSTRUCTION = Path(__file__).with_name("dag.txt")
+
+
+class NodeResult(NamedTuple):
+    """What a node of a plan found: the query as it was sent, and the passages, best first."""
+
+    query: str
+    passages: tuple[Passage, ...]
+
+
+class SearchDag(InlineProtocol):
+    """Protocol `dag`; implements `contracts.TagProtocol`.
+
+    The payload of its searches are the queries; `read_plan` gives the graph.
+
+    Args:
+        sources: what the sources are called; case does not matter when a plan is read.
+        aliases: further names, each of a source. Aliases of sources left out are ignored.
+        max_nodes: nodes that a plan may have.
+        result: the tag in which results come back: `result`, `r`, `information`, …
+        instruction: replaces the default instruction; `@path` reads it from a UTF-8 file.
+
+    Raises:
+        ConfigError: a setting is unusable, or the instruction's file cannot be read.
+
+    >>> SearchDag().parse("<search>Nodes:\\nA: mayor of Bonn (News)\\nEdges:</search>").queries
+    ('mayor of Bonn',)
+    """
+
+    example = "plan"
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[str] = SOURCES,
+        aliases: Mapping[str, str] = ALIASES,
+        max_nodes: Annotated[int, Field(ge=1)] = MAX_NODES,
+        result: str = "result",
+        instruction: str | None = None,
+    ) -> None:
+        ensure_tag_names(
+            {"think": "think", "search": "search", "answer": "answer", "result": result}
+        )
+        super().__init__("dag", Tags("think", "search", result, "answer"))
+        named = {name.strip().casefold(): name.strip() for name in sources}
+        if not named or "" in named or len(named) < len(sources):
+            raise ConfigError(
+                f"protocol.sources: expected different names of sources, got {list(sources)!r}"
+            )
+        if max_nodes < 1:
+            raise ConfigError(f"protocol.max_nodes must be at least 1, got {max_nodes}")
+        known = {
+            name.casefold(): source.casefold()
+            for name, source in aliases.items()
+            if source.casefold() in named
+        }
+        self.reader = PlanReader(named, known, max_nodes)
+        self.instruction = (
+            self._write_instruction()
+            if instruction is None
+            else load_instruction(instruction, "dag")
+        )
+
+    def read_request(self, text: str) -> Action:
+        """A search for the queries of the plan, or an invalid action that says what is wrong."""
+        plan = self.reader.read(text)
+        return invalid(plan.reason) if isinstance(plan, Violation) else Action(SEARCH, plan.queries)
+
+    def read_plan(self, turn: str) -> Plan | None:
+        """The plan of a turn that parses to a search; None for every other turn."""
+        if self.parse(turn).kind != SEARCH:
+            return None
+        body = next(s.text for s in self._grammar.split(turn) if s.part is Part.REQUEST)
+        plan = self.reader.read(body)
+        return plan if isinstance(plan, Plan) else None
+
+    def render_plan(self, plan: Plan, thought: str = "") -> str:
+        """Write the turn that reads as `plan`. Protocol tags in its texts are neutralised."""
+        nodes = [
+            f"{node.label}: {self._one_line(node.query)} ({self.reader.sources[node.source]})"
+            for node in plan.nodes
+        ]
+        edges = [f"{edge.parent} -> {edge.child}" for edge in plan.edges]
+        return self._render_search("\n".join(["Nodes:", *nodes, "Edges:", *edges]), thought)
+
+    def render_search_text(self, body: str, thought: str = "") -> str:
+        """Write a search turn around any text, valid or not: for scripts that show mistakes."""
+        return self._render_search(self.neutralise(body), thought)
+
+    def render_turn(self, action: Action, thought: str = "") -> str:
+        """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.
+
+        The queries of a search become nodes without edges that ask the first source.
+        """
+        if action.kind == SEARCH:
+            source = next(iter(self.reader.sources))
+            queries = enumerate(action.queries)
+            return self.render_plan(
+                Plan(tuple(Node(_label(n), query, source) for n, query in queries)), thought
+            )
+        think = self._render_thought(thought)
+        if action.kind == ANSWER:
+            return f"{think}\n<answer> {self.neutralise(str(action.payload))} {self.stops[1]}"
+        if action.kind == INVALID:
+            return think
+        raise ValueError(f"{self.name} writes search, answer and invalid turns, not {action.kind}")
+
+    def opening(self, kind: str) -> str:
+        """Text that commits a turn to a `search` or an `answer`, up to and with its tag."""
+        openings = {SEARCH: (FIRST_THOUGHT, "search"), ANSWER: (ANSWER_THOUGHT, "answer")}
+        if kind not in openings:
+            raise ValueError(f"{self.name} can open a search or an answer, not {kind!r}")
+        thought, tag = openings[kind]
+        return f"{self._render_thought(thought)}\n<{tag}>"
+
+    def render_results(
+        self, plan: Plan, results: Mapping[str, NodeResult], budget: TokenBudget | None = None
+    ) -> str:
+        """Wrap the results of a plan, node by node: `A: query (Source)`, then `1. text` lines.
+
+        With a budget, every passage is cut to an equal share of it first; the whole, tags included,
+        is within it. Raises `ConfigError` if the budget cannot hold even the two tags.
+        """
+        lines = [line for node in plan.nodes for line in self._result_lines(node, results)]
+        whole = self._wrap(lines, None)
+        if budget is None or budget.count(whole) <= budget.max_tokens:
+            return whole
+        heads = self._wrap([Line(line.head, "") for line in lines], None)
+        num_texts = max(1, sum(bool(line.text) for line in lines))
+        share = max(1, (budget.max_tokens - budget.count(heads)) // num_texts)
+        cut = [Line(line.head, budget.cut(line.text, share).rstrip()) for line in lines]
+        return self._wrap(cut, budget)
+
+    def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
+        """The plan of every turn as a graph, and what each of its nodes found, level by level."""
+        return draw_plans([(self.read_plan(turn.text), turn) for turn in episode.turns])
+
+    def _result_lines(self, node: Node, results: Mapping[str, NodeResult]) -> list[Line]:
+        query, passages = results[node.label]
+        head = f"{node.label}: {self._one_line(query)} ({self.reader.sources[node.source]})"
+        lines = [
+            Line(f"{number}. {_title(passage)}", " ".join(passage.text.split()))
+            for number, passage in enumerate(passages, 1)
+        ]
+        return [Line(head, ""), *(lines or [Line(NO_PASSAGE, "")])]
+
+    def _render_search(self, body: str, thought: str) -> str:
+        return f"{self._render_thought(thought)}\n<search>\n{body}\n{self.stops[0]}"
+
+    def _render_thought(self, thought: str) -> str:
+        return f"<think>{self.neutralise(thought)}</think>"
+
+    def _one_line(self, text: str) -> str:
+        return " ".join(self.neutralise(text).splitlines())
+
+    def _write_instruction(self) -> str:
+        names = list(self.reader.sources.values())
+        return (
+            _INSTRUCTION.read_text(encoding="utf-8")
+            .strip()
+            .format(
+                source=names[0],
+                last=names[min(1, len(names) - 1)],
+                sources=", ".join(names),
+                most=self.reader.max_nodes,
+                result=self.tags.information,
+            )
+        )
+
+
+def _label(number: int) -> str:
+    """A, B, …, Z, A1, B1, …"""
+    rounds, letter = divmod(number, len(ascii_uppercase))
+    return f"{ascii_uppercase[letter]}{rounds or ''}"
+
+
+def _title(passage: Passage) -> str:
+    title = " ".join(passage.title.split())
+    return f"({title}) " if title else ""

@@ -1,0 +1,66 @@
+"""The rewards of plans: whether they are valid, and what they cost.
+
+Owns `dag`, `dag_nodes` and `dag_levels`. They read the episode alone: a plan is read again from the
+text of its turn, because a stored episode has only the queries. Sources and the number of nodes are
+the protocol's to judge: a turn that it refused is no search.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from searchrl.core.episode import SEARCH, Episode
+from searchrl.rewards.components import FunctionReward
+from searchrl_dag.plans.plan import Plan
+from searchrl_dag.plans.reading import read_any_plan
+
+_BODY = re.compile(r"<search>(.*?)</search>", re.DOTALL)
+
+
+def make_dag() -> FunctionReward:
+    """1 if the episode holds a plan and every `<search>` in it is a valid one, else 0."""
+    return FunctionReward("dag", _score_dag, (0.0, 1.0))
+
+
+def make_nodes() -> FunctionReward:
+    """How many queries were planned: `-0.01*dag_nodes` makes them a cost."""
+    return FunctionReward("dag_nodes", _count_nodes, (0.0, math.inf), is_range=True)
+
+
+def make_levels() -> FunctionReward:
+    """How many levels were searched one after another: what the user waits for."""
+    return FunctionReward("dag_levels", _count_levels, (0.0, math.inf), is_range=True)
+
+
+def _score_dag(episode: Episode) -> float:
+    is_planned = False
+    for turn in episode.turns:
+        if "<search" not in turn.text:
+            continue
+        if turn.action.kind != SEARCH or not any(_plans_in(turn.text)):
+            return 0.0
+        is_planned = True
+    return float(is_planned)
+
+
+def _count_nodes(episode: Episode) -> float:
+    return float(sum(len(plan.nodes) for plan in _plans_of(episode)))
+
+
+def _count_levels(episode: Episode) -> float:
+    return float(sum(len(plan.levels) for plan in _plans_of(episode)))
+
+
+def _plans_of(episode: Episode) -> Iterator[Plan]:
+    for turn in episode.turns:
+        if turn.action.kind == SEARCH:
+            yield from _plans_in(turn.text)
+
+
+def _plans_in(text: str) -> Iterator[Plan]:
+    for body in _BODY.findall(text):
+        plan = read_any_plan(body)
+        if isinstance(plan, Plan):
+            yield plan

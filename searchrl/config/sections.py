@@ -111,7 +111,7 @@ class RewardStage(Section):
 
 
 class TaskConfig(Section):
-    """One environment of the run with its own reward, protocol and retriever."""
+    """One environment of the run with its own reward, judge, protocol and retriever."""
 
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
@@ -136,6 +136,10 @@ class TaskConfig(Section):
     """What answers a search: a name, or a mapping of the name and its
     [settings](builtins.md#retrievers). `auto`: the one that the environment is registered with,
     else `bm25`."""
+
+    judge: Named = Named(name="lexical")
+    """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
+    and its [settings](builtins.md#judges). `lexical` compares words and asks nobody."""
 
     @field_validator("metrics", mode="after")
     @classmethod

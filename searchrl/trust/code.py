@@ -128,7 +128,7 @@ def _find_in_tasks(settings: Mapping[str, Any]) -> Iterator[NamedCode]:
             path = str(Path(text[1:]).absolute())
             yield NamedCode(CodeKind.INSTRUCTION, path, f"{prefix}protocol.instruction")
         # An environment may have retrievers of its own.
-        for part in ("retriever", "env"):
+        for part in ("retriever", "env", "judge"):
             for address in _addresses_in_values(task.get(part)):
                 yield NamedCode(CodeKind.ADDRESS, address, f"{prefix}{part}")
 

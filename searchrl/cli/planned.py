@@ -7,7 +7,6 @@ Imports torch (a plan names a device), so commands import it when they run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from searchrl.cli.lines import say
 from searchrl.cli.loading import load_registry
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
-from searchrl.engine.episodes.world import make_worlds, name_defaults
+from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.figures.evaluation import count_tasks
 from searchrl.engine.memory.plan import CUDA_CONTEXT, format_bytes, parse_bytes
 from searchrl.engine.memory.watch import Outlook, foresee_memory
@@ -74,7 +73,7 @@ def show_plan(
     """
     size = None if gpu_memory is None else parse_bytes(gpu_memory)
     registry = load_registry(plan.config)
-    plan = replace(plan, config=name_defaults(plan.config, registry))
+    plan = plan.settled(registry)
     facts = _facts(plan, registry, has_rewards=with_memory, is_elsewhere=size is not None)
     has_reference = facts.pop("has_reference")
     outlook: Outlook | str = ""

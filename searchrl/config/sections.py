@@ -110,7 +110,7 @@ class RewardStage(Section):
 
 
 class TaskConfig(Section):
-    """One environment of the run with its own reward, protocol and retriever."""
+    """One environment of the run with its own reward, judge, protocol and retriever."""
 
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
@@ -135,6 +135,10 @@ class TaskConfig(Section):
     """What answers a search: a name, or a mapping of the name and its
     [settings](builtins.md#retrievers). `auto`: the one that the environment is registered with,
     else `bm25`."""
+
+    judge: Named = Named(name="lexical")
+    """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
+    and its [settings](builtins.md#judges). `lexical` compares words and asks nobody."""
 
     @field_validator("metrics", mode="after")
     @classmethod
@@ -184,7 +188,8 @@ class ModelConfig(Section):
     name: Text = "auto"
     """A folder, a hub id, a run folder, `tiny` (embedded), `scratch` (`sft` only) or `auto`:
     Qwen/Qwen3-4B where a GPU or its weights are here, else `tiny`, and it says so; a run stores
-    what it became."""
+    what it became. `tiny` is [the policy that the environment brings](hooks.md#a-policy-of-its-own)
+    for its protocol, stored as `package:folder`, or SearchRL's own."""
     scratch: ScratchConfig = ScratchConfig()
     adapter: Literal["auto", "lora", "full"] = "auto"
     """`lora`, `full`, or `auto`: LoRA, but full fine-tuning for the tiny model, which has too few

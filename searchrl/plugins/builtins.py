@@ -7,6 +7,7 @@ This file holds no behaviour: each object is in the module that its string names
 from __future__ import annotations
 
 from searchrl.hookspecs import Register, RegisterEnv, hookimpl
+from searchrl.plugins.embedded import EMBEDDED
 
 PLUGIN_API = 2
 
@@ -25,6 +26,7 @@ def register_envs(register: RegisterEnv) -> None:
             "one_search": "searchrl.envs.regulations:make_one_search",
             "two_search_regex": "searchrl.envs.regulations:make_two_search_regex",
         },
+        policies={"think-search-answer": EMBEDDED},
         description="questions on generated school handbooks; every school is new",
     )
     register(
@@ -93,6 +95,21 @@ def register_rewards(register: Register) -> None:
         ("env", "sum of the environment's own rewards"),
     ):
         register(name, f"searchrl.rewards.components:make.{name}", description=description)
+    register(
+        "judge",
+        "searchrl.rewards.judged:make_judged",
+        description="what the judge says of the answer: 0, 0.5 or 1",
+    )
+
+
+@hookimpl
+def register_judges(register: Register) -> None:
+    """A judge that asks nobody."""
+    register(
+        "lexical",
+        "searchrl.rewards.lexical:LexicalJudge",
+        description="compares the words of the answer with the accepted ones; offline",
+    )
 
 
 @hookimpl

@@ -1,20 +1,21 @@
-"""Retrievers that are made of other retrievers: settings that name one become its factory.
+"""Parts that are made of other parts: retrievers of retrievers, reward components with a judge.
 
 Owns what `vector: dense` or `retriever: {name: bm25, k1: 1.2}` means among the settings of a
-retriever. `signatures` says which settings those are, the registry knows the names. Callers: the
-task world, `make_env`, the checker, and commands that search. It makes no retriever itself.
+retriever, and which component gets a judge. `signatures` says what a factory takes, the registry
+knows the names. Callers: the task world, `make_env`, the checker, and commands that search.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from searchrl.contracts import RetrieverFactory
+from searchrl.contracts import GroupReward, Judge, RetrieverFactory, Reward
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.plugins.signatures import find_retriever_settings
+from searchrl.plugins.signatures import find_retriever_settings, takes_judge
 
 
 def make_retriever_factory(
@@ -30,6 +31,52 @@ def make_retriever_factory(
     entry = registry.get("retriever", name)
     own = entry.ensure_settings(fill_parts(registry, entry, settings))
     return functools.partial(entry.load(), **own) if own else entry.load()
+
+
+def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:
+    """Make a registered judge with its settings.
+
+    Raises:
+        UnknownNameError: for a name that is not registered, with near matches.
+        ConfigError: for unknown settings and wrong values.
+        PluginError: if its plugin cannot be loaded, or makes no judge.
+    """
+    entry = registry.get("judge", name)
+    made = entry.make(**settings)
+    if not isinstance(made, Judge):
+        raise PluginError(
+            f"{entry}: its factory makes a {type(made).__name__} without a method judge(case)"
+        )
+    return made
+
+
+class Judges:
+    """The judges of a run: one for each name with its settings, so that all tasks share a budget.
+
+    A judge is made when the first component asks for it.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made: dict[str, Judge] = {}
+
+    def get(self, name: str, settings: Mapping[str, Any]) -> Judge:
+        """The judge of a name with settings; raises as `make_judge`."""
+        key = json.dumps([name, settings], sort_keys=True, default=repr)
+        if key not in self._made:
+            self._made[key] = make_judge(self._registry, name, settings)
+        return self._made[key]
+
+
+def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupReward:
+    """Make a reward component; `judge` is called only if it takes one.
+
+    Raises:
+        ConfigError, PluginError: as `Entry.make`, and what `judge` raises.
+    """
+    needs = takes_judge(entry.load())
+    made: Reward | GroupReward = entry.make(judge=judge()) if needs else entry.make()
+    return made
 
 
 def fill_parts(registry: Registry, entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from typing import Any
 
 from searchrl.envs.gym_files import SCHEME, find_ids
 from searchrl.hookspecs import Factory
+from searchrl.plugins.embedded import is_embedded
 from searchrl.plugins.owners import Origin, Owner
 from searchrl.plugins.registry import Entry
-from searchrl.plugins.signatures import find_signature_problem
+from searchrl.plugins.signatures import COMPONENTS, find_signature_problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -82,7 +83,7 @@ class Collector:
             return
         if name.endswith(":") and self.kind != "env":
             yield f"{what}: only an env's name may be a scheme"
-        is_component = self.kind in ("reward", "group_reward")
+        is_component = self.kind in COMPONENTS
         if is_component and (not name.isidentifier() or keyword.iskeyword(name)):
             yield (
                 f"{what}: the name is used in expressions such as 'format+em', so it must be an "
@@ -140,15 +141,15 @@ class EnvCollector(Collector):
         tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
+        policies: Mapping[str, str] | None = None,
         description: str = "",
     ) -> None:
         """See `hookspecs.register_envs`."""
-        # A copy: the plugin may go on changing its own mapping.
-        copied = dict(scripts) if isinstance(scripts, Mapping) else scripts or {}
         listed = tuple(tools) if isinstance(tools, list | tuple) else tools
         options = {
             **{"protocol": protocol, "reward": reward, "retriever": retriever},
-            **{"tools": listed, "expert": expert, "scripts": copied},
+            **{"tools": listed, "expert": expert},
+            **{"scripts": _copied(scripts), "policies": _copied(policies)},
         }
         self._add(name, factory, description, options)
 
@@ -175,6 +176,7 @@ class EnvCollector(Collector):
             if not isinstance(script, str) or not _NAME.fullmatch(script) or script == "expert":
                 yield f"{what}: {script!r} is no name for a script"
             yield from _find_factory_problems(f"the script '{script}' of {what}", other)
+        yield from _find_policy_problems(what, options["policies"])
 
 
 COLLECTORS: Mapping[str, type[Collector]] = {
@@ -184,6 +186,26 @@ COLLECTORS: Mapping[str, type[Collector]] = {
     "retriever": ToolCollector,
 }
 """The `register` callback of kinds that take more than a name, a factory and a description."""
+
+
+def _copied(mapping: Any) -> Any:
+    """A copy: the plugin may go on changing its own mapping."""
+    return dict(mapping) if isinstance(mapping, Mapping) else mapping or {}
+
+
+def _find_policy_problems(what: str, policies: object) -> Iterator[str]:
+    """What is wrong with the policies of an environment; whether they are there, is asked later."""
+    if not isinstance(policies, Mapping):
+        yield f"{what}: policies is not a mapping of protocol to policy"
+        return
+    for protocol, policy in policies.items():
+        if not isinstance(protocol, str) or not _NAME.fullmatch(protocol):
+            yield f"{what}: policies has {protocol!r}, which is no name of a protocol"
+        elif not isinstance(policy, str) or not is_embedded(policy):
+            yield (
+                f"{what}: the policy for protocol {protocol!r} is {policy!r}; expected "
+                "'package:folder', a folder in a package, such as 'my_package:assets/tiny'"
+            )
 
 
 def _find_factory_problems(what: str, factory: object) -> Iterator[str]:

@@ -20,7 +20,7 @@ from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_driver
 from searchrl.engine.episodes.records import turn_record
 from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
-from searchrl.engine.episodes.world import TaskWorld, make_worlds, name_defaults
+from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextEnv
 from searchrl.errors import ConfigError, EnvironmentFailure
@@ -173,7 +173,8 @@ def load_agent(
         registry = load_plugins(
             config.plugins, strict=strict, must_load=True, recorded=recorded, pinned=pinned
         )
-    config = name_defaults(config, registry)
+    plan = plan.settled(registry)
+    config = plan.config
     world = make_worlds(config, registry)[0]
     policy = plan.load_policy(trainable=False)
     one_at_a_time = config.eval.model_copy(update={"batch_size": 1})

@@ -89,6 +89,9 @@ def evaluate(
         registry = load_plugins(
             config.plugins, strict=config.strict_plugins, must_load=True, pinned=pinned
         )
+    if plan is not None:
+        plan = plan.settled(registry)
+        config = plan.config
     result = play_table(config, registry, on_phase, plan)
     limit = FailureLimit(
         "evaluation", config.rollout.max_failure_frac, save_beside, lambda text: None
@@ -131,7 +134,7 @@ def play_held_out(
         return _ask_endpoint(address, config, worlds, on_phase)
     from searchrl.programs.setup.planning import Plan
 
-    policy = (plan or Plan.of(config)).load_policy(trainable=False)
+    policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
     driver = make_driver(policy, config, registry, config.eval)
     return evaluate_both(
         worlds,

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import endpoint_address
+from searchrl.engine.episodes.world import name_defaults
 from searchrl.errors import ConfigError
+from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings
 from searchrl.programs.evaluate import needs_model, script_name
 from searchrl.run_folder import Run, find_damage
@@ -28,6 +30,15 @@ class Contender(NamedTuple):
 
     config: RunConfig
     plan: Plan | None = None
+
+    def settled(self, registry: Registry, note: Callable[[str], None]) -> Contender:
+        """The same with what only plugins know (`Plan.settled`); `note` is told of it."""
+        if self.plan is None:
+            return self._replace(config=name_defaults(self.config, registry))
+        plan = self.plan.settled(registry)
+        for text in plan.notes:
+            note(text)
+        return Contender(plan.config, plan)
 
     @property
     def name(self) -> str:
@@ -47,12 +58,15 @@ class Contender(NamedTuple):
         return self.config.init_from or self.config.model.name
 
 
-def find_contender(policy: str, config: RunConfig, note: Callable[[str], None]) -> Contender:
+def find_contender(
+    policy: str, config: RunConfig, registry: Registry, note: Callable[[str], None]
+) -> Contender:
     """The policy that `policy` names, on the tasks of `config`.
 
     Args:
         policy: a run folder or a checkpoint, a model as `model.name` takes it, or `scripted:NAME`.
         config: the first policy's.
+        registry: loaded plugins.
         note: told what was decided for a model, and what is damaged in a run.
 
     Raises:
@@ -83,7 +97,5 @@ def find_contender(policy: str, config: RunConfig, note: Callable[[str], None]) 
         plan = Plan.of(build_config(own, same))
         for text in find_damage(found.path):
             note(text)
-    for text in plan.notes:
-        note(text)
     plan.ensure_weights()  # before the first policy has played for hours
-    return Contender(plan.config, plan)
+    return Contender(plan.config, plan).settled(registry, note)

@@ -23,6 +23,7 @@ from gymnasium.error import Error as GymnasiumError
 from searchrl.config import RunConfig
 from searchrl.errors import ChangedError, DamagedError
 from searchrl.plugins import Registry
+from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.plugins.owners import find_distribution
 from searchrl.plugins.records import read_records
 from searchrl.run_folder.reader import Run
@@ -39,16 +40,18 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
     """What the provenance keeps of data and environments.
 
     Args:
-        config: every setting of a task's environment, retriever, protocol and reward, and
-            `sft.traces`, that names a file or folder counts as its data.
+        config: every setting of a task's environment, retriever, protocol, judge and reward,
+            and `sft.traces`, that names a file or folder counts as its data.
         num_tasks: tasks by split.
 
     Returns:
-        `data` (hash by absolute path), `environments` (version by name, of those that `gym:`
-        plays) and `tasks` (`num_tasks`).
+        `data` (hash by absolute path), `weights` (hash by name, of a policy that a package
+        brings), `environments` (version by name, of those that `gym:` plays) and `tasks`
+        (`num_tasks`).
     """
     return {
         "data": {str(path): _hash(path) for path in _data_paths(config)},
+        "weights": dict(_weights(config)),
         "environments": dict(_environments(config)),
         "tasks": dict(num_tasks),
     }
@@ -64,6 +67,7 @@ def find_changes(
     return [
         *registry.changes,
         *_compare("the data", recorded.get("data"), now["data"]),
+        *_compare("the embedded policy", recorded.get("weights"), now["weights"]),
         *_compare("environment", recorded.get("environments"), now["environments"]),
         *_compare("the number of tasks in split", recorded.get("tasks"), now["tasks"]),
     ]
@@ -134,8 +138,18 @@ def _data_paths(config: RunConfig) -> list[Path]:
     for task in config.tasks:
         for part in (task.env, task.retriever, task.protocol):
             found |= dict.fromkeys(_paths_in(part.settings))
+        # What a judge keeps of replies grows while it works.
+        judged = {key: value for key, value in task.judge.settings.items() if key != "cache"}
+        found |= dict.fromkeys(_paths_in(judged))
     found |= dict.fromkeys(_paths_in(config.sft.traces))
     return list(found)
+
+
+def _weights(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """The policy that a package brings: another version of the package may bring another one."""
+    name = EMBEDDED if config.model.name == "tiny" else config.model.name
+    if (folder := find_embedded(name)) is not None:
+        yield name, _hash(folder)
 
 
 def _paths_in(value: Any) -> Iterator[Path]:

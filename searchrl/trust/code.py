@@ -126,8 +126,9 @@ def _find_in_tasks(settings: Mapping[str, Any]) -> Iterator[NamedCode]:
         if isinstance(text, str) and text.startswith("@"):
             path = str(Path(text[1:]).absolute())
             yield NamedCode(CodeKind.INSTRUCTION, path, f"{prefix}protocol.instruction")
-        for address in _addresses_in_values(task.get("retriever")):
-            yield NamedCode(CodeKind.ADDRESS, address, f"{prefix}retriever")
+        for key in ("retriever", "judge"):
+            for address in _addresses_in_values(task.get(key)):
+                yield NamedCode(CodeKind.ADDRESS, address, f"{prefix}{key}")
 
 
 def _numbered(tasks: Any) -> Iterator[tuple[Any, Any]]:
@@ -159,7 +160,7 @@ def _modules_in_values(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _addresses_in_values(value: Any, key_env: object = None, depth: int = 0) -> Iterator[str]:
-    """The addresses in the settings of a retriever, each with the variable that holds its key.
+    """The addresses in settings of a retriever or judge, each with the variable that holds its key.
 
     Another variable makes another address: who trusts a server has not trusted it with every key.
     """

@@ -16,11 +16,14 @@ from stored_run import CHESS, HOSTILE, answer, encode, make_row, make_rows, sear
 
 from searchrl.core.trajectory import TokenColumns
 from searchrl.errors import RunFolderError
+from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.report.folder import ROLLOUTS_PER_FILE, write_report
 from searchrl.report.patterns import find_pattern
-from searchrl.report.tokens import TINY, TokenTexts
+from searchrl.report.tokens import TokenTexts
 from searchrl.run_folder import Run
 from searchrl.run_folder.sealing import write_checksums
+
+TOKENIZER = Path(f"{find_embedded(EMBEDDED)}/tokenizer.json")
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +143,7 @@ def test_patterns_say_searches_evidence_and_end(turns: Any, more: Any, pattern: 
 
 
 def test_characters_of_several_tokens_stand_at_the_last_of_them():
-    texts = TokenTexts(TINY / "tokenizer.json")
+    texts = TokenTexts(TOKENIZER)
     ids = encode("a 图书 b")
     own = texts.read(ids)
     pieces = [own.get(place, texts.table[token]) for place, token in enumerate(ids)]
@@ -229,7 +232,7 @@ def test_a_damaged_tokenizer_is_passed_over_and_said(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     (folder / "policy").mkdir()
     file = folder / "policy" / "tokenizer.json"
-    shutil.copy(TINY / "tokenizer.json", file)
+    shutil.copy(TOKENIZER, file)
     write_checksums(folder / "policy")
     said = succeed("inspect", folder, "--out", tmp_path / "out").stdout
     assert "is damaged" not in said

@@ -40,12 +40,14 @@ def bench(**values: Any) -> None:
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         plan = plan_run(*read_layers(values, SHARED, BENCH))
         ensure_model_policy(plan.config, "bench")
+        registry = load_registry(plan.config)
+        plan = plan.settled(registry)
         for note in plan.notes:
             observer.note(note)
         steps = values["steps"]
         measured = measure(
             plan,
-            load_registry(plan.config),
+            registry,
             3 if steps is None else steps,
             on_step=lambda done, total: observer.phase("bench", done, total),
             on_note=observer.note,

@@ -45,10 +45,11 @@ def doctor(run: str | None, **values: Any) -> None:
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         plan = _plan(run, read_layers(values, SHARED, DOCTOR))
         ensure_model_policy(plan.config, "doctor")
-        for note in plan.notes:
-            observer.note(note)
         found = Run.find(run) if run is not None else None
         registry = load_registry(plan.config, None if found is None else found.path)
+        plan = plan.settled(registry)
+        for note in plan.notes:
+            observer.note(note)
         report = examine_plan(plan, registry)
     if values["json"]:
         print_json(report.to_dict(), indent=2)

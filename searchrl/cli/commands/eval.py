@@ -63,7 +63,6 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.cli.screen.evaluated import describe_traffic
     from searchrl.cli.screen.next_command import show_next
-    from searchrl.engine.episodes.world import name_defaults
     from searchrl.engine.figures.breakdown import task_means
     from searchrl.programs.evaluate import play_table
     from searchrl.results.browsecomp import ensure_new, write_browsecomp
@@ -74,7 +73,7 @@ def eval(run: str | None, **values: Any) -> None:
     began = time.monotonic()
     exported = None if values["browsecomp"] is None else Path(values["browsecomp"])
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        first = _resolve(run, read_layers(values, SHARED, EVAL), observer.note)
+        first = _resolve(run, read_layers(values, SHARED, EVAL))
         if first.config.run_dir is not None:
             choose_folder(first.config)
         if exported is not None:
@@ -88,10 +87,10 @@ def eval(run: str | None, **values: Any) -> None:
             )
         found = Run.find(run) if run is not None else None
         registry = load_registry(first.config, None if found is None else found.path)
-        first = first._replace(config=name_defaults(first.config, registry))
+        first = first.settled(registry, observer.note)
         both = [first]
         if values["against"] is not None:
-            both.append(find_contender(values["against"], first.config, observer.note))
+            both.append(find_contender(values["against"], first.config, registry, observer.note))
         try:
             results = [play_table(one.config, registry, observer.phase, one.plan) for one in both]
         except KeyboardInterrupt as error:
@@ -114,7 +113,7 @@ def eval(run: str | None, **values: Any) -> None:
     show_next(make_console(sys.stdout), following)
 
 
-def _resolve(run: str | None, layers: Layers, note: Callable[[str], None]) -> Contender:
+def _resolve(run: str | None, layers: Layers) -> Contender:
     """The resolved config, and its plan if a model needed one (that needs torch)."""
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
@@ -129,18 +128,13 @@ def _resolve(run: str | None, layers: Layers, note: Callable[[str], None]) -> Co
             return Contender(config)
         from searchrl.programs.setup.planning import Plan
 
-        plan = Plan.of(config)
-        for text in plan.notes:
-            note(text)
-        return Contender(config, plan)
+        return Contender(config, Plan.of(config))
     config = build_config(*layers)
     if not needs_model(config.policy):
         return Contender(config)
     from searchrl.programs.setup.planning import plan_run
 
     plan = plan_run(*layers)
-    for text in plan.notes:
-        note(text)
     return Contender(plan.config, plan)
 
 

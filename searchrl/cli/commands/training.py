@@ -96,8 +96,6 @@ def _run(
                         plan, is_json=is_json, with_memory=command == "train", gpu_memory=room
                     )
                 return
-            for note in plan.notes:
-                observer.note(note)
         elif others := given_flags(
             values, "resume", "json", "strict", "trust", "details", *_OF_RESUME
         ):
@@ -120,6 +118,9 @@ def _run(
             run = program(resume=values["resume"], observer=observer, registry=registry, **more)
         else:
             registry = load_registry(plan.config)
+            plan = plan.settled(registry)
+            for note in plan.notes:
+                observer.note(note)
             run = program(plan, observer=observer, registry=registry)
     if is_json and is_first:
         print_json({"run": str(run.path), **run.summary})

@@ -8,6 +8,7 @@ anything starts.
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Mapping
@@ -35,7 +36,7 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry
-from searchrl.plugins.parts import make_retriever_factory
+from searchrl.plugins.parts import Judges, make_component, make_retriever_factory
 from searchrl.plugins.registry import describe_error
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
@@ -285,8 +286,9 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
     """
     named = name_defaults(config, registry)
     turns: dict[str, Turn] = {}
+    judges = Judges(registry)
     with watching(config.rollout.env_timeout_s, _files_of(registry)):
-        return [_make_world(task, named, registry, turns) for task in named.tasks]
+        return [_make_world(task, named, registry, turns, judges) for task in named.tasks]
 
 
 def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> TagProtocol:
@@ -302,14 +304,17 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Tag
         return _make_protocol(config, run, registry)
 
 
-def make_scorer(config: TaskConfig, run: RunConfig, registry: Registry) -> Scorer:
-    """The scorer of a task alone; otherwise as `make_protocol`.
+def make_scorer(
+    config: TaskConfig, run: RunConfig, registry: Registry, judges: Judges | None = None
+) -> Scorer:
+    """The scorer of a task alone; otherwise as `make_protocol`. Tasks may share their `judges`.
 
     Raises:
         UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
     """
     with watching(run.rollout.env_timeout_s, _files_of(registry)):
-        return _make_scorer(config, run, registry, _make_protocol(config, run, registry))
+        protocol = _make_protocol(config, run, registry)
+        return _make_scorer(config, run, registry, protocol, judges or Judges(registry))
 
 
 def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> GuardedProtocol:
@@ -325,7 +330,11 @@ def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gu
 
 
 def _make_scorer(
-    config: TaskConfig, run: RunConfig, registry: Registry, protocol: TagProtocol
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    protocol: TagProtocol,
+    judges: Judges,
 ) -> Scorer:
     schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
     # Without a search, metrics of searches mean nothing.
@@ -333,8 +342,9 @@ def _make_scorer(
     names = dict.fromkeys([*schedule.names, *metrics])
     signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
     entries = {name: registry.get("reward", name) for name in names if name not in signals}
+    judge = functools.partial(judges.get, config.judge.name, config.judge.settings)
     return Scorer(
-        {name: entry.make() for name, entry in entries.items()} | signals,
+        {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
         schedule,
         group_names=[name for name, entry in entries.items() if entry.kind == "group_reward"],
         metrics=metrics,
@@ -346,7 +356,11 @@ def _make_scorer(
 
 
 def _make_world(
-    config: TaskConfig, run: RunConfig, registry: Registry, turns: dict[str, Turn]
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    turns: dict[str, Turn],
+    judges: Judges,
 ) -> TaskWorld:
     """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
     env_entry = registry.get("env", config.env.name)
@@ -365,7 +379,7 @@ def _make_world(
         run.rollout.env_timeout_s,
     )
     retriever = IndexCache(guarded, naming=guarded.naming, make_lock=Turn)
-    scorer = _make_scorer(config, run, registry, protocol)
+    scorer = _make_scorer(config, run, registry, protocol, judges)
     # Now, so that a setting called `retriever` is refused by its name.
     env_settings = env_entry.ensure_settings(config.env.settings)
 

@@ -31,6 +31,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError
+from searchrl.plugins.embedded import EMBEDDED, find_embedded, is_embedded
 from searchrl.run_folder import Run, choose_policy, is_policy_of_run, suggest_runs
 
 DEFAULT_MODEL = "Qwen/Qwen3-4B"
@@ -66,6 +67,8 @@ class ResolvedModel(NamedTuple):
     adapter_path: str | None
     is_tiny: bool
     notes: tuple[str, ...] = ()
+    embedded: str = ""
+    """The name of the policy if a package brings it: `package:folder`."""
 
     @property
     def is_hub_id(self) -> bool:
@@ -75,17 +78,18 @@ class ResolvedModel(NamedTuple):
     @property
     def label(self) -> str:
         """The model as a person knows it: the embedded one is no path."""
-        base = describe_source(self.path)
+        base = describe_source(self.path, self.embedded)
         return f"{base} with adapter {self.adapter_path}" if self.adapter_path else base
 
 
-def describe_source(path: str) -> str:
+def describe_source(path: str, embedded: str = "") -> str:
     """Where weights come from, for people: `tiny (embedded, 1.0 M weights)`, else the path."""
-    if Path(path) != TINY_PATH:
+    is_ours = Path(path) == TINY_PATH
+    if not is_ours and not embedded:
         return path
-    with safe_open(TINY_PATH / "model.safetensors", "numpy") as weights:
+    with safe_open(Path(path) / "model.safetensors", "numpy") as weights:
         number = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
-    return f"tiny (embedded, {number / 1e6:.1f} M weights)"
+    return f"{'tiny' if is_ours else embedded} (embedded, {number / 1e6:.1f} M weights)"
 
 
 def resolve_device(name: str) -> torch.device:
@@ -110,7 +114,8 @@ def resolve_model(name: str, device: torch.device, init_from: str | None = None)
     """Find the weights a model name stands for.
 
     Args:
-        name: `auto`, `tiny`, a local folder (model, adapter, checkpoint or run) or a hub id.
+        name: `auto`, `tiny`, a local folder (model, adapter, checkpoint or run), a hub id, or an
+            embedded policy, `package:folder`.
         device: `auto` resolves to the default model only where it can run or is already stored.
         init_from: a run folder, checkpoint or adapter whose weights replace those of `name`.
 
@@ -126,17 +131,30 @@ def resolve_model(name: str, device: torch.device, init_from: str | None = None)
             f"model: auto → the embedded tiny model (no GPU, and no local weights of "
             f"{DEFAULT_MODEL}); choose another with --model"
         )
-        return ResolvedModel(str(TINY_PATH), None, True, (note,))
+        return ResolvedModel(str(TINY_PATH), None, True, (note,), EMBEDDED)
     if name == "tiny":
-        return ResolvedModel(str(TINY_PATH), None, True)
+        return ResolvedModel(str(TINY_PATH), None, True, embedded=EMBEDDED)
     if os.path.isdir(name):
         return _resolve_folder(Path(name), base=None)
+    if is_embedded(name):
+        return _resolve_folder(_find_embedded(name), base=None)._replace(embedded=name)
     if is_path(name):
         raise PolicyError(
             f"model folder '{name}' does not exist; expected a Hugging Face model folder, a run "
             f"folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'.{suggest_runs(name)}"
         )
     return ResolvedModel(name, None, False)
+
+
+def _find_embedded(name: str) -> Path:
+    """The folder of a policy that a package brings. Raises `PolicyError` if it is not here."""
+    if (found := find_embedded(name)) is not None:
+        return found
+    package, _, folder = name.partition(":")
+    raise PolicyError(
+        f"there is no model '{name}': no folder '{folder}' in an installed package '{package}'. "
+        "Install that package, or name a model folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'"
+    )
 
 
 def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
@@ -171,6 +189,8 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
         )
     if path == "tiny":
         return str(TINY_PATH), ()
+    if is_embedded(path) and not os.path.isdir(path):
+        return str(_find_embedded(path)), ()
     if not Path(path).is_absolute() and os.path.isfile(adapter / path / "config.json"):
         return str(adapter / path), ()  # an export brings the base that no hub has
     if os.path.isdir(path):

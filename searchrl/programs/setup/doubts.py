@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from pathlib import Path
 
 from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
@@ -17,16 +16,14 @@ from searchrl.core.advantage import StepScores
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.figures.evaluation import tasks_played
 from searchrl.engine.figures.metrics import proportion
-from searchrl.engine.model.loading import TINY_PATH
 from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError
+from searchrl.plugins.embedded import EMBEDDED, package_of
 from searchrl.programs.setup.carrying import task_flags
 from searchrl.programs.setup.planning import Plan
 
 NEED_GOLD = ("support_recall", "all_gold")
 """Components that need the ids of gold passages."""
-_HOME = "regulations"
-"""The environment that the embedded model was taught."""
 _ENOUGH = 30
 """Held-out tasks from which on a figure says something."""
 _PROBED = 32
@@ -85,20 +82,28 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
 
 
 def tiny_abroad(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
-    """A warning before the embedded model is rewarded for what it was never taught."""
-    foreign = [world for world in worlds if world.entry.name != _HOME]
-    if Path(plan.model.path) != TINY_PATH or plan.model.adapter_path or not foreign:
+    """A warning before an embedded model is rewarded for what it was never taught."""
+    name = plan.model.embedded
+    foreign = [world for world in worlds if _policy_for(world) != name]
+    if not name or not foreign:
         return
     env = foreign[0]
+    taught = f"what package '{package_of(name)}' brings it for"
+    taught = "school regulations" if name == EMBEDDED else taught
+    where = f"env '{env.name}' with protocol '{env.config.protocol.name}'"
     teach = ""
     if "expert" in env.entry.script_names:
         flags = task_flags(plan.config, env)
         teach = f", or teach this one first: searchrl sft {flags} --model tiny"
     yield (
-        f"the embedded tiny model was taught school regulations only; on env '{env.name}' it will "
+        f"the embedded tiny model was taught {taught} only; on {where} it will "
         "hardly ever earn a reward, so expect to see that everything runs, and no learning. To "
         f"learn, name a larger model (--model Qwen/Qwen3-0.6B){teach}"
     )
+
+
+def _policy_for(world: TaskWorld) -> str | None:
+    return world.entry.policy_for(world.config.protocol.name)
 
 
 def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:

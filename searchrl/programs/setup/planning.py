@@ -20,8 +20,9 @@ from searchrl.engine.episodes.world import TaskWorld, name_defaults
 from searchrl.engine.model.hub import find_absence
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import ConfigError, PolicyError, RunFolderError
+from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.plugins.records import read_records
 from searchrl.programs.setup.carrying import (
     carried_settings,
@@ -67,6 +68,43 @@ class Plan:
         device = resolve_device(config.device) if elsewhere is None else elsewhere
         model = resolve_model(config.model.name, device, config.init_from)
         return cls(config, model, device, named_code=Permission.of(config.to_dict()).sources)
+
+    def settled(self, registry: Registry) -> Plan:
+        """The plan with what only plugins know: what `auto` is for each task, and what `tiny` is.
+
+        `tiny` is the policy that the environment of the first task brings for its protocol, and
+        SearchRL's own where it brings none. Where `init_from` has the weights, nothing is chosen.
+        A plan that is settled stays as it is.
+
+        Raises:
+            UnknownNameError: for an environment that nobody registers.
+            PluginError: if what it brings is not there, or no small model of ours.
+        """
+        config = name_defaults(self.config, registry)
+        task = config.tasks[0]
+        env = registry.get("env", task.env.name)
+        name = env.policy_for(task.protocol.name) or EMBEDDED
+        if config.model.name != TINY or config.init_from is not None or name == EMBEDDED:
+            return replace(self, config=config)
+        what = f"{env} brings the policy '{name}' for protocol '{task.protocol.name}'"
+        if find_embedded(name) is None:
+            raise PluginError(
+                f"{what}, and there is no such folder in that package. Its author puts the files "
+                "of a policy/ there; until then, use --model with another model"
+            )
+        model = resolve_model(name, self.device)
+        if not model.is_tiny:
+            raise PluginError(
+                f"{what}, which is no small model: its config.json does not say "
+                '"searchrl_tiny": true, as those of `searchrl sft --model scratch` do'
+            )
+        note = (
+            f"model: tiny → the policy that env '{env.title}' ({env.owner}) brings for protocol "
+            f"'{task.protocol.name}': {model.label}"
+        )
+        model = model._replace(notes=(*self.model.notes, *model.notes, note))
+        decided = config.model.model_copy(update={"name": name})
+        return replace(self, config=config.model_copy(update={"model": decided}), model=model)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -135,8 +173,8 @@ def find_plan(
     """The plan of a program: a resumed run's, a finished one as it is, or settings planned now.
 
     With it comes the registry: the one given, or the plugins of the plan; of those a resumed run
-    relies on, it is noted which have changed. The plan names the protocol of every task. With
-    `trust`, code that a run folder names may run.
+    relies on, it is noted which have changed. The plan is settled (`Plan.settled`). With `trust`,
+    code that a run folder names may run.
 
     Raises:
         ConfigError, PolicyError: see `plan_run`.
@@ -157,8 +195,6 @@ def find_plan(
         plan = config
     else:
         plan = Plan.of(config) if isinstance(config, RunConfig) else plan_run(config or {})
-    for note in () if plan is config else plan.notes:
-        on_note(note)
     if registry is None:
         source = find_source(plan.config)
         begun = resume if resume is not None else source.path if source is not None else None
@@ -174,7 +210,16 @@ def find_plan(
         )
         for text in (*find_damage(Path(begun)), *registry.changes) if begun else registry.changes:
             on_note(text)
-    return replace(plan, config=name_defaults(plan.config, registry)), registry
+    if resume is not None:
+        # What its `tiny` means was decided when it began.
+        settled = replace(plan, config=name_defaults(plan.config, registry))
+    else:
+        settled = plan.settled(registry)
+    told = plan.notes if plan is config else ()
+    for note in settled.notes:
+        if note not in told:
+            on_note(note)
+    return settled, registry
 
 
 def ensure_whole_distribution(config: RunConfig) -> None:

@@ -1,10 +1,12 @@
-"""Criteria of environments, E11 to E21: what a step does, how episodes end, what crosses outside.
+"""Criteria of environments, E11 to E22: what a step does, how episodes end, what crosses outside.
 
-Owns what concerns the playing of a task; `env_tasks` has what comes before.
+Owns what concerns the playing of a task, and the policies that are brought to play it; `env_tasks`
+has what comes before.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +18,7 @@ from gymnasium.error import ResetNeeded
 from searchrl.contracts import Retriever, RetrieverFactory, TokenBudget
 from searchrl.core.episode import ANSWER, Action, Passage, Task
 from searchrl.engine.episodes.boundary import step_env
+from searchrl.plugins.embedded import find_embedded, package_of
 from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
@@ -187,6 +190,25 @@ def _can_travel(subject: Subject) -> Iterator[Problem]:
 _is_the_same_elsewhere = criterion("E19")(unchanged(env_play.ASKED_PLAINLY, Way.ELSEWHERE))
 _bears_threads = criterion("E20")(unchanged(env_play.PLAYED_APART, Way.TOGETHER))
 _draws = criterion("E21")(drawn(env_play.find_finished, env_play.make_own))
+
+
+@criterion("E22")
+def _brings_policies(subject: Subject) -> Iterator[Problem]:
+    if not subject.entry.policies:
+        raise NotApplicable("it registers no policies: --model tiny is SearchRL's own")
+    for protocol, name in subject.entry.policies.items():
+        what = f"the policy '{name}' for protocol '{protocol}'"
+        if protocol not in subject.registry.names("protocol"):
+            fix = "name a registered protocol, as `searchrl plugins` lists them"
+            yield Problem(f"{what}: there is no protocol '{protocol}'", fix=fix)
+        if (folder := find_embedded(name)) is None:
+            yield Problem(f"{what}: there is no such folder in package '{package_of(name)}'")
+            continue
+        files = ("config.json", "tokenizer.json", "model.safetensors")
+        if missing := [file for file in files if not (folder / file).is_file()]:
+            yield Problem(f"{what}: '{folder}' has no {' and no '.join(missing)}")
+        elif not json.loads((folder / "config.json").read_text("utf-8")).get("searchrl_tiny"):
+            yield Problem(f'{what}: its config.json does not say "searchrl_tiny": true')
 
 
 def _find_step_problem(returned: Any) -> str:

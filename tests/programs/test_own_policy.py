@@ -1,0 +1,210 @@
+"""An environment brings a small policy for a protocol: `--model tiny` then means that one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import MICRO_SETTINGS, complaint, succeed
+
+from searchrl.engine.model.loading import TINY_PATH
+from searchrl.plugins import load_plugins
+from searchrl.plugins.embedded import EMBEDDED, find_embedded, is_embedded
+from searchrl.programs.agent import load_agent
+from searchrl.programs.observer import SilentObserver
+from searchrl.programs.setup.planning import find_plan, plan_run
+from searchrl.report.tokens import open_texts
+from searchrl.run_folder import Run
+from searchrl.testing.suites import check_plugin
+
+pytestmark = pytest.mark.usefixtures("threads_restored")
+
+NAME = "brought:assets/tiny"
+PLUGIN = """
+from searchrl import hookimpl
+
+@hookimpl
+def register_envs(register):
+    register("homely", "searchrl.envs.regulations:RegulationsEnv", policies=POLICIES)
+"""
+MICRO = [part for setting in MICRO_SETTINGS for part in ("--set", setting)]
+
+
+@pytest.fixture
+def package(tmp_path: Path, micro_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a policy in it. Its code never runs: it would end the test."""
+    folder = tmp_path / "site" / "brought"
+    shutil.copytree(micro_model, folder / "assets" / "tiny")
+    (folder / "__init__.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    return folder
+
+
+def write_plugin(folder: Path, policies: object = None) -> str:
+    path = folder / "homely.py"
+    own = {"think-search-answer": NAME} if policies is None else policies
+    path.write_text(PLUGIN.replace("POLICIES", repr(own)), "utf-8")
+    return str(path)
+
+
+def planned(command: str, plugin: str, *flags: str) -> dict[str, Any]:
+    words = [command, "--plugin", plugin, "--env", "homely", "--model", "tiny", *flags]
+    plan: dict[str, Any] = json.loads(succeed(*words, "--dry-run", "--json").stdout)
+    return plan
+
+
+@pytest.mark.parametrize("command", ["train", "sft"])
+def test_tiny_is_the_policy_of_the_environment_and_says_so(
+    package: Path, tmp_path: Path, command: str
+) -> None:
+    plan = planned(command, write_plugin(tmp_path))
+    assert plan["config"]["model"]["name"] == NAME and plan["config"]["preset"] == "tiny"
+    assert plan["model"].startswith(f"{NAME} (embedded, 0.0 M")
+    (note,) = plan["notes"]
+    assert note.startswith("model: tiny → the policy that env 'homely' (plugin homely) brings for")
+    assert "protocol 'think-search-answer'" in note and plan["model"] in note
+    assert plan["warnings"] == []
+
+
+def test_with_another_protocol_it_is_our_own_and_that_is_announced(
+    package: Path, tmp_path: Path
+) -> None:
+    plan = planned("train", write_plugin(tmp_path), "--protocol", "tool-call")
+    assert plan["config"]["model"]["name"] == "tiny" and plan["notes"] == []
+    (warning,) = plan["warnings"]
+    assert "taught school regulations only; on env 'homely' with protocol 'tool-call'" in warning
+
+
+def test_the_first_task_decides_and_the_others_are_announced(package: Path, tmp_path: Path) -> None:
+    tasks = "tasks=[{env: homely}, {env: regulations}]"
+    words = ["--plugin", write_plugin(tmp_path), "--set", tasks, "--model", "tiny"]
+    plan = json.loads(succeed("train", *words, "--dry-run", "--json").stdout)
+    assert plan["config"]["model"]["name"] == NAME
+    (warning,) = plan["warnings"]
+    assert "what package 'brought' brings it for only; on env 'regulations'" in warning
+
+
+def test_our_own_keeps_its_name() -> None:
+    assert find_embedded(EMBEDDED) == TINY_PATH
+    plan = plan_run({"model": "tiny"}).settled(load_plugins(entry_points=False))
+    assert plan.config.model.name == "tiny" and plan.notes == ()
+
+
+@pytest.fixture
+def own_run(package: Path, tmp_path: Path) -> Path:
+    run = tmp_path / "run"
+    words = ["--plugin", write_plugin(tmp_path), "--env", "homely", "--model", "tiny"]
+    result = succeed("train", *words, *MICRO, "--max-steps", "1", "--run-dir", run)
+    assert f"brings for protocol 'think-search-answer': {NAME}" in " ".join(result.output.split())
+    return run
+
+
+def test_a_run_is_read_without_the_package(own_run: Path, package: Path) -> None:
+    run = Run.open(own_run)
+    assert run.config.model.name == NAME
+    shutil.rmtree(package)
+    assert open_texts(run).path is not None
+    succeed("eval", own_run, "--num-tasks", "2", "--no-forced")
+    again = plan_run({"init_from": str(own_run)})
+    assert again.model.is_tiny and again.config.preset == "tiny" and again.model.embedded == ""
+    said = complaint("train", "--resume", own_run)
+    assert f"there is no model '{NAME}': no folder 'assets/tiny' in an installed package" in said
+
+
+def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Path) -> None:
+    (weights,) = Run.open(own_run).provenance["weights"].items()
+    assert weights[0] == NAME and len(weights[1]) == 64
+    config = package / "assets" / "tiny" / "generation_config.json"
+    config.write_text(config.read_text().replace("{", '{"note": 1,', 1))
+    said = complaint("train", "--resume", own_run)
+    assert f"the embedded policy '{NAME}' was {weights[1][:12]} and is" in said
+
+
+def test_a_resumed_run_that_began_with_our_own_goes_on_with_it(
+    package: Path, tmp_path: Path
+) -> None:
+    """The environment brought nothing when it began."""
+    run, plugin = tmp_path / "run", write_plugin(tmp_path, {})
+    flags = ["--plugin", plugin, "--env", "homely", "--model", "tiny", *MICRO, "--max-steps", "0"]
+    succeed("train", *flags, "--run-dir", run)
+    registry = load_plugins([write_plugin(tmp_path)], entry_points=False)
+    told: list[str] = []
+    plan, _ = find_plan("train", None, run, registry, told.append)
+    assert plan.config.model.name == "tiny" and plan.model.path == str(TINY_PATH) and told == []
+
+
+def test_every_program_means_the_same(package: Path, tmp_path: Path) -> None:
+    plugin = write_plugin(tmp_path)
+    task = {"env": "homely", "plugins": [plugin]}
+    agent = load_agent("tiny", **task)
+    assert agent.config.model.name == NAME and any("homely" in note for note in agent.notes)
+    agent.close()
+    words = ["--plugin", plugin, "--env", "homely", "--model", "tiny"]
+    result = succeed("eval", *words, "--num-tasks", "2", "--no-forced", "--against", "tiny")
+    assert f"{NAME} (embedded, 0.0 M weights) against {NAME}" in " ".join(result.stdout.split())
+    told: list[str] = []
+    plan, _ = find_plan("sft", task | {"model": "tiny"}, None, None, told.append)
+    assert plan.config.model.name == NAME and sum("homely" in note for note in told) == 1
+    # Its name works wherever a model is named, and an unsettled plan is settled and told once.
+    assert plan_run({"model": NAME}).model.path == str(package / "assets" / "tiny")
+    observer = SilentObserver()
+    plan, _ = find_plan("train", plan_run(task, {"model": "tiny"}), None, None, observer.note)
+    assert plan.settled(load_plugins([plugin], entry_points=False)) == plan
+
+
+def test_the_package_is_found_and_never_imported() -> None:
+    for name in (
+        "brought:../x",
+        "brought:/etc",
+        "a.b:c",
+        "brought:",
+        "brought:a//b",
+        "x/y",
+        "tiny",
+    ):
+        assert not is_embedded(name) and find_embedded(name) is None
+    said = complaint("train", "--model", "qwen3:0.6b", "--dry-run")
+    assert "no folder '0.6b' in an installed package 'qwen3'" in said and "hub id" in said
+
+
+@pytest.mark.parametrize(
+    ("policies", "said"),
+    [
+        (["x"], "policies is not a mapping of protocol to policy"),
+        ({"": NAME}, "policies has '', which is no name of a protocol"),
+        ({"act": "assets/tiny"}, "for protocol 'act' is 'assets/tiny'; expected 'package:folder'"),
+        ({"act": 3}, "the policy for protocol 'act' is 3; expected 'package:folder'"),
+    ],
+)
+def test_slips_of_a_registration(tmp_path: Path, policies: object, said: str) -> None:
+    (failure,) = load_plugins([write_plugin(tmp_path, policies)], entry_points=False).failures
+    assert said in failure.message
+
+
+def test_what_is_brought_is_looked_at(package: Path, tmp_path: Path) -> None:
+    plugin, folder = write_plugin(tmp_path), package / "assets" / "tiny"
+    words = ["train", "--plugin", plugin, "--env", "homely", "--model", "tiny", "--dry-run"]
+
+    def found() -> list[str]:
+        (report,) = check_plugin(plugin)
+        (result,) = (one for one in report.results if one.number == "E22")
+        return [finding.what for finding in result.findings]
+
+    assert found() == []
+    (folder / "tokenizer.json").rename(folder / "elsewhere")
+    assert found() == [f"the policy '{NAME}' for protocol 'think-search-answer': '{folder}' has no "
+                       "tokenizer.json"]  # fmt: skip
+    (folder / "elsewhere").rename(folder / "tokenizer.json")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"searchrl_tiny": true', '"x": 1'))
+    assert "does not say" in found()[0]
+    assert 'no small model: its config.json does not say "searchrl_tiny": true' in complaint(*words)
+    shutil.rmtree(folder)
+    assert "there is no such folder in package 'brought'" in found()[0]
+    assert f"brings the policy '{NAME}' for protocol" in complaint(*words)
+    (report,) = check_plugin(write_plugin(tmp_path, {"dogma": EMBEDDED}))
+    (result,) = (one for one in report.results if one.number == "E22")
+    assert "there is no protocol 'dogma'" in result.findings[0].what

@@ -7,29 +7,32 @@ objects in `plugins.py`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
 
 from searchrl.core.alert import AlarmAction, Alert, Severity
-from searchrl.core.drawing import Drawing, Graph, Table, Text
+from searchrl.core.drawing import Drawing
 from searchrl.core.episode import (
     ACT,
     ANSWER,
     SEARCH,
     Action,
     Episode,
+    JudgeCase,
     Passage,
     Score,
     Task,
     Unscored,
+    Verdict,
+    is_finite_number,
 )
 from searchrl.core.history import History
+from searchrl.endpoints.exchange import Traffic
 
-MAX_DRAWING = 50_000
-"""Characters of one drawing: every row of a run holds its drawings."""
+JUDGE_SCALE = (0.0, 0.5, 1.0)
+"""The scores of a verdict on one answer: wrong, partly right, right."""
 
 _SLICE = re.compile(r"[\w.-]+")
 
@@ -181,6 +184,41 @@ class GroupReward(Protocol):
         """Score the episodes of one group: one result for each, in the order given."""
 
 
+@runtime_checkable
+class Judge(Protocol):
+    """Says how good an answer is: a model that is asked, or a rule."""
+
+    def judge(self, case: JudgeCase) -> Verdict | Unscored:
+        """Judge one answer: 0, 0.5 or 1; Unscored where nothing can be said of it.
+
+        Raises on failure: an outage, a reply that is no verdict. It never gives a 0 in place of an
+        error. Called by several threads at once.
+        """
+
+
+@runtime_checkable
+class RankingJudge(Judge, Protocol):
+    """A judge that can compare the answers to one question with each other. Nobody has to."""
+
+    def rank(self, cases: Sequence[JudgeCase]) -> Sequence[Verdict | Unscored]:
+        """Judge the answers of a group together: a score from 0 to 1 for each, in their order.
+
+        All cases have the same question. Equal answers get equal scores.
+        """
+
+
+@runtime_checkable
+class PaidJudge(Judge, Protocol):
+    """A judge whose calls cost something: money, or somebody's patience. Nobody has to."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was spent so far."""
+
+    def estimate(self, num_groups: int, group_size: int) -> Traffic:
+        """Return what judging so many groups would cost at most; of size 1: answers one by one."""
+
+
 class Expert(Protocol):
     """A scripted policy for one episode: sees what the model would see, writes raw turns."""
 
@@ -263,49 +301,6 @@ def find_passages_problem(value: object) -> str:
     return ""
 
 
-def find_drawings_problem(value: object) -> str:
-    """Say what came in place of a list of drawings, or "" if `value` is one that can be stored.
-
-    For the boundary that drawings cross: what `draw_episode` returns.
-    """
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return f"{type(value).__name__}; expected a list of Text, Table and Graph"
-    for one in value:
-        if not isinstance(one, Drawing):
-            return f"a list that holds {type(one).__name__}; expected Text, Table and Graph"
-        if problem := _find_drawing_problem(one):
-            return f"a {type(one).__name__} with {problem}"
-        if (size := len(repr(one))) > MAX_DRAWING:
-            return f"a {type(one).__name__} of {size:,} characters; at most {MAX_DRAWING:,}"
-    return ""
-
-
-def _find_drawing_problem(one: Drawing) -> str:
-    if not isinstance(one.title, str):
-        return f"the title {one.title!r}; expected text"
-    match one:
-        case Text():
-            return "" if isinstance(one.text, str) else f"the text {one.text!r}; expected text"
-        case Table():
-            if not all(isinstance(name, str) for name in one.columns):
-                return f"the columns {one.columns!r}; expected texts"
-            for row in one.rows:
-                if len(row) != len(one.columns):
-                    return f"a row of {len(row)} cells below {len(one.columns)} columns"
-                for cell in row:
-                    if not isinstance(cell, str) and not is_finite_number(cell):
-                        return f"the cell {cell!r}; expected text or a finite number"
-            return ""
-        case Graph():
-            labels = [*one.nodes, *one.nodes.values()]
-            if not all(isinstance(label, str) for label in labels):
-                return f"the nodes {one.nodes!r}; expected names and labels, both texts"
-            for edge in one.edges:
-                if len(edge) != 2 or not set(edge) <= set(one.nodes):
-                    return f"the edge {edge!r}; expected the names of two nodes"
-            return ""
-
-
 def find_ranks_problem(value: object) -> str:
     """Say what came in place of the ranks of gold passages, or "" if `value` is such a list.
 
@@ -380,6 +375,26 @@ def find_slice_problem(name: str, kind: str) -> str:
     return f"the slice {name!r}, which is its kind; leave it out" if name == kind else ""
 
 
+def find_verdict_problem(value: object, *, is_ranked: bool = False) -> str:
+    """Say what came in place of a verdict, or "" if it is one.
+
+    With `is_ranked`, it is one of a group that was ranked: any number from 0 to 1. Alone it is one
+    of `JUDGE_SCALE`.
+    """
+    if isinstance(value, Unscored):
+        is_told = isinstance(value.reason, str) and value.reason
+        return "" if is_told else "Unscored without a reason"
+    if not isinstance(value, Verdict):
+        return f"{type(value).__name__}; expected a Verdict, or Unscored"
+    if not isinstance(value.reason, str):
+        return f"a Verdict whose reason is {value.reason!r}; expected text"
+    if isinstance(value.score, bool) or not is_finite_number(value.score):
+        return f"a Verdict whose score is {value.score!r}; expected a number"
+    is_fit = 0 <= value.score <= 1 if is_ranked else value.score in JUDGE_SCALE
+    allowed = "0 to 1" if is_ranked else "one of " + ", ".join(f"{one:g}" for one in JUDGE_SCALE)
+    return "" if is_fit else f"a Verdict with the score {value.score:g}; expected {allowed}"
+
+
 MAX_REWARD = 1e30
 """Scores and rewards are at most this large, either way. Beyond it, squares and what the loss makes
 of them (32 bits) would not be finite."""
@@ -412,13 +427,3 @@ def find_alert_problem(value: object, step: int) -> str:
             f"an Alert with the action {value.action!r}; expected one of {', '.join(AlarmAction)}"
         )
     return ""
-
-
-def is_finite_number(value: Any) -> bool:
-    """Whether a reward or a signal can be taken as a float: no text, no NaN, no infinity."""
-    if isinstance(value, str | bytes):  # one that reads as a number is a slip all the same
-        return False
-    try:
-        return math.isfinite(float(value))
-    except (TypeError, ValueError, OverflowError):
-        return False

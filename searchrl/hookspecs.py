@@ -3,8 +3,7 @@
 A plugin is a Python file or module with functions marked `@hookimpl` and named as below. Each
 hook receives one argument, `register`, and calls it once per thing it offers. Discovery,
 isolation and name resolution live in `plugins.py`; what a registered object must be able to do
-is in `contracts.py`. A kind that is designed but not built has no hook here, so implementing it
-too early is reported instead of ignored (judges will get theirs).
+is in `contracts.py`. A function that is named like a hook and is none is reported, not ignored.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ HOOKS: Mapping[str, str] = {
     "protocol": "register_protocols",
     "reward": "register_rewards",
     "group_reward": "register_group_rewards",
+    "judge": "register_judges",
     "retriever": "register_retrievers",
     "tracker": "register_trackers",
     "alarm": "register_alarms",
@@ -120,6 +120,7 @@ def register_rewards(register: RegisterTool) -> None:
 
     The name is used in reward expressions, so it must be a Python identifier. Components that wait
     (for a judge, say) are called for many episodes at once; `concurrent=False` forbids it.
+    A factory with a parameter `judge` gets the `Judge` that the configuration names.
     """
 
 
@@ -128,7 +129,17 @@ def register_group_rewards(register: RegisterTool) -> None:
     """Offer components that score a whole group: `register(name, factory, *, concurrent)`.
 
     `factory() -> GroupReward`: called with the episodes of one group, it returns as many scores.
-    The name is used in reward expressions like that of any component.
+    The name is used in reward expressions like that of any component. A factory with a parameter
+    `judge` gets the `Judge` that the configuration names.
+    """
+
+
+@hookspec
+def register_judges(register: Register) -> None:
+    """Offer judges of answers: `register(name, factory)`; `factory(**settings) -> Judge`.
+
+    A judge works for every reward component that takes one. A configuration names it (`judge:
+    lexical`, or a mapping with its settings). Its `judge` is called by several threads at once.
     """
 
 

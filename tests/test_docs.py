@@ -275,7 +275,7 @@ def registered(kind: str, name: str) -> Entry:
 
 
 @pytest.mark.parametrize(
-    "kind", ["env", "protocol", "retriever", "tracker", "alarm", "algorithm", "generator"]
+    "kind", ["env", "judge", "protocol", "retriever", "tracker", "alarm", "algorithm", "generator"]
 )
 def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     text = page("builtins.md")

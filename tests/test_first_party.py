@@ -13,7 +13,7 @@ import pytest
 from searchrl.errors import UnknownNameError
 from searchrl.hookspecs import HOOKS
 from searchrl.plugins import load_plugins
-from searchrl.plugins.registry import PACKAGES as NAMES_OF_PACKAGES
+from searchrl.plugins.packages import PACKAGES as NAMES_OF_PACKAGES
 
 PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
 PACKAGES = sorted(path for path in PLUGINS.iterdir() if path.is_dir())

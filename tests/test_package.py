@@ -24,7 +24,8 @@ _FOLDERS = {
     "assets/presets": ("qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml"),
     "assets/scaffold": (
         "alarm.py.jinja algorithm.py.jinja env.py.jinja group_reward.py.jinja "
-        "protocol.py.jinja retriever.py.jinja reward.py.jinja single.py.jinja tracker.py.jinja"
+        "judge.py.jinja protocol.py.jinja retriever.py.jinja reward.py.jinja single.py.jinja "
+        "tracker.py.jinja"
     ),
     "assets/scaffold/package": (
         "README.md.jinja module.py.jinja pyproject.toml.jinja test_module.py.jinja"

@@ -31,7 +31,7 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry, load_plugins
-from searchrl.plugins.registry import say_package
+from searchrl.plugins.packages import say_package
 
 _BY_SIGNAL = 128
 """Exit code of a program that a signal ended: this and the signal's number, as shells have it."""

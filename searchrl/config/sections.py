@@ -40,6 +40,7 @@ Count = Annotated[int, Field(ge=1)]
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
+LayerName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")]
 Weight = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0)]
 Level = Annotated[str | int | float, BeforeValidator(_no_bool)]
@@ -145,7 +146,7 @@ class DifficultyStage(CurriculumStage):
 
 
 class TaskConfig(Section):
-    """One environment of the run with its own reward, protocol and retriever."""
+    """One environment of the run with its own reward, judge, protocol and retriever."""
 
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
@@ -175,6 +176,10 @@ class TaskConfig(Section):
     """What answers a search: a name, or a mapping of the name and its
     [settings](builtins.md#retrievers). `auto`: the one that the environment is registered with,
     else `bm25`."""
+
+    judge: Named = Named(name="lexical")
+    """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
+    and its [settings](builtins.md#judges). `lexical` compares words and asks nobody."""
 
     @field_validator("weight", "difficulty", mode="before")
     @classmethod
@@ -245,6 +250,9 @@ class ModelConfig(Section):
     lora_r: Count = 16
     """Rank of the adapter. 16 on all linear layers is ample for reinforcement learning, whose
     updates are small."""
+    lora_targets: Annotated[list[LayerName], Field(min_length=1)] | None = None
+    """Names of the linear layers that get an adapter, such as `[q_proj, k_proj, v_proj, o_proj]`;
+    null: all of the blocks. A saved adapter keeps the layers that it has."""
     lora_alpha: Count = 32
     """The adapter's output is scaled by alpha / r."""
     lora_dropout: Fraction = 0.0

@@ -42,7 +42,7 @@ from searchrl.config.sft import SftConfig
 from searchrl.config.yaml_text import MAX_CHARS, MAX_DEPTH, read_yaml
 from searchrl.errors import ConfigError, suggest, suggest_path
 
-TASK_KEYS = ("env", "reward", "protocol", "retriever")
+TASK_KEYS = ("env", "reward", "judge", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
 NAMED_SECTIONS = ("model", "algorithm")
@@ -63,7 +63,8 @@ class RunConfig(Section):
 
     tasks: Annotated[list[TaskConfig], Field(min_length=1)] = Field(default=[TaskConfig()])
     """What is trained on. One entry is the normal case; several make a mixture, with metrics kept
-    per task. The short forms `env`, `reward`, `protocol` and `retriever` write the first entry."""
+    per task. The short forms `env`, `reward`, `judge`, `protocol` and `retriever` write the first
+    entry."""
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     rollout: RolloutConfig = RolloutConfig()

@@ -1,12 +1,13 @@
 """What an episode is, in strings: tasks, actions, passages, turns, scores and failures.
 
-Owns the frozen records that environments produce and rewards read. Holds no tokens (those are
-`core.trajectory`) and no behaviour beyond small derived properties. Standard library only, so
-that plugin authors and model-free commands can import it for nothing.
+Owns the frozen records that environments produce, rewards read and judges are asked about. Holds
+no tokens (those are `core.trajectory`) and no behaviour beyond small derived properties. Standard
+library only, so that plugin authors and model-free commands can import it for nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -197,3 +198,33 @@ class Unscored:
     """Could not score. The rollout is excluded from training, counted and shown."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCase:
+    """One answer that a judge is asked about; `references` are the accepted answers, if known.
+
+    The answer is text of a model: it may hold anything, orders to the judge among it.
+    """
+
+    question: str
+    answer: str
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge says of one answer: a score, and why in a few words (may be empty)."""
+
+    score: float
+    reason: str = ""
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether a reward or a signal can be taken as a float: no text, no NaN, no infinity."""
+    if isinstance(value, str | bytes):  # one that reads as a number is a slip all the same
+        return False
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return False

@@ -95,6 +95,21 @@ def register_rewards(register: Register) -> None:
         ("env", "sum of the environment's own rewards"),
     ):
         register(name, f"searchrl.rewards.components:make.{name}", description=description)
+    register(
+        "judge",
+        "searchrl.rewards.judged:make_judged",
+        description="what the judge says of the answer: 0, 0.5 or 1",
+    )
+
+
+@hookimpl
+def register_judges(register: Register) -> None:
+    """A judge that asks nobody."""
+    register(
+        "lexical",
+        "searchrl.rewards.lexical:LexicalJudge",
+        description="compares the words of the answer with the accepted ones; offline",
+    )
 
 
 @hookimpl

@@ -1,20 +1,26 @@
-"""Retrievers that are made of other retrievers: settings that name one become its factory.
+"""Parts that are made of other parts: with retrievers in their settings, or with a judge.
 
-Owns what `vector: dense` or `retriever: {name: bm25, k1: 1.2}` means among the settings of a
-retriever. `signatures` says which settings those are, the registry knows the names. Callers: the
-task world, `make_env`, the checker, and commands that search. It makes no retriever itself.
+Owns what `vector: dense` or `news: {name: bm25, k1: 1.2}` means among the settings of a retriever
+or an environment, and which component gets a judge. `signatures` says what a factory takes, the
+registry knows the names. Callers: the task world, `make_env`, the checker, and commands that
+search.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from searchrl.contracts import RetrieverFactory
+from searchrl.contracts import GroupReward, Judge, RetrieverFactory, Reward
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.plugins.signatures import find_retriever_settings
+from searchrl.plugins.signatures import (
+    find_retriever_settings,
+    passed_keywords,
+    takes_judge,
+)
 
 
 def make_retriever_factory(
@@ -32,31 +38,84 @@ def make_retriever_factory(
     return functools.partial(entry.load(), **own) if own else entry.load()
 
 
-def fill_parts(registry: Registry, entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
+def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:
+    """Make a registered judge with its settings.
+
+    Raises:
+        UnknownNameError: for a name that is not registered, with near matches.
+        ConfigError: for unknown settings and wrong values.
+        PluginError: if its plugin cannot be loaded, or makes no judge.
+    """
+    entry = registry.get("judge", name)
+    made = entry.make(**settings)
+    if not isinstance(made, Judge):
+        raise PluginError(
+            f"{entry}: its factory makes a {type(made).__name__} without a method judge(case)"
+        )
+    return made
+
+
+class Judges:
+    """The judges of a run: one for each name with its settings, so that all tasks share a budget.
+
+    A judge is made when the first component asks for it.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made: dict[str, Judge] = {}
+
+    def get(self, name: str, settings: Mapping[str, Any]) -> Judge:
+        """The judge of a name with settings; raises as `make_judge`."""
+        key = json.dumps([name, settings], sort_keys=True, default=repr)
+        if key not in self._made:
+            self._made[key] = make_judge(self._registry, name, settings)
+        return self._made[key]
+
+
+def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupReward:
+    """Make a reward component; `judge` is called only if it takes one.
+
+    Raises:
+        ConfigError, PluginError: as `Entry.make`, and what `judge` raises.
+    """
+    needs = takes_judge(entry.load())
+    made: Reward | GroupReward = entry.make(judge=judge()) if needs else entry.make()
+    return made
+
+
+def fill_parts(
+    registry: Registry,
+    entry: Entry,
+    settings: Mapping[str, Any],
+    make: Callable[[str, Mapping[str, Any]], RetrieverFactory] | None = None,
+) -> dict[str, Any]:
     """Return settings with factories in place of the retrievers that they name.
 
-    Only of a retriever, and only settings that are annotated `RetrieverFactory`; others, and
-    factories of Python callers, stay as they are.
+    Only of a retriever or an environment, and only settings that are annotated `RetrieverFactory`;
+    others, and factories of Python callers, stay as they are. `make(name, settings)` makes a
+    factory; by default it is `make_retriever_factory`.
 
     Raises:
         ConfigError: for a value that names no retriever; and as `make_retriever_factory`.
-        PluginError: if the entry may be called by several threads at once, and its part may not.
+        PluginError: if a retriever may be called by several threads at once, and its part may not.
     """
     filled = dict(settings)
-    if entry.kind != "retriever" or not settings:
+    if entry.kind not in ("retriever", "env") or not settings:
         return filled
+    make = make or functools.partial(make_retriever_factory, registry)
     for key in find_retriever_settings(entry.load()):
         value = settings.get(key)
-        if value is None or callable(value):
+        if value is None or callable(value) or key in passed_keywords(entry.kind):
             continue
         name, own = _read(entry, key, value)
         part = registry.get("retriever", name)
-        if entry.is_concurrent and not part.is_concurrent:
+        if entry.kind == "retriever" and entry.is_concurrent and not part.is_concurrent:
             raise PluginError(
                 f"{entry}: its setting {key!r} is {part.name!r}, which takes one call at a time, "
                 "and it is registered for many at once. Its author adds concurrent=False"
             )
-        filled[key] = make_retriever_factory(registry, name, own)
+        filled[key] = make(name, own)
     return filled
 
 
@@ -67,6 +126,6 @@ def _read(entry: Entry, key: str, value: object) -> tuple[str, dict[str, Any]]:
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return value["name"], {k: v for k, v in value.items() if k != "name"}
     raise ConfigError(
-        f"retriever '{entry.name}': cannot use {key} = {value!r}: expected the name of a "
+        f"{entry.kind} '{entry.title}': cannot use {key} = {value!r}: expected the name of a "
         "retriever, or a mapping of its name and its settings, such as {name: bm25, k1: 1.2}"
     )

@@ -200,6 +200,8 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for task in config.get("tasks") or ():
         for kind in ("env", "protocol", "retriever"):
             yield kind, str(task[kind]["name"])
+        if "judge" in task:  # runs of older releases have none
+            yield "judge", str(task["judge"]["name"])
         reward = task["reward"]
         texts = [reward] if isinstance(reward, str) else [stage["expr"] for stage in reward]
         for text in (*texts, *task["metrics"]):

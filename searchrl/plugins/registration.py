@@ -21,7 +21,7 @@ from searchrl.hookspecs import Factory
 from searchrl.plugins.embedded import is_embedded
 from searchrl.plugins.owners import Origin, Owner
 from searchrl.plugins.registry import Entry
-from searchrl.plugins.signatures import find_signature_problem
+from searchrl.plugins.signatures import COMPONENTS, find_signature_problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -83,7 +83,7 @@ class Collector:
             return
         if name.endswith(":") and self.kind != "env":
             yield f"{what}: only an env's name may be a scheme"
-        is_component = self.kind in ("reward", "group_reward")
+        is_component = self.kind in COMPONENTS
         if is_component and (not name.isidentifier() or keyword.iskeyword(name)):
             yield (
                 f"{what}: the name is used in expressions such as 'format+em', so it must be an "

@@ -20,6 +20,7 @@ from searchrl.contracts import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, NAMED_AMONG, Factory
 from searchrl.plugins.owners import Origin, Owner, find_url, hash_owner
+from searchrl.plugins.packages import say_package
 from searchrl.plugins.records import PluginRecord
 from searchrl.plugins.signatures import (
     check_settings,
@@ -38,27 +39,6 @@ DEFAULT_REWARD = "format+em"
 
 DEFAULT_RETRIEVER = "bm25"
 """The retriever of environments that are registered without one of their own."""
-
-PACKAGES: Mapping[tuple[str, str], str] = {
-    ("tracker", "wandb"): "searchrl-wandb",
-    ("env", "gsm_tools"): "searchrl-gsm-tools",
-    ("retriever", "bm25s"): "searchrl-retrieval",
-    ("retriever", "http"): "searchrl-retrieval",
-    ("retriever", "dense"): "searchrl-retrieval",
-    ("retriever", "static"): "searchrl-retrieval",
-    ("retriever", "hybrid"): "searchrl-retrieval",
-    ("retriever", "rerank"): "searchrl-retrieval",
-    ("protocol", "dag"): "searchrl-dag",
-    ("reward", "dag"): "searchrl-dag",
-    ("reward", "dag_nodes"): "searchrl-dag",
-    ("reward", "dag_levels"): "searchrl-dag",
-    ("env", "multisource"): "searchrl-dag",
-    ("command", "index"): "searchrl-retrieval",
-    ("command", "retrieve"): "searchrl-retrieval",
-    ("command", "retrieve-eval"): "searchrl-retrieval",
-    ("command", "serve-retriever"): "searchrl-retrieval",
-}
-"""What our own packages of plugins offer: (kind, name) -> the package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,17 +403,6 @@ class Registry:
             text = f"unknown {kind} {name!r}.{suggest(name, known, 'None is registered.')}"
             text += say_package(kind, name)
         raise UnknownNameError(text + self.explain_absence(kind, name))
-
-
-def say_package(kind: str, name: str) -> str:
-    """How to install the package of ours that offers a name; empty if none does."""
-    package = PACKAGES.get((kind, name))
-    if package is None:
-        return ""
-    return (
-        f" '{name}' comes with the package {package}, which is not installed: in a checkout of "
-        f"SearchRL, `pip install plugins/{package}`"
-    )
 
 
 def describe_error(error: BaseException) -> str:

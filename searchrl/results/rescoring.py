@@ -21,6 +21,7 @@ from searchrl.engine.episodes.world import make_protocol, make_scorer
 from searchrl.engine.figures.metrics import mean
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import Registry
+from searchrl.plugins.parts import Judges
 from searchrl.results.ranks import kendall, spearman
 from searchrl.results.stored import ensure_number, read_episode, reading
 from searchrl.rewards.scorer import score_together
@@ -124,8 +125,9 @@ def score_again(
         ConfigError: if the expression is wrong.
     """
     asked: dict[str, Any] = {"reward": reward, "metrics": []}
+    judges = Judges(registry)
     scorers = {
-        env: make_scorer(task.model_copy(update=asked), config, registry)
+        env: make_scorer(task.model_copy(update=asked), config, registry, judges)
         for env, task in _tasks_by_env(config).items()
     }
     work = [(scorers[one.episode.task.env], one.episode) for one in recorded]

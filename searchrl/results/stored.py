@@ -17,7 +17,6 @@ from searchrl.contracts import (
     find_action_problem,
     find_ranks_problem,
     find_task_problem,
-    is_finite_number,
 )
 from searchrl.core.episode import (
     ANSWER,
@@ -31,6 +30,7 @@ from searchrl.core.episode import (
     Passage,
     StopReason,
     Task,
+    is_finite_number,
 )
 from searchrl.errors import RunFolderError, ScoringFailure
 

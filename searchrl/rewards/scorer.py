@@ -22,7 +22,14 @@ from searchrl.calls.deadline import DeadlineExceeded, Raised, Returned, call_tog
 from searchrl.calls.watchdog import watching
 from searchrl.contracts import MAX_REWARD, GroupReward, Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Unscored
-from searchrl.errors import PluginError, ScoringFailure, UnknownNameError, suggest
+from searchrl.errors import (
+    BudgetSpent,
+    EndpointFailure,
+    PluginError,
+    ScoringFailure,
+    UnknownNameError,
+    suggest,
+)
 from searchrl.rewards.expression import RewardSchedule
 
 _TOLERANCE = 1e-9
@@ -281,7 +288,9 @@ def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
             # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
-        case ScoringFailure() as error:
+        case BudgetSpent() as error:  # nobody failed: what a judge may cost is spent
+            return Failure(FailureKind.BUDGET, owner, str(error))
+        case ScoringFailure() | EndpointFailure() as error:
             message = str(error)
         case Exception() | SystemExit() as error:  # a plugin's sys.exit() must not end the run
             message = f"raised {type(error).__name__}: {error}"

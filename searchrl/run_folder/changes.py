@@ -40,8 +40,8 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
     """What the provenance keeps of data and environments.
 
     Args:
-        config: every setting of a task's environment, retriever, protocol and reward, and
-            `sft.traces`, that names a file or folder counts as its data.
+        config: every setting of a task's environment, retriever, protocol, judge and reward,
+            and `sft.traces`, that names a file or folder counts as its data.
         num_tasks: tasks by split.
 
     Returns:
@@ -138,6 +138,9 @@ def _data_paths(config: RunConfig) -> list[Path]:
     for task in config.tasks:
         for part in (task.env, task.retriever, task.protocol):
             found |= dict.fromkeys(_paths_in(part.settings))
+        # What a judge keeps of replies grows while it works.
+        judged = {key: value for key, value in task.judge.settings.items() if key != "cache"}
+        found |= dict.fromkeys(_paths_in(judged))
     found |= dict.fromkeys(_paths_in(config.sft.traces))
     return list(found)
 

@@ -42,6 +42,13 @@ KINDS: Mapping[str, Kind] = {
             f"searchrl train {{plugin}}--reward format+em+0.1*{{name}} {_TRAIN}",
         ),
     ),
+    "judge": Kind(
+        "a judge of answers, numbers that are nearly right are partly right",
+        (
+            "searchrl eval {plugin}--reward judge --set judge={name} --policy scripted",
+            f"searchrl train {{plugin}}--reward format+judge --set judge={{name}} {_TRAIN}",
+        ),
+    ),
     "protocol": Kind(
         "a tag protocol, every action is a call in JSON",
         (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gymnasium
 
-from searchrl.contracts import find_drawings_problem
-from searchrl.core.drawing import Table, Text
+from searchrl.core.drawing import Table, Text, find_drawings_problem
 from searchrl.core.episode import ACT, ANSWER, SEARCH, Action, Episode
 from searchrl.envs.foreign import TextAdapter
 from searchrl.envs.regulations import RegulationsEnv

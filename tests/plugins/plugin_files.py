@@ -80,7 +80,7 @@ BROKEN = {
         "unknown hook 'register_reward'. Did you mean 'register_rewards'",
     ),
     "early_hook": Broken(
-        _rewards_hook("def register_judges(register):"), "unknown hook 'register_judges'"
+        _rewards_hook("def register_critics(register):"), "unknown hook 'register_critics'"
     ),
     "bad_argument": Broken(
         hook("env", f"register('half', {_ENV})")

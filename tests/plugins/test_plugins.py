@@ -173,8 +173,8 @@ def test_scheme_passes_the_rest_of_the_name() -> None:
 
 
 def test_unknown_kind_is_a_programming_error() -> None:
-    with pytest.raises(ValueError, match="no plugin kind 'judge'"):
-        load().get("judge", "x")
+    with pytest.raises(ValueError, match="no plugin kind 'critic'"):
+        load().get("critic", "x")
 
 
 # --- sources -------------------------------------------------------------------------------

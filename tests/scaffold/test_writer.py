@@ -21,7 +21,7 @@ from searchrl.scaffold import KINDS, Scaffold, ensure_free, make_scaffold, write
 REPO = Path(__file__).resolve().parent.parent.parent
 MAX_LINES = {
     "env": 80, "reward": 70, "group_reward": 70, "protocol": 170, "retriever": 115, "tracker": 100,
-    "alarm": 75, "algorithm": 90,
+    "alarm": 75, "algorithm": 90, "judge": 80,
 }  # fmt: skip
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

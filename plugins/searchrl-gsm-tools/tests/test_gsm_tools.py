@@ -7,7 +7,7 @@ from searchrl_gsm_tools.calculator import CALCULATOR, MAX_CHARS, calculate
 from searchrl_gsm_tools.env import GsmTools
 from searchrl_gsm_tools.problems import NUM_TASKS, make_task
 
-from searchrl.contracts import find_drawings_problem
+from searchrl.core.drawing import find_drawings_problem
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from searchrl.testing.criteria import Report, Result
 
 _SETTINGS_OF = {
-    **{kind: kind for kind in ("env", "protocol", "retriever")},
+    **{kind: kind for kind in ("env", "protocol", "retriever", "judge")},
     "algorithm": "algorithm.settings",
     "generator": "engine.generator",
 }
@@ -198,6 +198,7 @@ def _next_command(
         "protocol": ["play", "--env", _env_for(registry, name), "--protocol", name],
         "reward": ["eval", *scripted, "--reward", name],
         "group_reward": ["eval", *scripted, "--reward", f"em+{name}"],
+        "judge": ["eval", *scripted, "--reward", "judge", "--set", f"judge={name}"],
         "retriever": ["eval", *scripted, "--retriever", name],
         "alarm": ["train", *step, "--alarm", name],
         "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],

@@ -23,9 +23,15 @@ from searchrl.contracts import (
     find_passages_problem,
     find_ranks_problem,
     find_task_problem,
+)
+from searchrl.core.episode import (
+    Action,
+    Failure,
+    FailureKind,
+    Passage,
+    Task,
     is_finite_number,
 )
-from searchrl.core.episode import Action, Failure, FailureKind, Passage, Task
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.errors import (
     BudgetSpent,

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from searchrl.calls.deadline import DeadlineExceeded, call_with_deadline
-from searchrl.contracts import Drawer, find_drawings_problem
-from searchrl.core.drawing import Drawing, Text
+from searchrl.contracts import Drawer
+from searchrl.core.drawing import Drawing, Text, find_drawings_problem
 from searchrl.core.episode import Episode
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.plugins.registry import describe_error

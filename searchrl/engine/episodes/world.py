@@ -23,29 +23,24 @@ from searchrl.config import RunConfig
 from searchrl.config.curriculum import list_stages
 from searchrl.config.sections import AUTO, Named, TaskConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
-from searchrl.core.episode import SEARCH, Task
+from searchrl.core.episode import Task
 from searchrl.engine.episodes.guarded import GuardedProtocol, GuardedRetrievers
+from searchrl.engine.episodes.scorers import build_scorer, can_open
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
 from searchrl.errors import (
     ConfigError,
     EnvironmentFailure,
-    ExpressionError,
     PluginError,
     ProtocolFailure,
     SearchRLError,
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry
-from searchrl.plugins.parts import make_retriever_factory
+from searchrl.plugins.parts import Judges, fill_parts, make_retriever_factory
 from searchrl.plugins.registry import describe_error
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
-from searchrl.rewards.components import SIGNAL, make_signal
-from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
-
-SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
-"""Components that are no metric of a task whose protocol has no search."""
 
 
 @dataclass(slots=True)
@@ -229,7 +224,7 @@ class TaskWorld:
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""
         with self._watching():
-            return _can_open(self.protocol, kind)
+            return can_open(self.protocol, kind)
 
     def _watching(self) -> AbstractContextManager[None]:
         """For what is asked outside of an episode, where the rollout driver watches."""
@@ -293,8 +288,9 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
     """
     named = name_defaults(config, registry)
     turns: dict[str, Turn] = {}
+    judges = Judges(registry)
     with watching(config.rollout.env_timeout_s, _files_of(registry)):
-        return [_make_levels(task, named, registry, turns) for task in named.tasks]
+        return [_make_levels(task, named, registry, turns, judges) for task in named.tasks]
 
 
 def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> TagProtocol:
@@ -310,14 +306,19 @@ def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Tag
         return _make_protocol(config, run, registry)
 
 
-def make_scorer(config: TaskConfig, run: RunConfig, registry: Registry) -> Scorer:
-    """The scorer of a task alone; otherwise as `make_protocol`.
+def make_scorer(
+    config: TaskConfig, run: RunConfig, registry: Registry, judges: Judges | None = None
+) -> Scorer:
+    """The scorer of a task alone; otherwise as `make_protocol`. Tasks may share their `judges`.
 
     Raises:
         UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
     """
     with watching(run.rollout.env_timeout_s, _files_of(registry)):
-        return _make_scorer(config, run, registry, _make_protocol(config, run, registry))
+        protocol = _make_protocol(config, run, registry)
+        return build_scorer(
+            config, run, registry, protocol, judges or Judges(registry), _files_of(registry)
+        )
 
 
 def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> GuardedProtocol:
@@ -332,66 +333,54 @@ def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gu
     )
 
 
-def _make_scorer(
-    config: TaskConfig, run: RunConfig, registry: Registry, protocol: TagProtocol
-) -> Scorer:
-    schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
-    # Without a search, metrics of searches mean nothing.
-    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or _can_open(protocol, SEARCH)]
-    names = dict.fromkeys([*schedule.names, *metrics])
-    signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
-    entries = {name: registry.get("reward", name) for name in names if name not in signals}
-    return Scorer(
-        {name: entry.make() for name, entry in entries.items()} | signals,
-        schedule,
-        group_names=[name for name, entry in entries.items() if entry.kind == "group_reward"],
-        metrics=metrics,
-        timeout_s=run.rollout.reward_timeout_s,
-        owners={name: str(entry.owner) for name, entry in entries.items()},
-        files=_files_of(registry),
-        alone=[name for name, entry in entries.items() if not entry.is_concurrent],
-    )
-
-
 def _make_levels(
-    config: TaskConfig, run: RunConfig, registry: Registry, turns: dict[str, Turn]
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    turns: dict[str, Turn],
+    judges: Judges,
 ) -> TaskWorld:
     """The world of a task; where its difficulty changes, that of the last one with all others."""
     if config.difficulty is None:
-        return _make_world(config, run, registry, turns)
+        return _make_world(config, run, registry, turns, judges)
     levels: dict[Any, TaskWorld] = {}
     for value in (stage.value for stage in list_stages(config, "difficulty")):
         env = Named(**{**config.env.model_dump(), "difficulty": value})
         own = config.model_copy(update={"env": env})
-        levels[value] = levels.get(value) or _make_world(own, run, registry, turns)
+        levels[value] = levels.get(value) or _make_world(own, run, registry, turns, judges)
         last = levels[value]
     last.levels = levels
     return last
 
 
 def _make_world(
-    config: TaskConfig, run: RunConfig, registry: Registry, turns: dict[str, Turn]
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    turns: dict[str, Turn],
+    judges: Judges,
 ) -> TaskWorld:
     """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = _make_protocol(config, run, registry)
-    own = config.retriever
-    retriever_entry = registry.get("retriever", own.name)
-    # Every environment instance shares it: the rollouts of a group search one index. It is made at
-    # the first search; a wrong setting is reported now.
-    guarded = GuardedRetrievers(
-        make_retriever_factory(registry, own.name, own.settings),
-        _who("retriever", own.name, retriever_entry.owner),
-        None
-        if retriever_entry.is_concurrent
-        else turns.setdefault(retriever_entry.qualified, Turn()),
-        run.rollout.env_timeout_s,
-    )
-    retriever = IndexCache(guarded, naming=guarded.naming, make_lock=Turn)
-    scorer = _make_scorer(config, run, registry, protocol)
+    retriever_entry = registry.get("retriever", config.retriever.name)
+
+    def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
+        entry = registry.get("retriever", name)
+        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, Turn())
+        factory = make_retriever_factory(registry, name, settings)
+        who = _who("retriever", name, entry.owner)
+        return GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s).indexes()
+
+    # Every environment instance shares them: the rollouts of a group search one index. They are
+    # made at the first search; a wrong setting is reported now.
+    retriever = make_retrievers(config.retriever.name, config.retriever.settings)
+    scorer = build_scorer(config, run, registry, protocol, judges, _files_of(registry))
     # Now, so that a setting called `retriever` is refused by its name.
-    env_settings = env_entry.ensure_settings(config.env.settings)
+    env_settings = env_entry.ensure_settings(
+        fill_parts(registry, env_entry, config.env.settings, make_retrievers)
+    )
 
     def make_env() -> gymnasium.Env[Any, Any]:
         env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
@@ -423,26 +412,3 @@ def _make_world(
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
         raise PluginError(f"{protocol_entry}: {error}") from error
     return world
-
-
-def _can_open(protocol: TagProtocol, kind: str) -> bool:
-    try:
-        protocol.opening(kind)
-    except ValueError:
-        return False
-    except ProtocolFailure:  # reported by the episode that needs it
-        return True
-    return True
-
-
-def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardSchedule:
-    # Who wrote it: nobody looks for a mistake of the plugin on the command line.
-    is_own = config.reward == env.options.get("reward")
-    source = f"the default reward of {env}: " if is_own else ""
-    try:
-        return RewardSchedule.parse(config.reward, registry.spellings("reward"))
-    except UnknownComponentError as error:
-        absence = registry.explain_absence("reward", error.component)
-        raise UnknownComponentError(f"{source}{error}{absence}", error.component) from error
-    except ExpressionError as error:
-        raise type(error)(f"{source}{error}") from error

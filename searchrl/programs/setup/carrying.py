@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig, build_config, load_preset
-from searchrl.config.sections import SCRATCH
-from searchrl.config.tree import TASK_KEYS
+from searchrl.config.sections import SCRATCH, TaskConfig
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.run_folder import Run, looks_like_run
 
@@ -102,7 +101,9 @@ def task_flags(config: RunConfig, world: TaskWorld) -> str:
         words += ["--protocol", task.protocol.name]
     if task.retriever.name != world.entry.retriever:
         words += ["--retriever", task.retriever.name]
-    for key in ("env", "protocol", "retriever"):
+    if task.judge.name != TaskConfig().judge.name:
+        words += ["--set", f"judge={task.judge.name}"]
+    for key in ("env", "protocol", "retriever", "judge"):
         for name, value in getattr(task, key).settings.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             words += ["--set", f"{key}.{name}={text}"]
@@ -113,7 +114,7 @@ def describe_carried(source: Run, carried: Mapping[str, Any], plugins: Sequence[
     """One line for a person: what was taken over, and from where."""
     parts = []
     for task in carried.get("tasks", ()):
-        settings = [f"{k} {task[k]['name']}" for k in TASK_KEYS if k != "reward"]
+        settings = [f"{k} {task[k]['name']}" for k in ("env", "protocol", "retriever")]
         parts.append(", ".join([*settings, f"reward {task['reward']}"]))
     old = [one for one in source.config.plugins if one in plugins]
     parts += [f"plugins {', '.join(old)}"] if old else []

@@ -17,7 +17,8 @@ from enum import StrEnum
 from typing import Any
 
 from searchrl.calls.deadline import Returned, call_with_deadline
-from searchrl.contracts import Drawer, find_drawings_problem
+from searchrl.contracts import Drawer
+from searchrl.core.drawing import find_drawings_problem
 from searchrl.errors import PluginError
 from searchrl.plugins.registry import Registry, describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, TIMEOUT_S, Check, NotApplicable, Problem

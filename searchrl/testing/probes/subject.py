@@ -12,9 +12,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from searchrl.config.sections import TaskConfig
 from searchrl.errors import ConfigError
-from searchrl.plugins.parts import fill_parts
+from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
+from searchrl.plugins.signatures import COMPONENTS, takes_judge
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.testing.kit.tags import Grammar
 from searchrl.testing.probes.places import locate
@@ -50,8 +52,13 @@ class Subject:
         return cls(registry, entry, checked | names)
 
     def make(self, *args: Any, **parts: Any) -> Any:
-        """Call the factory; what it raises keeps the line at which the plugin raised it."""
+        """Call the factory; what it raises keeps the line at which the plugin raised it.
+
+        A reward component that takes a judge gets the one of a configuration that names none.
+        """
         settings = fill_parts(self.registry, self.entry, self.settings)
+        if self.entry.kind in COMPONENTS and takes_judge(self.entry.load()):
+            parts["judge"] = make_judge(self.registry, TaskConfig().judge.name, {})
         return self.entry.load()(*args, **parts, **settings)
 
     def returned_at(self, call: Callable[[], object]) -> object:

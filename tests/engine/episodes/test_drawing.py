@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from searchrl.config import build_config
-from searchrl.contracts import find_drawings_problem, find_ranks_problem
-from searchrl.core.drawing import Graph, Table, Text
+from searchrl.contracts import find_ranks_problem
+from searchrl.core.drawing import Graph, Table, Text, find_drawings_problem
 from searchrl.engine.episodes.drawing import MAX_DRAWINGS
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.programs.evaluate import evaluate
@@ -37,8 +37,8 @@ class PlanProtocol(ThinkSearchAnswer):
         return [Graph("the plan", {"a": "first", "b": "then"}, [("a", "b")])]
 
 
-class Judge:
-    name = "judge"
+class Critic:
+    name = "critic"
     values = (0.0, 1.0)
     is_range = False
 
@@ -49,28 +49,28 @@ class Judge:
         return [Table("scores", ["what", "points"], [["style", 0.5], [episode.final_answer, 1]])]
 
 
-class Broken(Judge):
+class Broken(Critic):
     name = "broken"
 
     def draw_episode(self, episode):
         sys.exit("no paper")
 
 
-class Slow(Judge):
+class Slow(Critic):
     name = "slow"
 
     def draw_episode(self, episode):
         time.sleep(20)
 
 
-class Wrong(Judge):
+class Wrong(Critic):
     name = "wrong"
 
     def draw_episode(self, episode):
         return ["<b>markup</b>"]
 
 
-class Eager(Judge):
+class Eager(Critic):
     name = "eager"
 
     def draw_episode(self, episode):
@@ -89,7 +89,7 @@ def register_protocols(register):
 
 @hookimpl
 def register_rewards(register):
-    for one in (Judge, Broken, Slow, Wrong, Eager):
+    for one in (Critic, Broken, Slow, Wrong, Eager):
         register(one.name, one)
 """
 
@@ -112,14 +112,14 @@ def draw(folder: Path, reward: str, num_tasks: int = 1, **more: Any) -> list[lis
 
 
 def test_protocol_environment_and_reward_draw_into_the_row(tmp_path: Path):
-    ((plan, map_, scores),) = draw(tmp_path, "judge")
+    ((plan, map_, scores),) = draw(tmp_path, "critic")
     assert plan == {
         "by": "protocol 'planned' (plugin drawn)", "kind": "graph", "title": "the plan",
         "nodes": {"a": "first", "b": "then"}, "edges": [["a", "b"]],
     }  # fmt: skip
     assert (map_["by"], map_["kind"]) == ("env 'mapped' (plugin drawn)", "text")
     assert map_["text"] == "+--+\n|x |\n+--+"
-    assert scores["by"].startswith("reward 'judge'") and scores["rows"][0] == ["style", 0.5]
+    assert scores["by"].startswith("reward 'critic'") and scores["rows"][0] == ["style", 0.5]
 
 
 @pytest.mark.parametrize(

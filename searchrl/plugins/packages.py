@@ -1,0 +1,43 @@
+"""Our own packages of plugins: which package offers a name, for those who have not installed it.
+
+Owns the list, which a test compares with the packages, and the sentence about it. Callers:
+`registry`, where a name is unknown, and the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PACKAGES: Mapping[tuple[str, str], str] = {
+    ("tracker", "wandb"): "searchrl-wandb",
+    ("env", "gsm_tools"): "searchrl-gsm-tools",
+    ("retriever", "bm25s"): "searchrl-retrieval",
+    ("retriever", "http"): "searchrl-retrieval",
+    ("retriever", "dense"): "searchrl-retrieval",
+    ("retriever", "static"): "searchrl-retrieval",
+    ("retriever", "hybrid"): "searchrl-retrieval",
+    ("retriever", "rerank"): "searchrl-retrieval",
+    ("protocol", "dag"): "searchrl-dag",
+    ("reward", "dag"): "searchrl-dag",
+    ("reward", "dag_nodes"): "searchrl-dag",
+    ("reward", "dag_levels"): "searchrl-dag",
+    ("env", "multisource"): "searchrl-dag",
+    ("env", "multisource_questions"): "searchrl-dag",
+    ("retriever", "exa"): "searchrl-dag",
+    ("command", "index"): "searchrl-retrieval",
+    ("command", "retrieve"): "searchrl-retrieval",
+    ("command", "retrieve-eval"): "searchrl-retrieval",
+    ("command", "serve-retriever"): "searchrl-retrieval",
+}
+"""What our own packages of plugins offer: (kind, name) -> the package."""
+
+
+def say_package(kind: str, name: str) -> str:
+    """How to install the package of ours that offers a name; empty if none does."""
+    package = PACKAGES.get((kind, name))
+    if package is None:
+        return ""
+    return (
+        f" '{name}' comes with the package {package}, which is not installed: in a checkout of "
+        f"SearchRL, `pip install plugins/{package}`"
+    )

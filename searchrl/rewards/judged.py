@@ -1,0 +1,64 @@
+"""The component `judge`, and how components ask a judge about an episode.
+
+Owns what of an episode a judge is shown (the question, the final answer and the accepted answers)
+and the check of what it says. Which judge it is, the configuration says. An episode without a final
+answer scores 0, and nobody is asked. Callers: the scorer, and components of plugins that use a
+judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from searchrl.contracts import JUDGE_SCALE, Judge, RankingJudge, Reward, find_verdict_problem
+from searchrl.core.episode import Episode, JudgeCase, Unscored, Verdict
+from searchrl.errors import ScoringFailure
+from searchrl.rewards.components import FunctionReward
+
+
+def make_judged(judge: Judge) -> Reward:
+    """The component `judge`: what the judge says of the final answer."""
+    return FunctionReward("judge", lambda episode: ask_judge(judge, episode), JUDGE_SCALE)
+
+
+def ask_judge(judge: Judge, episode: Episode) -> float | Unscored:
+    """What a judge says of the final answer of an episode: 0, 0.5 or 1; 0 without an answer.
+
+    Raises:
+        ScoringFailure: if it says anything else.
+        Exception: whatever the judge raises.
+    """
+    case = make_case(episode)
+    return 0.0 if case is None else _read(judge.judge(case), is_ranked=False)
+
+
+def ask_ranking(judge: RankingJudge, episodes: Sequence[Episode]) -> list[float | Unscored]:
+    """What a judge says of the final answers of a group, each from 0 to 1; 0 without an answer.
+
+    The judge is shown each answer once, in an order that does not depend on that of the episodes.
+
+    Raises:
+        ScoringFailure: if it does not say something of each.
+        Exception: whatever the judge raises.
+    """
+    cases = [make_case(episode) for episode in episodes]
+    shown = sorted({case for case in cases if case is not None}, key=lambda case: case.answer)
+    said = judge.rank(shown) if shown else []
+    if len(said) != len(shown):
+        raise ScoringFailure(f"its judge ranked {len(said)} of {len(shown)} answers")
+    scores = {case: _read(one, is_ranked=True) for case, one in zip(shown, said, strict=True)}
+    return [0.0 if case is None else scores[case] for case in cases]
+
+
+def make_case(episode: Episode) -> JudgeCase | None:
+    """What a judge is shown of an episode; None if there is no final answer to judge."""
+    if episode.final_answer is None or not episode.final_answer.strip():
+        return None
+    task = episode.task
+    return JudgeCase(task.question, episode.final_answer, tuple(task.answers))
+
+
+def _read(said: Verdict | Unscored, *, is_ranked: bool) -> float | Unscored:
+    if problem := find_verdict_problem(said, is_ranked=is_ranked):
+        raise ScoringFailure(f"its judge returned {problem}")
+    return said if isinstance(said, Unscored) else float(said.score)

@@ -1,0 +1,49 @@
+"""The judge `lexical`: a rule that compares words, so that judged rewards work offline.
+
+Owns that rule. It follows no orders in an answer, because it reads none; it takes no paraphrase
+either. For that, a judge asks a model. Registered by the built-in plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from searchrl.core.episode import JudgeCase, Unscored, Verdict
+from searchrl.rewards import answers
+
+MAX_MORE_WORDS = 12
+"""Words that an answer may hold besides an accepted one and still be partly right."""
+
+
+class LexicalJudge:
+    """1: the answer is an accepted one; 0.5: it is near one, or holds one in a short sentence."""
+
+    def judge(self, case: JudgeCase) -> Verdict | Unscored:
+        """Judge one answer; Unscored if no accepted answer is known."""
+        if not case.references:
+            return Unscored("there is no accepted answer to compare with")
+        near = answers.fuzzy(case.answer, case.references)
+        if near == 1:
+            return Verdict(1.0, "the same words")
+        if near:
+            return Verdict(near, "nearly the same words")
+        if any(_stands_in(reference, case.answer) for reference in case.references):
+            return Verdict(0.5, "an accepted answer among a few other words")
+        return Verdict(0.0, "other words")
+
+    def rank(self, cases: Sequence[JudgeCase]) -> list[Verdict | Unscored]:
+        """Judge the answers of a group: the share of words in common with an accepted answer."""
+        return [
+            Verdict(answers.f1(case.answer, case.references), "shared words")
+            if case.references
+            else Unscored("there is no accepted answer to compare with")
+            for case in cases
+        ]
+
+
+def _stands_in(reference: str, answer: str) -> bool:
+    """Whether an accepted answer stands in an answer that is not much longer."""
+    words, wanted = (
+        len(answers.tokenize(answers.normalize_n1(text))) for text in (answer, reference)
+    )
+    return words <= wanted + MAX_MORE_WORDS and answers.cover_em(answer, [reference]) == 1

@@ -24,6 +24,7 @@ from searchrl.config.alarms import AlarmsConfig
 from searchrl.config.curriculum import check_tasks
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.config.faults import FileLayer, explain
+from searchrl.config.packaged import find_packaged, is_packaged
 from searchrl.config.records import CheckpointConfig, LogConfig
 from searchrl.config.sections import (
     AUTO,
@@ -83,7 +84,8 @@ class RunConfig(Section):
     server](evaluate.md#api-models). Only `model` can be trained."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
-    tiny model gets `tiny`, any other model `qwen3_4b_lora`. See [presets](#presets)."""
+    tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an
+    installed package brings; it lies over that of the model. See [presets](#presets)."""
     plugins: list[str] = Field(default_factory=list)
     """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False
@@ -138,7 +140,18 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Read a preset by name. Raises `ConfigError` with near matches if there is none."""
+    """Read a preset by name. Raises `ConfigError` with near matches if there is none.
+
+    `package:path` is the file `path.yaml` in an installed package.
+    """
+    if is_packaged(name):
+        if (path := find_packaged(f"{name}.yaml")) is None:
+            package, _, inner = name.partition(":")
+            raise ConfigError(
+                f"there is no preset '{name}': no file '{inner}.yaml' in an installed package "
+                f"'{package}'. Install that package, or use one of {', '.join(preset_names())}"
+            )
+        return load_yaml(path)
     if name not in preset_names():
         raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
     text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")

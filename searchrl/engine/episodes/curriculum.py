@@ -24,7 +24,6 @@ from searchrl.config.curriculum import (
 )
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.episodes.world import TaskWorld
-from searchrl.engine.figures.metrics import Metrics, exact, label_tasks
 from searchrl.errors import ConfigError, suggest
 
 REWARD = "reward"
@@ -177,17 +176,19 @@ class Curriculum:
         if self._sources:
             self._means = [*self._means, sums][-WINDOW:]
 
-    def figures(self, step: int) -> Metrics:
-        """What a step was sampled with: weights, and the stages of the others, counted from 1."""
-        labels = label_tasks(self.worlds)
-        metrics: Metrics = {}
+    def figures(self, step: int) -> list[tuple[int, str, float]]:
+        """What a step was sampled with, as task, name and figure.
+
+        Weights are themselves; the stages of the others are counted from 1.
+        """
+        found = []
         for schedule in self.schedules:
-            at = schedule.at(step)
-            prefix = f"{labels[schedule.task]}/" if len(self.worlds) > 1 else ""
-            is_weight = schedule.key == "weight"
-            name = "weight" if is_weight else f"{schedule.key}_stage"
-            metrics[prefix + name] = exact(schedule.stages[at].value if is_weight else at + 1)
-        return metrics
+            at, task = schedule.at(step), schedule.task
+            if schedule.key == "weight":
+                found.append((task, "weight", float(schedule.stages[at].value)))
+            else:
+                found.append((task, f"{schedule.key}_stage", float(at + 1)))
+        return found
 
     def __str__(self) -> str:
         return "; ".join(describe_stages([world.config for world in self.worlds]))

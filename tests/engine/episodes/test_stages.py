@@ -15,6 +15,7 @@ from searchrl.config import build_config
 from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
+from searchrl.engine.figures.metrics import curriculum_metrics
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 
@@ -243,8 +244,8 @@ def test_what_a_step_was_sampled_with_is_logged(worlds_of: Any) -> None:
     worlds = worlds_of(
         {"env": "toy", "weight": {0: 0.2, 3: 0.5}}, LEVELS | {"difficulty": {0: "easy", 3: "hard"}}
     )
-    figures = [Curriculum(worlds).figures(step) for step in (2, 3)]
+    figures = [curriculum_metrics(Curriculum(worlds), step) for step in (2, 3)]
     assert [one["toy/weight"]["value"] for one in figures] == [0.2, 0.5]
     assert [one["toy-levels/difficulty_stage"]["value"] for one in figures] == [1, 2]
     (alone,) = worlds_of(LEVELS | {"difficulty": {0: "easy", 3: "hard"}})
-    assert list(Curriculum([alone]).figures(0)) == ["difficulty_stage"]
+    assert list(curriculum_metrics(Curriculum([alone]), 0)) == ["difficulty_stage"]

@@ -241,7 +241,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
             old, value = _as_named(key, old), _as_named(key, value)
         if not isinstance(value, Mapping):
             result[key] = value
-        elif _addresses(key, old, value):
+        elif isinstance(old, list) and _addresses(key, value):
             result[key] = items = list(old)
             for position, item in value.items():
                 if int(position) >= len(items):
@@ -254,10 +254,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _addresses(key: str, old: Any, value: Mapping[Any, Any]) -> bool:
+def _addresses(key: str, value: Mapping[Any, Any]) -> bool:
     """Whether the keys of `value` are those of elements in a list; steps of a weight are none."""
     is_whole = key in WHOLE_KEYS and any(isinstance(k, int) for k in value)
-    return isinstance(old, list) and not is_whole and all(_INDEX.fullmatch(str(k)) for k in value)
+    return not is_whole and all(_INDEX.fullmatch(str(k)) for k in value)
 
 
 def _is_renamed(old: Any, value: Any) -> bool:

@@ -168,7 +168,9 @@ class Curriculum:
         sums: _Sums = {}
         for source in sorted(self._sources):
             _, place, name = source.split(".", 2)
-            own = [r.scored for r in rollouts if r.world is self.worlds[int(place)]]
+            world = self.worlds[int(place)]
+            # Those that metrics count: a rollout without a reward has none.
+            own = [r.scored for r in rollouts if r.world is world and r.scored.reward is not None]
             found = [one.reward if name == REWARD else one.scores.get(name) for one in own]
             scored = [value for value in found if value is not None]
             if scored:

@@ -159,7 +159,7 @@ class Curriculum:
 
     def _mean(self, source: str) -> float:
         """The mean over the last steps; NaN, which no bound holds for, if nothing was scored."""
-        sums = [step[source] for step in self._means[-WINDOW:] if source in step]
+        sums = [step[source] for step in self._means if source in step]
         total, count = (math.fsum(column) for column in zip(*sums, strict=True)) if sums else (0, 0)
         return total / count if count else math.nan
 

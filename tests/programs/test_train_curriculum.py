@@ -94,7 +94,8 @@ def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(json.dumps(curriculum(micro_model, tmp_path / "new")))
     plan = json.loads(succeed("train", "--config", file, "--dry-run", "--json").stdout)
-    assert plan["curriculum"].startswith(
+    first = "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
+    assert plan["curriculum"].startswith(first)
         "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
     )
     text = succeed("train", "--config", file, "--dry-run").stdout

@@ -42,6 +42,7 @@ def register_envs(register: RegisterEnv) -> None:
         scripts={
             "passive": "searchrl_dag.multisource.scripts:make_passive",
             "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
+            "hasty": "searchrl_dag.multisource.scripts:make_hasty",
             "one_general": "searchrl_dag.multisource.scripts:make_one_general",
             "two_nodes": "searchrl_dag.multisource.scripts:make_two_nodes",
             "every_source": "searchrl_dag.multisource.scripts:make_every_source",

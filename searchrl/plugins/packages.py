@@ -22,6 +22,8 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("reward", "dag_nodes"): "searchrl-dag",
     ("reward", "dag_levels"): "searchrl-dag",
     ("env", "multisource"): "searchrl-dag",
+    ("env", "multisource_questions"): "searchrl-dag",
+    ("retriever", "exa"): "searchrl-dag",
     ("command", "index"): "searchrl-retrieval",
     ("command", "retrieve"): "searchrl-retrieval",
     ("command", "retrieve-eval"): "searchrl-retrieval",

@@ -40,6 +40,7 @@ def register_envs(register: RegisterEnv) -> None:
         reward="0.5*em+0.25*dag+0.25*format",
         expert="searchrl_dag.multisource.scripts:make_expert",
         scripts={
+            "brief": "searchrl_dag.multisource.scripts:make_brief",
             "passive": "searchrl_dag.multisource.scripts:make_passive",
             "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
             "hasty": "searchrl_dag.multisource.scripts:make_hasty",

@@ -1,8 +1,9 @@
-"""The scripted policies of `multisource`: an expert, two that are weak on purpose, heuristics.
+"""The scripted policies of `multisource`: an expert, weak ones, heuristics.
 
 Owns what each writes. The expert knows the plan of the task, and answers only what it was shown.
-`passive` and `clumsy` are for a cold start that leaves something to learn: `clumsy` writes plans
-with mistakes. The heuristics know the question and what they were shown, as a model does, and
+`passive`, `clumsy` and `hasty` are for a cold start that leaves something to learn: `clumsy` writes
+plans with mistakes, `hasty` has two habits. `brief` is the expert without a thought of its own, as
+a forced search has none. The heuristics know the question and what they were shown, as a model does, and
 nothing else: `one_general` asks General the whole question, `two_nodes` has one fixed plan of two,
 `every_source` asks all sources twice, the second time with what the first found.
 """
@@ -19,6 +20,7 @@ from searchrl.contracts import Expert
 from searchrl.core.episode import ANSWER, Action, Passage, Task
 from searchrl.envs.corpus import names_in
 from searchrl.envs.shown import UNKNOWN, Shown
+from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.world import SOURCES, Fact
 from searchrl_dag.plans.plan import Edge, Node, Plan
@@ -28,8 +30,8 @@ Answers = Callable[[], tuple[str, str]]
 """An answer, and the thought before it."""
 
 _SMALL = frozenset(
-    "a and as ask can do find for from give gives in is know look me need of please said say says "
-    "tell that the to today up you".split()
+    "a and as ask can do find for from give gives have in is know like look me name need of please "
+    "said say says search tell that the to today up what would you".split()
 )
 _WORD = re.compile(r"\w+")
 
@@ -75,9 +77,15 @@ def make_expert(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The plan that answers the task, and then what it was shown."""
     if "nodes" not in task.meta:  # a user's question
         return make_every_source(env, task, protocol)
-    return _Known(
-        env, task, protocol, protocol.render_plan(_plan_of(task), _thought_of(task, _plan_of(task)))
-    )
+    plan = _plan_of(task)
+    return _Known(env, task, protocol, protocol.render_plan(plan, _thought_of(task, plan)))
+
+
+def make_brief(env: Any, task: Task, protocol: SearchDag) -> Expert:
+    """The expert, with the one thought that a search has which is forced upon a policy."""
+    if "nodes" not in task.meta:
+        return make_every_source(env, task, protocol)
+    return _Known(env, task, protocol, protocol.render_plan(_plan_of(task), FIRST_THOUGHT))
 
 
 def make_passive(env: Any, task: Task, protocol: SearchDag) -> Expert:
@@ -96,7 +104,8 @@ def make_clumsy(env: Any, task: Task, protocol: SearchDag) -> Expert:
     if "nodes" not in task.meta:
         return make_every_source(env, task, protocol)
     rng = Random(f"clumsy/{task.id}")
-    lines = protocol.render_plan(_plan_of(task), _thought_of(task, _plan_of(task)))
+    plan = _plan_of(task)
+    lines = protocol.render_plan(plan, _thought_of(task, plan))
     thought, _, body = lines.partition("\n<search>\n")
     body = body.removesuffix(f"\n{protocol.stops[0]}")
     spoilt = rng.choice(_MISTAKES)(body, rng)
@@ -168,7 +177,7 @@ def make_hasty(env: Any, task: Task, protocol: SearchDag) -> Expert:
     return planner
 
 
-_HABIT_FRAC = 0.8
+_HABIT_FRAC = 0.85
 """How often `hasty` has each of its habits."""
 
 

@@ -40,8 +40,10 @@ def register_envs(register: RegisterEnv) -> None:
         reward="0.5*em+0.25*dag+0.25*format",
         expert="searchrl_dag.multisource.scripts:make_expert",
         scripts={
+            "brief": "searchrl_dag.multisource.scripts:make_brief",
             "passive": "searchrl_dag.multisource.scripts:make_passive",
             "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
+            "hasty": "searchrl_dag.multisource.scripts:make_hasty",
             "one_general": "searchrl_dag.multisource.scripts:make_one_general",
             "two_nodes": "searchrl_dag.multisource.scripts:make_two_nodes",
             "every_source": "searchrl_dag.multisource.scripts:make_every_source",

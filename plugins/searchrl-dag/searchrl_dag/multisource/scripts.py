@@ -1,8 +1,9 @@
-"""The scripted policies of `multisource`: an expert, two that are weak on purpose, heuristics.
+"""The scripted policies of `multisource`: an expert, weak ones, heuristics.
 
 Owns what each writes. The expert knows the plan of the task, and answers only what it was shown.
-`passive` and `clumsy` are for a cold start that leaves something to learn: `clumsy` writes plans
-with mistakes. The heuristics know the question and what they were shown, as a model does, and
+`passive`, `clumsy` and `hasty` are for a cold start that leaves something to learn: `clumsy` writes
+plans with mistakes, `hasty` has two habits. `brief` is the expert without a thought of its own, as
+a forced search has none. The heuristics know the question and what they were shown, as a model does, and
 nothing else: `one_general` asks General the whole question, `two_nodes` has one fixed plan of two,
 `every_source` asks all sources twice, the second time with what the first found.
 """
@@ -19,8 +20,9 @@ from searchrl.contracts import Expert
 from searchrl.core.episode import ANSWER, Action, Passage, Task
 from searchrl.envs.corpus import names_in
 from searchrl.envs.shown import UNKNOWN, Shown
+from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
-from searchrl_dag.multisource.world import SOURCES
+from searchrl_dag.multisource.world import SOURCES, Fact
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import SearchDag
 
@@ -28,8 +30,8 @@ Answers = Callable[[], tuple[str, str]]
 """An answer, and the thought before it."""
 
 _SMALL = frozenset(
-    "a and as ask can do find for from give gives in is know look me need of please said say says "
-    "tell that the to today up you".split()
+    "a and as ask can do find for from give gives have in is know like look me name need of please "
+    "said say says search tell that the to today up what would you".split()
 )
 _WORD = re.compile(r"\w+")
 
@@ -75,7 +77,15 @@ def make_expert(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The plan that answers the task, and then what it was shown."""
     if "nodes" not in task.meta:  # a user's question
         return make_every_source(env, task, protocol)
-    return _Known(env, task, protocol, protocol.render_plan(_plan_of(task), _thought_of(task)))
+    plan = _plan_of(task)
+    return _Known(env, task, protocol, protocol.render_plan(plan, _thought_of(task, plan)))
+
+
+def make_brief(env: Any, task: Task, protocol: SearchDag) -> Expert:
+    """The expert, with the one thought that a search has which is forced upon a policy."""
+    if "nodes" not in task.meta:
+        return make_every_source(env, task, protocol)
+    return _Known(env, task, protocol, protocol.render_plan(_plan_of(task), FIRST_THOUGHT))
 
 
 def make_passive(env: Any, task: Task, protocol: SearchDag) -> Expert:
@@ -94,7 +104,8 @@ def make_clumsy(env: Any, task: Task, protocol: SearchDag) -> Expert:
     if "nodes" not in task.meta:
         return make_every_source(env, task, protocol)
     rng = Random(f"clumsy/{task.id}")
-    lines = protocol.render_plan(_plan_of(task), _thought_of(task))
+    plan = _plan_of(task)
+    lines = protocol.render_plan(plan, _thought_of(task, plan))
     thought, _, body = lines.partition("\n<search>\n")
     body = body.removesuffix(f"\n{protocol.stops[0]}")
     spoilt = rng.choice(_MISTAKES)(body, rng)
@@ -137,6 +148,49 @@ _MISTAKES: Sequence[Callable[[str, Random], str]] = (
     _go_round,
     _forget_edges,
 )
+
+
+def make_hasty(env: Any, task: Task, protocol: SearchDag) -> Expert:
+    """The expert with two habits: it asks General for everything, and draws edges both ways.
+
+    Each is often but not always there, so that who learned it now and then leaves it out. It
+    answers what was found, right or wrong; a plan whose edges go both ways finds nothing.
+    """
+    if "nodes" not in task.meta:
+        return make_every_source(env, task, protocol)
+    rng = Random(f"hasty/{task.id}")
+    is_general, is_circle = (rng.random() < _HABIT_FRAC for _ in range(2))
+    right = _plan_of(task)
+    nodes = [one._replace(source=SOURCES[0]) if is_general else one for one in right.nodes]
+    back = [Edge(edge.child, edge.parent) for edge in right.edges if is_circle]
+    plan = Plan(tuple(nodes), (*right.edges, *back))
+    facts = _facts_of(env, task, plan)
+
+    def answer() -> tuple[str, str]:
+        if not planner.shown.has_all(fact.id for fact in facts.values()):
+            return UNKNOWN, "I was not shown it."
+        asked = [one for one in facts if not any(edge.parent == one for edge in plan.edges)]
+        said = " ".join(f"{label} says {fact.value}." for label, fact in facts.items())
+        return " and ".join(facts[label].value for label in asked), said
+
+    planner = _Planner(env, protocol, protocol.render_plan(plan, _thought_of(task, plan)), answer)
+    return planner
+
+
+_HABIT_FRAC = 0.85
+"""How often `hasty` has each of its habits."""
+
+
+def _facts_of(env: Any, task: Task, plan: Plan) -> dict[str, Fact]:
+    """By label what the source that a node asks says, of the result of its parent if it has one."""
+    known = env.unwrapped.world(task.split).facts
+    parents = {child: parent for parent, child in task.meta["edges"]}
+    facts: dict[str, Fact] = {}
+    for label, query, source in plan.nodes:
+        noun, _, name = query.partition(" of ")
+        of = facts[parents[label]].value if label in parents else name
+        facts[label] = known[source, of, noun]
+    return facts
 
 
 def make_one_general(env: Any, task: Task, protocol: SearchDag) -> Expert:
@@ -205,12 +259,11 @@ def _plan_of(task: Task) -> Plan:
     return Plan(nodes, tuple(Edge(*edge) for edge in task.meta["edges"]))
 
 
-def _thought_of(task: Task) -> str:
-    """Which source has each thing: "The latest mayor is in News, then the studied drink …"."""
-    sources = [source.title() for _, _, source in task.meta["nodes"]]
+def _thought_of(task: Task, plan: Plan) -> str:
+    """Where a plan looks for each thing: "The latest mayor is in News, the studied drink is …"."""
     said = [
-        f"the {thing} is in {source}"
-        for thing, source in zip(task.meta["things"], sources, strict=True)
+        f"the {thing} is in {node.source.title()}"
+        for thing, node in zip(task.meta["things"], plan.nodes, strict=True)
     ]
     text = ", ".join(said)
     return f"{text[:1].upper()}{text[1:]}."

@@ -1,11 +1,11 @@
 """The scripted policies of `multisource`: an expert, weak ones, heuristics.
 
 Owns what each writes. The expert knows the plan of the task, and answers only what it was shown.
-`passive`, `clumsy` and `hasty` are for a cold start that leaves something to learn: `clumsy` writes
-plans with mistakes, `hasty` has two habits. `brief` is the expert without a thought of its own, as
-a forced search has none. The heuristics know the question and what they were shown, as a model does, and
-nothing else: `one_general` asks General the whole question, `two_nodes` has one fixed plan of two,
-`every_source` asks all sources twice, the second time with what the first found.
+`brief` is the expert without a thought of its own, as a forced search has none. `passive`, `clumsy`
+and `hasty` are for a cold start that leaves something to learn: `clumsy` writes plans with
+mistakes, `hasty` has two habits. The heuristics know the question and what they were shown, as a
+model does, and nothing else: `one_general` asks General the whole question, `two_nodes` has one
+fixed plan of two, `every_source` asks all sources twice, the second time with what the first found.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def test_prompt_and_validator_agree_on_nodes_and_sources() -> None:
     assert "1 to 2 nodes" in protocol.instruction
     assert "Sources: Wiki, Code." in protocol.instruction
     assert "(General)" not in protocol.instruction
-    example = protocol.instruction.partition("Example of a plan:\n")[2]
-    assert protocol.parse(example).kind == SEARCH
+    example = protocol.instruction.partition("Example of a plan:\n")[2].partition("</search>")[0]
+    assert protocol.parse(f"{example}</search>").kind == SEARCH
     body = "<search>Nodes:\nA: a (wiki)\nB: b (CODE)\n{more}</search>"
     assert protocol.parse(body.format(more="")).queries == ("a", "b")
     assert "2 at most" in protocol.parse(body.format(more="C: c (Wiki)\n")).reason
@@ -121,7 +121,7 @@ def test_a_tag_in_a_result_is_made_harmless() -> None:
 def play(turns: list[str]) -> Any:
     env = searchrl.make_env("multisource", plugins=[MODULE])
     protocol = env.unwrapped.protocol  # type: ignore[attr-defined]
-    return play_episode(env, Says(turns).act, protocol, split="test", index=0, max_turns=len(turns))
+    return play_episode(env, Says(turns), protocol, split="test", index=0, max_turns=len(turns))
 
 
 def test_an_episode_is_drawn_as_its_plan_with_results_by_level() -> None:

@@ -1,9 +1,9 @@
 """The scripted policies of `multisource` that know the task: an expert, and weak ones.
 
 Owns what each writes. The expert knows the plan of the task, and answers only what it was shown.
-`passive`, `clumsy` and `hasty` are for a cold start that leaves something to learn: `clumsy` writes
-plans with mistakes, `hasty` has two habits. `brief` is the expert without a thought of its own, as
-a forced search has none. Policies that do not know the task are in `heuristics`.
+`brief` is the expert without a thought of its own, as a forced search has none. `passive`, `clumsy`
+and `hasty` are for a cold start that leaves something to learn: `clumsy` writes plans with
+mistakes, `hasty` has two habits. Policies that do not know the task are in `heuristics`.
 """
 
 from __future__ import annotations

@@ -143,9 +143,9 @@ def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path
         make_static(PASSAGES, model="minishlab/potion-base-8M")
     assert str(caught.value) == (
         "retriever static: the model 'minishlab/potion-base-8M' is neither a folder nor an "
-        "installed package, and nothing is downloaded here: download it where there is a network "
-        "(`hf download minishlab/potion-base-8M --local-dir potion-base-8M`) and set "
-        "retriever.model to that folder, or `pip install wordllama`."
+        "installed package, and nothing is downloaded here: if it is a model of the Hugging Face "
+        "hub, download it where there is a network (`hf download minishlab/potion-base-8M "
+        "--local-dir potion-base-8M`) and set retriever.model to that folder, or `pip install wordllama`."
     )
     with pytest.raises(ConfigError, match=r"downloaded here: run `pip install no-such`\."):
         find_model("static", "no_such", ("x",), "no-such")
@@ -160,6 +160,22 @@ def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path
     shutil.copy(model / "tokenizer.json", alone)
     with pytest.raises(ConfigError, match="is no static-embedding model: "):
         make_static(PASSAGES, model=str(alone))
+
+
+def test_a_folder_that_is_not_here_is_no_model_to_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_static(tmp_path / "models" / "potion")
+    wrong = ("models/poton", "./poton", "~/no/such", "/poton", "a/b/c", "poton/", "..\\poton")
+    for path in wrong:
+        with pytest.raises(ConfigError, match="static: there is no folder '") as caught:
+            make_static(PASSAGES, model=path)
+        assert "hf download" not in str(caught.value), path
+        assert ("Did you mean 'models/potion'?" in str(caught.value)) == (path == wrong[0])
+    for name in ("poton", "mine/potion"):  # a hub may have these
+        with pytest.raises(ConfigError, match="if it is a model of the Hugging Face hub, "):
+            make_static(PASSAGES, model=name)
 
 
 def build(kind: Static, passages: Sequence[Passage], folder: Path, **more: Any) -> Any:

@@ -145,7 +145,8 @@ def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path
         "retriever static: the model 'minishlab/potion-base-8M' is neither a folder nor an "
         "installed package, and nothing is downloaded here: if it is a model of the Hugging Face "
         "hub, download it where there is a network (`hf download minishlab/potion-base-8M "
-        "--local-dir potion-base-8M`) and set retriever.model to that folder, or `pip install wordllama`."
+        "--local-dir potion-base-8M`) and set retriever.model to that folder, or "
+        "`pip install wordllama`."
     )
     with pytest.raises(ConfigError, match=r"downloaded here: run `pip install no-such`\."):
         find_model("static", "no_such", ("x",), "no-such")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import PASSAGES, write_static
+from small_models import PASSAGES, WORDS, write_static
 
 pytest.importorskip("faiss")
 pytest.importorskip("safetensors")
@@ -26,6 +27,7 @@ from searchrl_retrieval.dense.vectors import FaissVectors, write_vectors
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
+from searchrl.contracts import RankingRetriever, StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
 
@@ -87,6 +89,40 @@ def test_any_corpus_and_any_batch(model: Path) -> None:
     assert mixed.search(queries, 3) == [mixed.search([query], 3)[0] for query in queries]
     scores = [passage.score for passage in mixed.search(["library"], 6)[0]]
     assert scores == sorted(scores, reverse=True) and scores[0] <= 1
+
+
+def test_ranks_of_exact_vectors_are_those_of_a_search(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(0, 4))) for _ in range(300)]
+    corpus = [Passage(f"{number * 7 % 300}", text) for number, text in enumerate(texts)]
+    encode, encoded = StaticEncoder.encode_queries, []
+
+    def counted(self: StaticEncoder, queries: Sequence[str]) -> Any:
+        encoded.append(len(queries))
+        return encode(self, queries)
+
+    retriever: Any = make_static(corpus, model=str(model))
+    queries = ["park", "the dog at nine", "", "unheard", "river river book"] + WORDS * 2
+    results = retriever.search(queries, len(corpus))
+    assert len(set(texts)) < 250, "some scores are equal"
+    asked = ["0", "7", "150", "299", "150", "nobody"]
+    monkeypatch.setattr(StaticEncoder, "encode_queries", counted)
+    for query, ranks, found in zip(queries, retriever.ranks(queries, asked), results, strict=True):
+        places = {passage.id: rank for rank, passage in enumerate(found, 1)}
+        assert ranks == {name: places.get(name) for name in asked}, query
+    assert encoded == [], "what was just searched for is not encoded again"
+    assert retriever.ranks(["park"], []) == [{}] and retriever.ranks([], ["0"]) == []
+    (none,) = make_static((), model=str(model)).ranks(["park"], ["0"])  # type: ignore[attr-defined]
+    assert none == {"0": None}
+
+
+def test_vectors_that_are_not_all_compared_tell_no_ranks(model: Path) -> None:
+    """A graph does not find what it did not walk to, so it cannot say where that is."""
+    assert isinstance(make_static(PASSAGES, model=str(model)), RankingRetriever)
+    graph = make_static(PASSAGES, model=str(model), faiss="hnsw")
+    assert isinstance(graph, StoredRetriever) and not isinstance(graph, RankingRetriever)
 
 
 def random_vectors(count: int, dim: int = 16) -> Any:

@@ -23,6 +23,9 @@ FILE = "vectors.faiss"
 _LINKS, _EF_BUILD = 32, 200
 """Of the graph: links per vector, and candidates looked at for each new one."""
 
+_SLACK = 1e-4
+"""Share of a score by which two sums of its parts may differ, with room to spare."""
+
 MIN_TO_TRAIN = 9_984
 """Vectors from which `pq` learns its 256 codes: fewer than 39 per code give poor ones."""
 
@@ -68,6 +71,17 @@ class FaissVectors:
             probes = min(self._num_probes, self._index.nlist)
             parameters = self._faiss.SearchParametersIVF(nprobe=probes)
         return Found(*self._index.search(queries, k, params=parameters))
+
+    def as_good_as(self, query: Vectors, places: Sequence[int]) -> Found:
+        """Scores and places of all vectors that are as near to `query` [D] as one of `places`.
+
+        In no order, and some that are a little less near. Of `flat` alone.
+        """
+        own = self._index.reconstruct_batch(list(places)) @ query
+        least = float(own.min())
+        # FAISS adds up in another order, so the last digits differ.
+        _, scores, found = self._index.range_search(query[None], least - _SLACK * (1 + abs(least)))
+        return Found(scores, found)
 
 
 def write_vectors(

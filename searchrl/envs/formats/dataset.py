@@ -133,7 +133,7 @@ def read_question_set(paths: Sequence[Path], problems: Problems) -> Iterator[Que
         name = _stem(file.path)
         if stems[name] > 1:
             name = f"{file.path.resolve().parent.name}/{name}"
-        if path.is_dir() and (judged := find_judgement_files(path)):
+        if os.path.isdir(path) and (judged := find_judgement_files(path)):
             yield from _read_queries(file, judged, problems, name, places)
         else:
             yield from read_questions(file.path, problems, name, places, split=file.split)

@@ -234,7 +234,7 @@ def _as_paths(paths: Paths) -> tuple[Path, ...]:
 
 def _has_own_corpus(path: Path) -> bool:
     """Whether a folder of questions also holds a corpus."""
-    file = find_corpus_file(path) if path.is_dir() else None
+    file = find_corpus_file(path) if os.path.isdir(path) else None
     return file is not None and file != path
 
 

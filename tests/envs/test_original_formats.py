@@ -243,6 +243,8 @@ def test_2wikimultihopqa_has_further_names_of_answers_in_a_file_beside(tmp_path:
     info = env.reset(options={"split": "train", "index": 0})[1]
     assert info["task"].answers == expected[0]
     beside.write_text(json.dumps({"Q_id": "Q1", "aliases": "Lindri"}), "utf-8")
+    with pytest.raises(DataError):  # no OSError while a file of names is looked for
+        load(tmp_path / ("x" * 300) / "dev.json")
     with pytest.raises(DataError, match=r'id_aliases.json:1: expected {"Q_id": id, "aliases": \['):
         load(path)
 

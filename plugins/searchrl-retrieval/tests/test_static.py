@@ -205,6 +205,7 @@ def test_a_folder_that_is_not_here_is_no_model_to_download(
     monkeypatch.chdir(tmp_path)
     write_static(tmp_path / "models" / "potion")
     wrong = ("models/poton", "./poton", "~/no/such", "/poton", "a/b/c", "poton/", "..\\poton")
+    wrong += (f"/{'x' * 300}/poton",)  # too long for a file name
     for path in wrong:
         with pytest.raises(ConfigError, match="static: there is no folder '") as caught:
             make_static(PASSAGES, model=path)

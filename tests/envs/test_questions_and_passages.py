@@ -146,6 +146,32 @@ def test_bad_tables_are_reported(tmp_path: Path, text: str, line: int, reason: s
     assert found == line and reason in why
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang it?\tz\n'),
+        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang "Low"\tz\n'),
+        ("q.csv", 'question,answer\nok?,x\n"Heroes,y\nWho sang it?,z\n'),
+    ],
+    ids=["to the end", "to another mark", "comma"],
+)
+def test_rows_that_an_open_quote_takes_in_are_not_lost(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    """`csv` made one long cell of them and said nothing."""
+    path = tmp_path / name
+    path.write_text(text)
+    ((line, reason),) = reasons(path)
+    assert line == 3 and "begins with a quotation mark and takes in rows that follow" in reason
+
+
+def test_a_table_of_a_spreadsheet_with_semicolons_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text('question;answer\n"Wo; wann?";x\n')
+    (question,) = questions_of(path)
+    assert (question.question, question.answers) == ("Wo; wann?", ("x",))
+
+
 def test_five_bad_rows_are_shown_and_the_others_counted(tmp_path: Path) -> None:
     problems = Problems()
     path = write(tmp_path / "q.jsonl", *[{"id": str(n)} for n in range(12)])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.index.manifest import CACHE_VARIABLE
 
 from searchrl.cli import main
@@ -46,6 +47,21 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert "1. Otters [b]" in run("retrieve", "otter", "--index", tmp_path / "i")
     facts = json.loads(run("index", "info", tmp_path / "i", "--verify", "--json"))
     assert facts["passages"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
+
+
+def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = Bm25s.build
+
+    def loudly(self: Bm25s, *args: Any) -> None:
+        print("Loading weights …")
+        build(self, *args)
+
+    monkeypatch.setattr(Bm25s, "build", loudly)
+    words = ["index", "build", "--corpus", corpus, "--out", tmp_path / "i", "--json"]
+    made = CliRunner().invoke(main, ["--plugin", "searchrl_retrieval", *map(str, words)])
+    assert json.loads(made.stdout)["passages"] == 2 and "Loading weights" in made.stderr
 
 
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:

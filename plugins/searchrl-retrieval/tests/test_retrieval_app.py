@@ -17,6 +17,7 @@ pytest.importorskip("uvicorn")
 import httpx2
 from retrieval_servers import TOWN, Gated, few, running
 from searchrl_retrieval.http.batching import Batcher
+from searchrl_retrieval.http.intake import Intake
 from searchrl_retrieval.http.wire import Limits
 
 from searchrl.core.episode import Passage
@@ -204,6 +205,49 @@ def test_a_query_that_fails_fails_alone() -> None:
         )
         assert "retriever toy: ValueError: a bad query" in answers["bad"].json()["detail"]
         assert LINE.get(f"{url}/health").json()["failed"] == 1
+
+
+def test_requests_that_were_given_up_are_not_searched_one_by_one() -> None:
+    """After a batch that failed, each of its requests is searched alone, if somebody waits."""
+    gated = Gated()
+
+    async def give_up() -> None:
+        batcher = Batcher(gated)
+        running_one = asyncio.create_task(batcher.run())
+        asking = [asyncio.create_task(batcher.search([name], 1)) for name in ("bad", "b", "c")]
+        while not gated.calls:
+            await asyncio.sleep(0.01)
+        for one in asking:
+            one.cancel()
+        await asyncio.wait(asking)
+        gated.gate.set()
+        assert len(await batcher.search(["d"], 1)) == 1
+        running_one.cancel()
+
+    asyncio.run(give_up())
+    assert [queries for queries, _ in gated.calls] == [["bad", "b", "c"], ["d"]]
+
+
+def test_a_body_that_is_cut_off_gives_back_what_was_held() -> None:
+    """Else a server tells everybody after a while that there are too many requests."""
+    chunks = [{"type": "http.request", "body": b"x" * 90, "more_body": True}]
+
+    async def receive() -> Any:
+        if chunks:
+            return chunks.pop()
+        raise asyncio.CancelledError
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the body was never whole")
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/retrieve", "headers": []}
+        with pytest.raises(asyncio.CancelledError):
+            await intake(scope, receive, answer)  # type: ignore[arg-type]
+
+    intake = Intake(answer, few(pending_bytes=100))
+    asyncio.run(ask())
+    assert intake._pending_bytes == 0
 
 
 @pytest.mark.parametrize("result", [None, [], [[]], [["text"], []], "ab", [[], [], []]])

@@ -74,6 +74,7 @@ def test_almanac_is_sound() -> None:
     ours, theirs = ({p.id for p in e.passages(tasks[0])[1]} for e in (env, other))
     assert len(ours & theirs) < len(ours) / 2
     assert make_multihop().make_task("test", 3) == env.make_task("test", 3)
+    assert any("Compasses" in p for p in passages) and not any("sss" in p for p in passages)
 
 
 def test_each_search_shows_more_and_the_oracle_shows_all() -> None:
@@ -100,7 +101,6 @@ def test_oracle_asks_for_the_gold_titles_and_for_nothing_else() -> None:
     task = env.make_task("test", 0)
     queries = [query for action in played.actions for query in action.queries]
     assert queries and set(queries) <= set(task.gold_ids)
-    assert "oracle" not in " ".join(SCRIPTS["two_search"](env, task, PROTOCOL).act("").split())
 
 
 def test_policies_keep_the_last_turn_for_the_answer() -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -198,6 +199,15 @@ def test_small_corpus_leaves_nothing_behind(cache: Path) -> None:
     assert retriever.search(["x"], 1) == [[PASSAGES[0]]]
     del retriever
     assert not folder.exists()
+
+
+def test_small_corpus_leaves_nothing_behind_if_its_build_fails(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt) as raised:  # it holds every frame of the build
+        open_or_build(Lengths(dies_at=0), PASSAGES[:4])
+    assert raised.value.__traceback__ and not list(tmp_path.glob("searchrl-index-*"))
 
 
 def test_added_passages_extend_the_index(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -119,6 +120,7 @@ def test_a_body_that_does_not_end_is_left() -> None:
         line.send(b'{"queries": ["a"')
         answer = line.getresponse()
         assert answer.status == 408 and b"longer than 0.3 s" in answer.read()
+        assert answer.getheader("connection") == "close", "the rest of the body is no request"
         line.close()
 
 
@@ -248,6 +250,44 @@ def test_a_body_that_is_cut_off_gives_back_what_was_held() -> None:
     intake = Intake(answer, few(pending_bytes=100))
     asyncio.run(ask())
     assert intake._pending_bytes == 0
+
+
+def test_a_body_that_is_refused_is_not_held_while_the_rest_of_it_comes() -> None:
+    chunks = [b"%d" % number * 60 for number in range(10, 13)]
+    alone = sys.getrefcount(chunks[0])
+    sent = iter(chunks)
+
+    async def receive() -> Any:
+        body = next(sent, None)
+        if body is chunks[2]:  # the second one was too much
+            holders = sys.getrefcount(chunks[0])
+            assert holders == alone
+        return {"type": "http.request", "body": body or b"", "more_body": body is not None}
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the body is too large")
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    answers: list[Any] = []
+    scope = {"type": "http", "path": "/retrieve", "headers": []}
+    asyncio.run(Intake(answer, few(body_bytes=200))(scope, receive, send))
+    assert answers[0]["status"] == 413
+
+
+def test_a_retriever_that_gives_more_than_k_or_ends_the_program_does_no_harm() -> None:
+    class Odd(Gated):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            if "end" in queries:
+                raise SystemExit(3)
+            return super().search(queries, k + 5)
+
+    with running(Odd(is_open=True)) as url:
+        answer = post(url, {"queries": ["end"]})
+        assert answer.status_code == 500 and "SystemExit: 3" in answer.json()["detail"]
+        (found,) = post(url, {"queries": ["a"], "topk": 2}).json()["result"]
+    assert [item["id"] for item in found] == ["a/0", "a/1"]
 
 
 @pytest.mark.parametrize("result", [None, [], [[]], [["text"], []], "ab", [[], [], []]])

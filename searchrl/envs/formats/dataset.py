@@ -133,7 +133,7 @@ def read_question_set(paths: Sequence[Path], problems: Problems) -> Iterator[Que
         name = _stem(file.path)
         if stems[name] > 1:
             name = f"{file.path.resolve().parent.name}/{name}"
-        if path.is_dir() and (judged := find_judgement_files(path)):
+        if os.path.isdir(path) and (judged := find_judgement_files(path)):
             yield from _read_queries(file, judged, problems, name, places)
         else:
             yield from read_questions(file.path, problems, name, places, split=file.split)
@@ -234,7 +234,7 @@ def _as_paths(paths: Paths) -> tuple[Path, ...]:
 
 def _has_own_corpus(path: Path) -> bool:
     """Whether a folder of questions also holds a corpus."""
-    file = find_corpus_file(path) if path.is_dir() else None
+    file = find_corpus_file(path) if os.path.isdir(path) else None
     return file is not None and file != path
 
 

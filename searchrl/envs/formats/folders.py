@@ -7,6 +7,7 @@ are, and reads none but judgements. Called by `dataset` and `passages`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def find_question_files(path: Path, problems: Problems) -> list[QuestionFile]:
     """The files of questions of a path: itself, those of its splits, or those in a folder."""
     if splits := find_splits(path, problems):
         return [QuestionFile(folder, _SPLITS.get(name, "")) for name, folder in splits.items()]
-    if not path.is_dir() or is_arrow_folder(path):
+    if not os.path.isdir(path) or is_arrow_folder(path):
         return [QuestionFile(path)]
     named = _files_called(path, "questions") or _files_called(path, "queries")
     others = sorted(f for f in _files_called(path, "queries_*") if f not in named)
@@ -53,10 +54,10 @@ def find_corpus_file(path: Path) -> Path | None:
     """The file (or Arrow folder) of a corpus of rows; None if it is one of texts, or not there."""
     if is_arrow_folder(path):
         return path
-    if path.is_dir():
+    if os.path.isdir(path):
         return next(iter(_files_called(path, "corpus")), None)
     is_text = path.suffix.lower() in TEXT_SUFFIXES
-    return path if path.is_file() and not is_text else None
+    return path if os.path.isfile(path) and not is_text else None
 
 
 def find_judgement_files(path: Path) -> dict[str, Path]:

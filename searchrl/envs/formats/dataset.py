@@ -124,7 +124,11 @@ def _load(files: Files, test_frac: float, seen: Fingerprint) -> Dataset:
         passages=passages,
         key=f"corpus-{key.hexdigest()[:16]}",
         gold=gold,
-        notes=(*notes, *tell_unknown(questions, where)),
+        notes=(
+            *notes,
+            *tell_unknown(questions, where),
+            *(() if files.test_questions else tell_unsaid(train)),
+        ),
         has_corpus=bool(passages),
     )
 
@@ -207,6 +211,18 @@ def divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[Q
         split = question.split or TRAIN
         parts[as_said.get(split, split)].append(question)
     return {split: tuple(own) for split, own in parts.items() if own or split in (TRAIN, TEST)}
+
+
+def tell_unsaid(questions: Sequence[Question]) -> list[str]:
+    """A sentence about questions of a split by another name than ours, which `divide` trains on."""
+    unsaid = [question for question in questions if not question.split]
+    if not unsaid or len({question.split for question in questions} - {""}) < 2:
+        return []
+    first = unsaid[0]
+    return [
+        f"{len(unsaid):,} of {len(questions):,} questions are in a split that is neither train, "
+        f"dev, validation nor test (first {first.path}:{first.line}); they are trained on"
+    ]
 
 
 def split_questions(

@@ -118,15 +118,21 @@ class HttpRetriever:
         try:
             return read_answer(self.form, answer, len(queries), k)
         except RetrieverFailure as error:
-            raise RetrieverFailure(f"{self.url}: {error}") from error
+            # It quotes the answer, and a server may repeat the key. So nothing is chained, either.
+            said = self._line.sender.clean(str(error))
+            raise RetrieverFailure(f"{self.url}: {said}") from None
 
 
 class _Line:
-    """The connections to a server, and how many calls may be under way."""
+    """The connections to a server, and how many calls may be under way.
+
+    They are closed when no retriever uses them any more.
+    """
 
     def __init__(self, target: Target, retries: Retries) -> None:
         self.sender = Sender(target, retries=retries)
         self.slots = threading.BoundedSemaphore(target.concurrency)
+        weakref.finalize(self, self.sender.close)
 
 
 _lines: weakref.WeakValueDictionary[Hashable, _Line] = weakref.WeakValueDictionary()

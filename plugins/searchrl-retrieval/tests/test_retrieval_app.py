@@ -157,6 +157,7 @@ def test_a_page_in_a_browser_that_was_led_here_is_not_answered(url: str) -> None
 
 
 def test_health_says_what_is_served_and_its_limits(url: str) -> None:
+    assert post(url, {"query": "pool"}).status_code == 200
     facts = LINE.get(f"{url}/health").json()
     assert facts["status"] == "ok" and facts["passages"] == len(TOWN) and facts["waiting"] == 0
     assert facts["limits"]["queries"] == 8 and facts["requests"] > 0

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.dataset import divide, read_question_set, tell_unsaid
+from searchrl.envs.formats.dataset import Files, load_dataset, read_question_set
 from searchrl.envs.formats.passages import iter_corpus
 from searchrl.envs.formats.problems import Problems
 from searchrl.envs.formats.questions import Question
@@ -104,16 +104,19 @@ def test_a_list_on_one_line_is_read(tmp_path: Path) -> None:
     assert [one.id for one in questions_of(path)] == ["q-2", "q-3", "q-4"]
 
 
-def test_questions_of_a_split_by_an_odd_name_are_told() -> None:
+def test_questions_of_a_split_by_an_odd_name_are_told(tmp_path: Path) -> None:
     """A data set of `datasets` may have any split; nobody should train on one unawares."""
-    named = [("train", "train"), ("test", "test"), ("held", "")]
-    questions = [Question(i, f"{i}?", ("x",), path="q", line=7, split=s) for i, s in named]
-    assert [one.id for one in divide(questions, 0.5)["train"]] == ["train", "held"]
-    (note,) = tell_unsaid(questions)
-    assert (
-        note.startswith("1 of 3 questions are in a split that is neither train") and "q:7" in note
-    )
-    assert not tell_unsaid(questions[:2]) and not tell_unsaid(questions[2:])
+    splits = ["train", "test", "extra"]
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": splits}))
+    for name in splits:  # as rows; Arrow is read elsewhere
+        write(tmp_path / name, {"id": name, "question": f"{name}?", "supporting_ids": ["p"]})
+    corpus = write(tmp_path / "corpus.jsonl", {"id": "p", "text": "x"})
+    data = load_dataset(Files.of(tmp_path, corpus, None), 0.5)
+    assert [one.id for one in data.questions["train"]] == ["train", "extra"]
+    (note,) = data.notes
+    assert note.startswith("1 of 3 questions are in a split that is neither") and "extra:1" in note
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": splits[:2]}))
+    assert not load_dataset(Files.of(tmp_path, corpus, None), 0.5).notes
 
 
 def test_all_files_of_queries_in_a_folder_are_read(tmp_path: Path) -> None:

@@ -96,8 +96,6 @@ def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     plan = json.loads(succeed("train", "--config", file, "--dry-run", "--json").stdout)
     first = "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
     assert plan["curriculum"].startswith(first)
-        "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
-    )
     text = succeed("train", "--config", file, "--dry-run").stdout
     assert "# curriculum: tasks.0.weight: 1.0, then" in text
 

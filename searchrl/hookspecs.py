@@ -3,7 +3,7 @@
 A plugin is a Python file or module with functions marked `@hookimpl` and named as below. Each
 hook receives one argument, `register`, and calls it once per thing it offers. Discovery,
 isolation and name resolution live in `plugins.py`; what a registered object must be able to do
-is in `contracts.py`. A function that is named like a hook and is none is reported, not ignored.
+is in `contracts`. A function that is named like a hook and is none is reported, not ignored.
 """
 
 from __future__ import annotations

@@ -6,6 +6,15 @@ objects in `plugins`. All names are imported from here: `from searchrl.contracts
 """
 
 from searchrl.contracts.playing import Drawer, Expert, ExpertFactory, TagProtocol, TokenBudget
+from searchrl.contracts.policies import (
+    CHOICE_TURNS,
+    TEXT_TURNS,
+    TURNS,
+    ChoicePolicy,
+    ChoiceSpace,
+    Chosen,
+    PolicyFactory,
+)
 from searchrl.contracts.problems import (
     JUDGE_SCALE,
     MAX_REWARD,
@@ -27,9 +36,15 @@ from searchrl.contracts.scoring import GroupReward, Judge, PaidJudge, RankingJud
 from searchrl.contracts.watching import Alarm, Metric, Paired, Tracker
 
 __all__ = [
+    "CHOICE_TURNS",
     "JUDGE_SCALE",
     "MAX_REWARD",
+    "TEXT_TURNS",
+    "TURNS",
     "Alarm",
+    "ChoicePolicy",
+    "ChoiceSpace",
+    "Chosen",
     "Drawer",
     "Expert",
     "ExpertFactory",
@@ -38,6 +53,7 @@ __all__ = [
     "Metric",
     "PaidJudge",
     "Paired",
+    "PolicyFactory",
     "RankingJudge",
     "RankingRetriever",
     "Retriever",

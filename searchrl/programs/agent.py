@@ -19,8 +19,9 @@ from searchrl.config.policy import MODEL
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_driver
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import turn_record
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextEnv

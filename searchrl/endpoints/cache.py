@@ -38,14 +38,15 @@ def cache_key(url: str, body: Mapping[str, Any], draw: int) -> str:
 
 
 class ReplyCache:
-    """Replies on disk.
+    """Replies on disk. `section` is where its settings stand, for messages: `endpoint`, `judge`.
 
     Raises:
         EndpointFailure: if the file cannot be made, or is no cache; every method says so, too.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, section: str = "endpoint") -> None:
         self.path = path
+        self._section = section
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,8 @@ class ReplyCache:
     def _failure(self, error: Exception) -> EndpointFailure:
         return EndpointFailure(
             f"the cache of replies '{self.path}' cannot be used ({error}); remove the file, name "
-            "another with --set endpoint.cache=FILE, or use none: --set endpoint.cache=off"
+            f"another with --set {self._section}.cache=FILE, or use none: "
+            f"--set {self._section}.cache=off"
         )
 
 

@@ -1,7 +1,7 @@
 """What is asked of an endpoint and what comes back: plain records, whatever the wire looks like.
 
-Owns no behaviour but the sentence about what was spent. `wire` turns a request into a body and a
-body into a reply, `client` sends it. Standard library only. Callers: whoever asks a model over HTTP.
+Owns no behaviour but the sentences about what is spent. `wire` turns a request into a body and a
+body into a reply, `client` sends it. Standard library only. Callers: whoever asks models over HTTP.
 """
 
 from __future__ import annotations
@@ -131,6 +131,13 @@ def describe_traffic(traffic: Traffic) -> str:
         unkept = _count(traffic.unkept, "reply", "replies")
         parts.append(f"{unkept} not kept: {traffic.fault}")
     return ", ".join(parts)
+
+
+def describe_estimate(told: Traffic) -> str:
+    """What asking would cost, in one line."""
+    tokens = told.prompt_tokens + told.completion_tokens
+    cost = "" if told.cost is None else f", cost about {told.cost:.4f}"
+    return f"about {_count(told.calls, 'call')}, {tokens:,} tokens{cost}"
 
 
 def _count(number: int, one: str, several: str = "") -> str:

@@ -37,6 +37,7 @@ Count = Annotated[int, Field(ge=1)]
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
+LayerName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")]
 Weight = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)]
 
 
@@ -197,6 +198,9 @@ class ModelConfig(Section):
     lora_r: Count = 16
     """Rank of the adapter. 16 on all linear layers is ample for reinforcement learning, whose
     updates are small."""
+    lora_targets: Annotated[list[LayerName], Field(min_length=1)] | None = None
+    """Names of the linear layers that get an adapter, such as `[q_proj, k_proj, v_proj, o_proj]`;
+    null: all of the blocks. A saved adapter keeps the layers that it has."""
     lora_alpha: Count = 32
     """The adapter's output is scaled by alpha / r."""
     lora_dropout: Fraction = 0.0

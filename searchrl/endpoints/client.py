@@ -125,7 +125,7 @@ class Client:
         endpoint_url(url, access.api, section)  # before anything is made on disk
         cache = None
         if settings.has_cache:
-            cache = ReplyCache(settings.cache_path or default_cache(), section)
+            cache = ReplyCache(settings.cache_path or default_cache(), section=section)
         retries = Retries(settings.max_retries)
         return cls(access, retries=retries, budget=Budget(allowance, section), cache=cache)
 

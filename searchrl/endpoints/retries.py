@@ -3,8 +3,7 @@
 Owns the rule: time-outs, lost connections and the statuses of a server that is busy or broken are
 repeated; what the server says about the request itself is not. The wait is exponential backoff with
 full jitter (M. Brooker, AWS Architecture Blog, 2015), or what the server asks for in `Retry-After`.
-Callers: `client` and
-`transport`.
+Callers: `sending` and `transport`.
 """
 
 from __future__ import annotations

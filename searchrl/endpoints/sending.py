@@ -2,8 +2,7 @@
 
 Owns the repetitions: which calls are made once more and after what wait, a server that is down and
 is not waited for again and again, and one that no call can succeed at and is not asked again. One
-call is `transport`. It knows no model and no corpus. Callers: `client`, and plugins that ask a
-server (the retriever `http`).
+call is `transport`. It knows no model and no corpus. Callers: `client` and `lines`.
 """
 
 from __future__ import annotations

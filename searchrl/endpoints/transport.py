@@ -32,7 +32,8 @@ class Target:
     """A server and how it is asked. `key` is never shown.
 
     `section` is where its settings stand, for messages: `endpoint`, `retriever`. `advice` is what
-    to do about a status, for messages, too.
+    to do about a status, for messages, too. `hopeless` are the statuses that every other request
+    would get as well.
     """
 
     url: str
@@ -41,6 +42,7 @@ class Target:
     timeout_s: float = 120.0
     concurrency: int = 8
     advice: tuple[tuple[int, str], ...] = ((404, "look at the address"),)
+    hopeless: frozenset[int] = HOPELESS
 
 
 class Passing(Exception):
@@ -178,11 +180,11 @@ class Transport:
             return Passing(text, read_retry_after(answer.headers))
         if 300 <= status < 400:
             text += "; it sends us elsewhere, and no key is carried there: name the new address"
-        elif status in (401, 403):
-            text += f"; the key is read from the environment variable that {section}.key_env names"
         elif advice := dict(self.target.advice).get(status):
             text += f"; {advice}"
-        return Hopeless(text, status) if status in HOPELESS else Refused(text, status)
+        elif status in (401, 403):
+            text += f"; the key is read from the environment variable that {section}.key_env names"
+        return Hopeless(text, status) if status in self.target.hopeless else Refused(text, status)
 
     def clean(self, text: str) -> str:
         """What a server or a library said, short and without the key."""

@@ -14,7 +14,7 @@ import gymnasium
 from searchrl.config.sections import Named
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.plugins import load_plugins
-from searchrl.plugins.parts import make_retriever_factory
+from searchrl.plugins.parts import fill_parts, make_retriever_factory
 
 
 def make_env(
@@ -46,7 +46,6 @@ def make_env(
     if isinstance(retriever, str | Mapping):
         named = Named.model_validate(retriever)
         retriever = make_retriever_factory(loaded, named.name, named.settings)
-    made: gymnasium.Env[Any, Any] = env_entry.make(
-        protocol=protocol, retriever=retriever, **settings
-    )
+    filled = fill_parts(loaded, env_entry, settings)
+    made: gymnasium.Env[Any, Any] = env_entry.make(protocol=protocol, retriever=retriever, **filled)
     return made

@@ -1,8 +1,9 @@
-"""Parts that are made of other parts: retrievers of retrievers, reward components with a judge.
+"""Parts that are made of other parts: with retrievers in their settings, or with a judge.
 
-Owns what `vector: dense` or `retriever: {name: bm25, k1: 1.2}` means among the settings of a
-retriever, and which component gets a judge. `signatures` says what a factory takes, the registry
-knows the names. Callers: the task world, `make_env`, the checker, and commands that search.
+Owns what `vector: dense` or `news: {name: bm25, k1: 1.2}` means among the settings of a retriever
+or an environment, and which component gets a judge. `signatures` says what a factory takes, the
+registry knows the names. Callers: the task world, `make_env`, the checker, and commands that
+search.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from typing import Any
 from searchrl.contracts import GroupReward, Judge, RetrieverFactory, Reward
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.plugins.signatures import find_retriever_settings, takes_judge
+from searchrl.plugins.signatures import (
+    find_retriever_settings,
+    passed_keywords,
+    takes_judge,
+)
 
 
 def make_retriever_factory(
@@ -79,31 +84,38 @@ def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupRe
     return made
 
 
-def fill_parts(registry: Registry, entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
+def fill_parts(
+    registry: Registry,
+    entry: Entry,
+    settings: Mapping[str, Any],
+    make: Callable[[str, Mapping[str, Any]], RetrieverFactory] | None = None,
+) -> dict[str, Any]:
     """Return settings with factories in place of the retrievers that they name.
 
-    Only of a retriever, and only settings that are annotated `RetrieverFactory`; others, and
-    factories of Python callers, stay as they are.
+    Only of a retriever or an environment, and only settings that are annotated `RetrieverFactory`;
+    others, and factories of Python callers, stay as they are. `make(name, settings)` makes a
+    factory; by default it is `make_retriever_factory`.
 
     Raises:
         ConfigError: for a value that names no retriever; and as `make_retriever_factory`.
-        PluginError: if the entry may be called by several threads at once, and its part may not.
+        PluginError: if a retriever may be called by several threads at once, and its part may not.
     """
     filled = dict(settings)
-    if entry.kind != "retriever" or not settings:
+    if entry.kind not in ("retriever", "env") or not settings:
         return filled
+    make = make or functools.partial(make_retriever_factory, registry)
     for key in find_retriever_settings(entry.load()):
         value = settings.get(key)
-        if value is None or callable(value):
+        if value is None or callable(value) or key in passed_keywords(entry.kind):
             continue
         name, own = _read(entry, key, value)
         part = registry.get("retriever", name)
-        if entry.is_concurrent and not part.is_concurrent:
+        if entry.kind == "retriever" and entry.is_concurrent and not part.is_concurrent:
             raise PluginError(
                 f"{entry}: its setting {key!r} is {part.name!r}, which takes one call at a time, "
                 "and it is registered for many at once. Its author adds concurrent=False"
             )
-        filled[key] = make_retriever_factory(registry, name, own)
+        filled[key] = make(name, own)
     return filled
 
 
@@ -114,6 +126,6 @@ def _read(entry: Entry, key: str, value: object) -> tuple[str, dict[str, Any]]:
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return value["name"], {k: v for k, v in value.items() if k != "name"}
     raise ConfigError(
-        f"retriever '{entry.name}': cannot use {key} = {value!r}: expected the name of a "
+        f"{entry.kind} '{entry.title}': cannot use {key} = {value!r}: expected the name of a "
         "retriever, or a mapping of its name and its settings, such as {name: bm25, k1: 1.2}"
     )

@@ -2,8 +2,9 @@
 
 Owns what counts as code, whether it belongs to an installed distribution, and its hash. It imports
 nothing of what it looks at. A file that the setting `instruction` names counts as well: its text
-goes into every prompt, and into the model card of an export. So does an address that a retriever
-asks: queries go there, and a key with them. Callers: `permission` and `store`.
+goes into every prompt, and into the model card of an export. So does an address in the settings of
+a retriever or an environment: queries go there, and a key with them. Callers: `permission` and
+`store`.
 """
 
 from __future__ import annotations
@@ -126,9 +127,10 @@ def _find_in_tasks(settings: Mapping[str, Any]) -> Iterator[NamedCode]:
         if isinstance(text, str) and text.startswith("@"):
             path = str(Path(text[1:]).absolute())
             yield NamedCode(CodeKind.INSTRUCTION, path, f"{prefix}protocol.instruction")
-        for key in ("retriever", "judge"):
-            for address in _addresses_in_values(task.get(key)):
-                yield NamedCode(CodeKind.ADDRESS, address, f"{prefix}{key}")
+        # An environment may have retrievers of its own.
+        for part in ("retriever", "env", "judge"):
+            for address in _addresses_in_values(task.get(part)):
+                yield NamedCode(CodeKind.ADDRESS, address, f"{prefix}{part}")
 
 
 def _numbered(tasks: Any) -> Iterator[tuple[Any, Any]]:
@@ -160,7 +162,7 @@ def _modules_in_values(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _addresses_in_values(value: Any, key_env: object = None, depth: int = 0) -> Iterator[str]:
-    """The addresses in settings of a retriever or judge, each with the variable that holds its key.
+    """The addresses in the settings of a part, each with the variable that holds its key.
 
     Another variable makes another address: who trusts a server has not trusted it with every key.
     """

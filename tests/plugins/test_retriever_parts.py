@@ -92,6 +92,58 @@ def test_one_that_takes_one_call_at_a_time_may_have_a_part_that_does(own_file: s
     assert search(own_file, inner="alone") == ["b", "a"]
 
 
+SOURCES_FILE = """
+from searchrl import hookimpl
+from searchrl.contracts import RetrieverFactory
+from searchrl.envs.corpus import CorpusEnv
+from searchrl.envs.results import Found
+
+class TwoSources(CorpusEnv):
+    name = "two_sources"
+
+    def __init__(self, *, protocol, retriever: RetrieverFactory,
+                 news: RetrieverFactory | None = None):
+        super().__init__(protocol=protocol, retriever=retriever)
+        self.news = news
+
+    def look_up(self, task, action, turn):
+        if self.news is None:
+            return super().look_up(task, action, turn)
+        (found,) = self.news(self.passages(task)[1]).search([action.queries[0]], 2)
+        return Found(tuple(found), self.protocol.render_observation(found, self.budget))
+
+@hookimpl
+def register_envs(register):
+    register("two_sources", TwoSources, expert="searchrl.envs.corpus:make_expert")
+"""
+
+
+@pytest.mark.parametrize("news", [None, "alone", {"name": "reversed", "inner": "bm25"}])
+def test_an_environment_has_sources_by_name(own_file: str, tmp_path: Path, news: object) -> None:
+    path = tmp_path / "sources.py"
+    path.write_text(SOURCES_FILE, "utf-8")
+    settings = {} if news is None else {"news": news}
+    plugins = [own_file, str(path)]
+    env = searchrl.make_env("two_sources", plugins=plugins, retriever="empty", **settings)
+    env.reset(seed=0)
+    turn = "<think>x</think><search>the town hall</search>"
+    assert bool(env.step(turn)[4]["passages"]) == (news is not None)
+    run = searchrl.evaluate(
+        {
+            "env": {"name": "two_sources", **settings},
+            "policy": "scripted",
+            "plugins": plugins,
+            "retriever": "empty",
+            "eval": {"num_tasks": 3, "forced": False},
+        }
+    )
+    found = [turn.passages for one in run.rollouts for turn in one.episode.turns]
+    assert any(found) == (news is not None) and run.metrics["failed"]["value"] == 0
+    for wrong in ("bm52", 3, {"name": "bm25", "k1": -1}):
+        with pytest.raises(ConfigError, match="bm52|cannot use"):
+            searchrl.make_env("two_sources", plugins=plugins, news=wrong)
+
+
 def test_environments_and_the_checker_take_parts_by_name(own_file: str, tmp_path: Path) -> None:
     made = {"name": "reversed", "inner": {"name": "empty"}, "depth": 3}
     env = searchrl.make_env("regulations", retriever=made, plugins=[own_file])

@@ -63,6 +63,14 @@ def test_who_named_a_server_has_not_named_another_key_for_it() -> None:
         Permission().ensure(EVIL, "run")
 
 
+def test_a_retriever_inside_an_environment_is_looked_at_as_well() -> None:
+    settings = {"name": "multisource", "sources": {"news": EVIL["retriever"]}}
+    with pytest.raises(PluginError, match=r"evil\.example/retrieve with the key in MY_KEY"):
+        Permission().ensure({"env": settings}, "run")
+    with pytest.raises(PluginError, match="evil"):
+        Permission().ensure({"tasks": [{"env": settings}]}, "run")
+
+
 def test_a_trusted_address_is_trusted_from_then_on() -> None:
     (address,) = find_code(EVIL)
     store.trust([(address, address.digest())], "run")

@@ -21,6 +21,11 @@ def register_rewards(register: RegisterTool) -> None:
     """What a plan earns, and what it costs."""
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(
+        "dag_judge",
+        "searchrl_dag.judged:make_dag_judge",
+        description="what the judge says of the answer; 0 if the plan is not valid",
+    )
+    register(
         "dag_nodes", "searchrl_dag.rewards:make_nodes", description="queries planned, for a cost"
     )
     register(
@@ -32,7 +37,7 @@ def register_rewards(register: RegisterTool) -> None:
 
 @hookimpl
 def register_envs(register: RegisterEnv) -> None:
-    """`multisource`: three sources, and questions whose answer is in one of them."""
+    """Questions over three sources: made up, and your own."""
     register(
         "multisource",
         "searchrl_dag.multisource.env:MultisourceEnv",
@@ -47,4 +52,22 @@ def register_envs(register: RegisterEnv) -> None:
             "every_source": "searchrl_dag.multisource.scripts:make_every_source",
         },
         description="questions over General, News and Academic; a plan searches them at once",
+    )
+    register(
+        "multisource_questions",
+        "searchrl_dag.multisource.own:OwnQuestionsEnv",
+        protocol="dag",
+        reward="0.5*em+0.25*dag+0.25*format",
+        expert="searchrl.envs.corpus:make_expert",
+        description="your own questions, planned over sources that you name, such as exa",
+    )
+
+
+@hookimpl
+def register_retrievers(register: RegisterTool) -> None:
+    """`exa`: the web as a source, or as all that an environment searches."""
+    register(
+        "exa",
+        "searchrl_dag.exa.client:ExaRetriever",
+        description="web search by Exa (EXA_API_KEY), with a cache on disk that can be replayed",
     )

@@ -30,6 +30,7 @@ from searchrl.contracts import (
 )
 from searchrl.core.episode import Action, Passage
 from searchrl.errors import PluginError, ProtocolFailure
+from searchrl.retrieval.indexes import IndexCache
 
 
 class GuardedProtocol:
@@ -174,6 +175,10 @@ class GuardedRetrievers:
     def naming(self) -> AbstractContextManager[None]:
         """A context in which what does not return is the retriever."""
         return inside(self.who)
+
+    def indexes(self) -> IndexCache:
+        """The indexes it makes, one for each corpus, for all environments that share them."""
+        return IndexCache(self, naming=self.naming, make_lock=Turn)
 
 
 @dataclass(slots=True, eq=False)

@@ -36,7 +36,7 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry
-from searchrl.plugins.parts import Judges, make_component, make_retriever_factory
+from searchrl.plugins.parts import Judges, fill_parts, make_component, make_retriever_factory
 from searchrl.plugins.registry import describe_error
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
@@ -366,22 +366,23 @@ def _make_world(
     env_entry = registry.get("env", config.env.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = _make_protocol(config, run, registry)
-    own = config.retriever
-    retriever_entry = registry.get("retriever", own.name)
-    # Every environment instance shares it: the rollouts of a group search one index. It is made at
-    # the first search; a wrong setting is reported now.
-    guarded = GuardedRetrievers(
-        make_retriever_factory(registry, own.name, own.settings),
-        _who("retriever", own.name, retriever_entry.owner),
-        None
-        if retriever_entry.is_concurrent
-        else turns.setdefault(retriever_entry.qualified, Turn()),
-        run.rollout.env_timeout_s,
-    )
-    retriever = IndexCache(guarded, naming=guarded.naming, make_lock=Turn)
+    retriever_entry = registry.get("retriever", config.retriever.name)
+
+    def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
+        entry = registry.get("retriever", name)
+        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, Turn())
+        factory = make_retriever_factory(registry, name, settings)
+        who = _who("retriever", name, entry.owner)
+        return GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s).indexes()
+
+    # Every environment instance shares them: the rollouts of a group search one index. They are
+    # made at the first search; a wrong setting is reported now.
+    retriever = make_retrievers(config.retriever.name, config.retriever.settings)
     scorer = _make_scorer(config, run, registry, protocol, judges)
     # Now, so that a setting called `retriever` is refused by its name.
-    env_settings = env_entry.ensure_settings(config.env.settings)
+    env_settings = env_entry.ensure_settings(
+        fill_parts(registry, env_entry, config.env.settings, make_retrievers)
+    )
 
     def make_env() -> gymnasium.Env[Any, Any]:
         env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)

@@ -162,7 +162,7 @@ def _count(model: Any, config: ModelConfig, resolved: ResolvedModel) -> Footprin
     is_lora = wants_lora(config, resolved, trainable=True)
     base = model
     if is_lora:
-        settings = lora_settings(config, resolved)
+        settings = lora_settings(config, resolved, model)
         from peft import get_peft_model
 
         model = get_peft_model(model, settings)

@@ -112,7 +112,7 @@ def _policy(model: Any, config: RunConfig, resolved: ResolvedModel, device: torc
     is_lora = wants_lora(config.model, resolved, trainable=True)
     base = model
     if is_lora:
-        settings = lora_settings(config.model, resolved)
+        settings = lora_settings(config.model, resolved, model)
         from peft import get_peft_model
 
         model = get_peft_model(base, settings)

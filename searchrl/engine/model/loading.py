@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as hf_logging
 
 from searchrl.calls.watchdog import watching
@@ -30,7 +31,7 @@ from searchrl.engine.model.hub import ensure_available, is_path, is_stored, with
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
-from searchrl.errors import PolicyError
+from searchrl.errors import PolicyError, suggest
 from searchrl.plugins.embedded import EMBEDDED, find_embedded, is_embedded
 from searchrl.run_folder import Run, choose_policy, is_policy_of_run, suggest_runs
 
@@ -217,11 +218,12 @@ def wants_lora(config: ModelConfig, resolved: ResolvedModel, *, trainable: bool)
     return resolved.adapter_path is not None or (trainable and is_asked)
 
 
-def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
-    """The settings of the policy's adapter: of the saved one, or all linear layers of the blocks.
+def lora_settings(config: ModelConfig, resolved: ResolvedModel, model: Any) -> Any:
+    """The settings of the adapter on `model`: of the saved one, or those of a new one.
 
     Raises:
         OSError, ValueError: if the saved one's cannot be read.
+        PolicyError: if the model has no layer of a name in `lora_targets`.
     """
     hush_bitsandbytes()
     from peft import LoraConfig, PeftConfig
@@ -229,13 +231,26 @@ def lora_settings(config: ModelConfig, resolved: ResolvedModel) -> Any:
     if resolved.adapter_path is not None:
         ensure_plain_adapter(resolved.adapter_path)
         return PeftConfig.from_pretrained(resolved.adapter_path)
+    _ensure_layers(model, config.lora_targets or ())
     return LoraConfig(
         r=config.lora_r,
         lora_alpha=config.lora_alpha,
         lora_dropout=config.lora_dropout,
-        target_modules="all-linear",
+        target_modules="all-linear" if config.lora_targets is None else list(config.lora_targets),
         task_type="CAUSAL_LM",
     )
+
+
+def _ensure_layers(model: Any, targets: Sequence[str]) -> None:
+    """Refuse a name that no linear layer ends in: peft ignores it if others are found."""
+    named = [name for name, m in model.named_modules() if isinstance(m, torch.nn.Linear | Conv1D)]
+    for target in targets:
+        if not any(name == target or name.endswith(f".{target}") for name in named):
+            known = {name.rpartition(".")[2] for name in named}
+            raise PolicyError(
+                f"model.lora_targets: the model has no linear layer '{target}'."
+                + suggest(target, known)
+            )
 
 
 def _ensure_rows(model: Any, num_tokens: int, resolved: ResolvedModel) -> None:
@@ -364,7 +379,7 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
                 f"{first_line(error)}\nExpected adapter_config.json and adapter_model.safetensors "
                 "of that base model; name another base with --model"
             ) from error
-    return get_peft_model(model, lora_settings(config, resolved))
+    return get_peft_model(model, lora_settings(config, resolved, model))
 
 
 def _loading_help(resolved: ResolvedModel, error: Exception) -> str:

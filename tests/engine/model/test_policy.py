@@ -24,6 +24,7 @@ from searchrl.core.group import make_groups
 from searchrl.engine.model.head import find_plain_head
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.policy import Policy
+from searchrl.errors import PolicyError
 
 CPU = torch.device("cpu")
 
@@ -104,6 +105,17 @@ class TestLora:
         assert all("lora_" in name and any(part in name for part in linear) for name in trained)
         count, total = policy.num_parameters
         assert 0 < count < total
+
+    def test_only_the_layers_that_are_named_are_adapted(self, micro_model: Path):
+        named = ["q_proj", "k_proj", "v_proj", "o_proj"]
+        policy = micro_policy(micro_model, adapter="lora", lora_r=4, lora_targets=named)
+        trained = [n for n, p in policy.model.named_parameters() if p.requires_grad]
+        assert sorted(n.split(".lora_")[0].rpartition(".")[2] for n in trained) == sorted(named * 2)
+
+    def test_a_layer_that_is_not_there_is_refused_even_if_others_are(self, micro_model: Path):
+        """peft ignores it, and less is trained than the config says."""
+        with pytest.raises(PolicyError, match="no linear layer 'qproj'. Did you mean 'q_proj'"):
+            micro_policy(micro_model, adapter="lora", lora_targets=["k_proj", "qproj"])
 
     def test_a_step_trains_the_adapter_and_leaves_the_base(
         self, micro_model: Path, short_world: Any

@@ -1,13 +1,12 @@
 """The environment `multisource`: questions whose answer is in one of three sources.
 
 Owns the numbering of tasks, its settings and the episode: a plan is run, its results are shown, an
-answer ends it. The world is in `world` and `questions`, running a plan in `running`. Registered as
+answer ends it. The world is in `world` and `questions`, running a plan in `sources`. Registered as
 `multisource`; made by `searchrl` or `gymnasium.make`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -15,15 +14,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol
+from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Action, Passage, Task
-from searchrl.envs.results import Found, round_robin
+from searchrl.envs.results import Found
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
-from searchrl.retrieval.indexes import IndexCache
 from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
-from searchrl_dag.multisource.running import PlanRunner
-from searchrl_dag.multisource.world import SOURCES, World, make_world
+from searchrl_dag.multisource.sources import Sources
+from searchrl_dag.multisource.world import World, make_world
 
 NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
 
@@ -88,21 +86,16 @@ class MultisourceEnv(TextEnv):
             render_mode=render_mode,
             matches=matches,
         )
-        try:
-            self._read_plan, self._render = protocol.read_plan, protocol.render_results  # type: ignore[attr-defined]
-        except AttributeError as error:
-            raise ConfigError(
-                f"env {self.name} needs plans, and the protocol {protocol.name} has none. Leave "
-                "the protocol out, or name dag"
-            ) from error
         self.mix = _ensure_mix(mix)
-        self.parent_results = parent_results
-        self.search_timeout_s = search_timeout_s
-        own = {"general": general, "news": news, "academic": academic}
-        self._sources = {
-            name: self._indexes if factory is None else _cached(factory)
-            for name, factory in own.items()
-        }
+        self._sources = Sources(
+            protocol,
+            {"general": general, "news": news, "academic": academic},
+            self._indexes,
+            topk=topk,
+            parent_results=parent_results,
+            timeout_s=search_timeout_s,
+            owner=f"env {self.name}",
+        )
 
     def num_tasks(self, split: str) -> int:
         """How many tasks `split` has."""
@@ -152,33 +145,16 @@ class MultisourceEnv(TextEnv):
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `PlanRunner.run`."""
-        plan = self._read_plan(turn)
-        runner = PlanRunner(
-            {name: functools.partial(self._retriever, task.split, name) for name in SOURCES},
-            self.topk,
-            self.parent_results,
-            self.search_timeout_s,
-            f"env {self.name}",
+        corpora = self.world(task.split).corpora
+        return self._sources.look_up(
+            turn,
+            lambda source: (self._key(task.split, source), corpora[source]),
+            lambda passages: self._ordered(task, tuple(passages)),
+            self.budget,
         )
-        results = runner.run(plan)
-        shown = {
-            label: result._replace(passages=self._ordered(task, result.passages))
-            for label, result in results.items()
-        }
-        observation = self._render(plan, shown, self.budget)
-        found = [shown[node.label].passages for node in plan.nodes]
-        return Found(tuple(round_robin(found, sum(map(len, found)))), observation)
-
-    def _retriever(self, split: str, source: str) -> Retriever:
-        corpus = self.world(split).corpora[source]
-        return self._sources[source].get(self._key(split, source), corpus)
 
     def _key(self, split: str, source: str) -> str:
         return f"multisource/{self.world_seed}/{split}/{source}"
-
-
-def _cached(factory: RetrieverFactory) -> IndexCache:
-    return factory if isinstance(factory, IndexCache) else IndexCache(factory)
 
 
 def _ensure_mix(given: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from searchrl.contracts import Expert
 from searchrl.core.episode import ANSWER, Action, Passage, Task
+from searchrl.envs.corpus import names_in
 from searchrl.envs.shown import UNKNOWN, Shown
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.world import SOURCES
@@ -172,21 +173,22 @@ def _reader(env: Any, task: Task, protocol: SearchDag, plan: Plan) -> Expert:
 
 
 def _read(question: str, passages: Sequence[Passage]) -> str:
-    """The rarest new word of the passage that shares most words with the question.
+    """What is new in the passage that shares most words with the question: a name, a rare word.
 
     Of the two nearest passages, if the question asks for two things.
     """
     asked = set(_telling(question))
     counts = Counter(word for one in passages for word in set(_telling(one.text)))
     ranked = sorted(passages, key=lambda one: -len(asked & set(_telling(one.text))))
-    found: list[str] = []
+    found: dict[str, None] = {}
     for passage in ranked:
         new = [word for word in _telling(passage.text) if word not in asked]
-        rarest = min(new, key=lambda word: counts[word], default="")
-        if rarest and rarest not in found:
-            found.append(rarest)
+        if names := names_in(passage.text, besides=question):
+            found.setdefault(names[0])
+        elif new:
+            found.setdefault(min(new, key=lambda word: counts[word]))
     count = 2 if " and " in question else 1
-    return " and ".join(found[:count]) or UNKNOWN
+    return " and ".join([*found][:count]) or UNKNOWN
 
 
 def _telling(text: str) -> list[str]:

@@ -1,7 +1,8 @@
 """The words of the made-up world: names, nouns with their values, and sentences.
 
-Owns data only. Names are two syllables, so that a small model meets every piece of a held-out name
-in training. Wordings come in two parts: those of every split, and those that only tests show.
+Owns data only. A name is two words, and what is held out are pairs of words: a small model then
+knows each word of a name that it never saw, and every name has the same number of tokens. Wordings
+come in two parts: those of every split, and those that only tests show.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-TOWN_STARTS = tuple(
-    "Al Bar Bel Cor Dal Dun El Fal Fen Gar Gil Hal Har Hol Il Jor Kel Kir Lan Lin Lor Mar Mel Mor "
-    "Nar Nor Or Pel Por Ral Ros Sal Sel Tar Tor Ul Val Wel Wil Yor".split()
+TOWN_FIRST = tuple(
+    "Abbey Black Bridge Broad Castle Deep East Fair Great Green Grey High Little Long Lower Market "
+    "North Old Red South Stony Upper West White".split()
 )
-TOWN_ENDS = tuple(
-    "bury bridge brook burn combe dale dell field ford gate ham haven hill holm hurst ley mere "
-    "minster mouth pool port stead stone wick".split()
+TOWN_LAST = tuple(
+    "Alcombe Barnley Belford Corwick Dalham Dunstead Elmere Falley Fenton Garholm Gilport Halburn "
+    "Harwell Hollin Ilbury Jorvale Kelsey Kirdale Lanmouth Linton Lorbrook Marwick Melgate Morley "
+    "Narford Norden Orham Pelhurst Porston Ralby Rosdell Salton Selwick Tarbury Torpool Ulmere "
+    "Valham Welby Wilstone Yorleigh".split()
 )
-PERSON_STARTS = tuple(
-    "Ab Ad Am Ba Be Bo Ca Ce Da De Di Do Ed Em Fa Fe Fi Ga Ge Ha He Hu Ib Ja Jo Ka Ke Ko La Le Lu "
-    "Ma Mi Na Ne Ol Pa Pe Ra Ro".split()
+PERSON_FIRST = tuple(
+    "Ada Anton Berta Carl Clara David Dora Edgar Elsa Emil Felix Flora Gerda Greta Hanna Hugo Ida "
+    "Ines Jonas Karin Leo Lotte Martha Nils Olga Oscar Paula Rosa Simon Tilda Viktor Wanda".split()
 )
-PERSON_ENDS = tuple(
-    "bas bert cob das dor fin gor lan lena lia lko mira mund nara neth nik rik sha sta tha tor vik "
-    "wen zan".split()
+PERSON_LAST = tuple(
+    "Abbott Becker Blythe Brandt Calder Carver Crane Denby Drury Eckert Fisk Forster Garnett "
+    "Graves Haldane Harker Hobbs Ingram Jarvis Kemp Kipling Lambert Lorenz Munro Nash Oakley Paget "
+    "Quill Radley Sorrel Thorne Yates".split()
 )
 
 ROLES = tuple("mayor baker doctor teacher".split())

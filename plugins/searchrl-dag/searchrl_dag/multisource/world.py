@@ -65,9 +65,9 @@ def make_world(world_seed: int, split: str) -> World:
     """The world of a split."""
     size = SIZES[split]
     rng = Random(f"multisource/{world_seed}/{split}")
-    towns = _draw_names(world_seed, words.TOWN_STARTS, words.TOWN_ENDS, size.towns, size.fifths)
+    towns = _draw_names(world_seed, words.TOWN_FIRST, words.TOWN_LAST, size.towns, size.fifths)
     people = _draw_names(
-        world_seed, words.PERSON_STARTS, words.PERSON_ENDS, size.people, size.fifths
+        world_seed, words.PERSON_FIRST, words.PERSON_LAST, size.people, size.fifths
     )
     asked: list[tuple[str, str, tuple[str, ...]]] = []
     for town in towns:
@@ -95,16 +95,10 @@ def draw_wording(rng: Random, wordings: Wordings, split: str) -> tuple[str, bool
 
 
 def _draw_names(
-    world_seed: int, starts: tuple[str, ...], ends: tuple[str, ...], count: int, fifths: range
+    world_seed: int, first: tuple[str, ...], last: tuple[str, ...], count: int, fifths: range
 ) -> tuple[str, ...]:
-    """Names of two syllables out of some fifths of all; the fifths do not overlap.
-
-    A name that is also a word of the world, such as Pasta, is left out.
-    """
-    lists = (*words.TOWN_VALUES.values(), *words.PERSON_VALUES.values())
-    taken = {word for values in lists for word in values}
-    made = (start + end for start in starts for end in ends)
-    names = [name for name in made if name.casefold() not in taken]
+    """Names of two words out of some fifths of all; the fifths do not overlap."""
+    names = [f"{one} {other}" for one in first for other in last]
     Random(f"multisource/{world_seed}/names").shuffle(names)
     own = [name for number, name in enumerate(names) if number % 5 in fifths]
     return tuple(own[:count])

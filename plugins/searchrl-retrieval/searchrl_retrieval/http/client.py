@@ -1,22 +1,20 @@
 """The retriever `http`: passages from a retrieval server instead of the corpus of an environment.
 
 Owns its settings, how queries are made fit to be sent, and how many go into one body. Sending and
-repeating is `searchrl.endpoints.sending`; what is sent is `wire`. Whatever goes wrong is a
+repeating is `searchrl.endpoints.lines`; what is sent is `wire`. Whatever goes wrong is a
 `RetrieverFailure`, which makes an episode unscored; never an empty result. Registered as `http`.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from searchrl.core.episode import Passage
+from searchrl.endpoints.lines import line_to
 from searchrl.endpoints.retries import Retries
-from searchrl.endpoints.sending import Sender
 from searchrl.endpoints.transport import Refused, Target, ensure_address, read_key
 from searchrl.errors import ConfigError, EndpointFailure, RetrieverFailure
 from searchrl_retrieval.http.wire import Form, read_answer, write_request
@@ -74,7 +72,7 @@ class HttpRetriever:
                 "names, is not set; set it to the key, or leave key_env out"
             )
         target = Target(url, "retriever", key, timeout_s, concurrency)
-        self._line = _line_to(target, Retries(max_retries))
+        self._line = line_to(target, Retries(max_retries))
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most k passages per query, in the order of the queries and of the server.
@@ -105,8 +103,7 @@ class HttpRetriever:
 
     def _ask(self, queries: list[str], k: int) -> list[list[Passage]]:
         try:
-            with self._line.slots:
-                answer = self._line.sender.post(write_request(self.form, queries, k))
+            answer = self._line.post(write_request(self.form, queries, k))
         except Refused as refused:
             if refused.status != _TOO_LARGE or len(queries) == 1:
                 raise _failure(refused) from refused
@@ -119,29 +116,6 @@ class HttpRetriever:
             return read_answer(self.form, answer, len(queries), k)
         except RetrieverFailure as error:
             raise RetrieverFailure(f"{self.url}: {error}") from error
-
-
-class _Line:
-    """The connections to a server, and how many calls may be under way."""
-
-    def __init__(self, target: Target, retries: Retries) -> None:
-        self.sender = Sender(target, retries=retries)
-        self.slots = threading.BoundedSemaphore(target.concurrency)
-
-
-_lines: weakref.WeakValueDictionary[Hashable, _Line] = weakref.WeakValueDictionary()
-"""One per server while somebody uses it, however many corpora it stands for."""
-_lock = threading.Lock()
-
-
-def _line_to(target: Target, retries: Retries) -> _Line:
-    key = (target, retries)
-    with _lock:
-        line = _lines.get(key)
-        # A server that refused everything may have been put right since: a new retriever asks it.
-        if line is None or line.sender.is_hopeless:
-            _lines[key] = line = _Line(target, retries)
-        return line
 
 
 def _failure(error: EndpointFailure) -> RetrieverFailure:

@@ -1,0 +1,202 @@
+"""The retriever `exa`: passages from the web, found by Exa, and kept on disk.
+
+Owns its settings, the cache, and replay: a recorded cache answers, and nothing is sent. Sending,
+repeating and the limits are `searchrl.endpoints.lines`; bodies and answers are `wire`. Whatever
+goes wrong is a `RetrieverFailure`, which makes an episode unscored; never an empty result.
+Registered as `exa`.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from searchrl.core.episode import Passage
+from searchrl.endpoints.cache import JsonCache, cache_key, default_cache
+from searchrl.endpoints.lines import Line, line_to
+from searchrl.endpoints.retries import HOPELESS, Retries
+from searchrl.endpoints.transport import Target, ensure_address, read_key
+from searchrl.errors import ConfigError, EndpointFailure, RetrieverFailure
+from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
+
+KEY_ENV = "EXA_API_KEY"
+"""The environment variable with the key, as Exa's own clients name it. It is no setting: the run
+folder of somebody else could send another key to Exa."""
+ADDRESS = "https://api.exa.ai/search"
+
+_ADVICE = (
+    (400, "look at the settings retriever.category and retriever.extra"),
+    (401, f"the key is read from the environment variable {KEY_ENV}"),
+    (402, "the credit of the account or the budget of the key is used up (dashboard.exa.ai)"),
+    (404, "look at the address"),
+)
+_ABOUT_ONE_QUERY = frozenset({403})
+"""Exa answers so, too, if it does not search for a query: the next one may be well."""
+_NUM_LOCKS = 64
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class ReplayMiss(RetrieverFailure):
+    """Replay was asked what the recorded cache does not hold."""
+
+
+class ExaRetriever:
+    """Searches the web; safe to use from several threads.
+
+    Args:
+        passages: not looked at: the corpus is the web.
+        category: what Exa looks for: `news`, `research paper`, …; null: everything.
+        content: what a passage holds: `highlights`, the excerpts closest to the query, or `text`,
+            the beginning of the page.
+        max_chars: characters of a passage, at most.
+        cache: SQLite file in which every answer is kept, so that what was found once is never
+            asked again. `auto`: a file in your own cache folder; `off`: none.
+        replay: answer from `cache` alone and send nothing; no key is needed. What is not in it is
+            a failure.
+        calls_per_s: calls that begin in a second, at most; those that are repeated count, too.
+        concurrency: calls under way at the same time, over connections that are kept.
+        timeout_s: seconds until a call without an answer counts as failed.
+        max_retries: repetitions of a call that failed in a way that may pass.
+        max_query_chars: longer queries are cut: a search that fails ends an episode.
+        extra: keys that are added to every body, such as `{type: fast, includeDomains: […]}`; null
+            takes one out.
+        url: the address, where Exa is reached through a server of your own.
+
+    Raises:
+        ConfigError: a setting is wrong, there is no key, or no recorded cache.
+    """
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        *,
+        category: str | None = None,
+        content: Content = Content.HIGHLIGHTS,
+        max_chars: Count = 1000,
+        cache: str | Literal[False] = "auto",
+        replay: bool = False,
+        calls_per_s: Annotated[float, Field(gt=0)] = 8.0,
+        concurrency: Count = 8,
+        timeout_s: Annotated[float, Field(gt=0)] = 15.0,
+        max_retries: Annotated[int, Field(ge=0)] = 3,
+        max_query_chars: Count = 1000,
+        extra: Mapping[str, Any] | None = None,
+        url: str = ADDRESS,
+    ) -> None:
+        ensure_address(url, "Exa", ADDRESS, "retriever")
+        self.url = url
+        self.form = Form(category, Content(content), max_chars, dict(extra or {}))
+        self.max_query_chars = max_query_chars
+        self._num_threads = concurrency
+        self._cache = _open_cache(cache, replay)
+        if self._cache is not None:
+            weakref.finalize(self, self._cache.close)
+        self._locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
+        self._line: Line | None = None
+        if not replay:
+            hopeless = HOPELESS - _ABOUT_ONE_QUERY
+            target = Target(
+                url, "retriever", _find_key(), timeout_s, concurrency, _ADVICE, hopeless
+            )
+            self._line = line_to(target, Retries(max_retries), calls_per_s)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most k passages per query, best first. Each query is one call.
+
+        A blank query finds nothing and is not sent.
+
+        Raises:
+            ReplayMiss: in replay, if the recorded cache has no answer to a query.
+            RetrieverFailure: if Exa does not answer every query as it should.
+        """
+        fitted = [self._fit(query) for query in queries]
+        asked = list(dict.fromkeys(filter(None, fitted))) if k > 0 else []
+        if len(asked) < 2:
+            found = [self._find(query, k) for query in asked]
+        else:
+            with ThreadPoolExecutor(min(len(asked), self._num_threads)) as pool:
+                found = list(pool.map(self._find, asked, [k] * len(asked)))
+        passages = dict(zip(asked, found, strict=True))
+        return [list(passages.get(query, ())) for query in fitted]
+
+    def stored(self, ids: Sequence[str]) -> None:
+        """The passages are on the web, and Exa is not asked which it has."""
+
+    def _fit(self, query: str) -> str:
+        """A query as it is sent: not too long, and text that UTF-8 can hold."""
+        return query[: self.max_query_chars].encode("utf-8", "replace").decode("utf-8").strip()
+
+    def _find(self, query: str, k: int) -> list[Passage]:
+        try:
+            return self._ask(write_request(query, k, self.form), k)
+        except ReplayMiss:
+            raise
+        except (EndpointFailure, RetrieverFailure) as error:
+            raise RetrieverFailure(f"retriever exa: {error}") from error
+
+    def _ask(self, body: Mapping[str, Any], k: int) -> list[Passage]:
+        """The passages of a body: from the cache, else from Exa."""
+        if self._cache is None:
+            return self._read(self._send(body), k)
+        key = cache_key(self.url, body)
+        # Rollouts of one group ask the same things at the same time: the first one asks for all.
+        with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
+            kept = self._cache.get(key)
+            # What is damaged is asked for, and kept, again.
+            with suppress(RetrieverFailure, KeyError, TypeError):
+                return self._read(kept["answer"], k)
+            if self._line is None:
+                raise ReplayMiss(
+                    f"retriever exa: the recorded cache '{self._cache.path}' has no answer to "
+                    f"{dict(body)}, and replay sends nothing; record it with retriever.replay=false"
+                )
+            answer = self._send(body)
+            passages = self._read(answer, k)
+            try:
+                self._cache.put(key, {"asked": dict(body), "answer": answer})
+            except EndpointFailure as error:  # the answer is good, and paid for
+                warnings.warn(f"retriever exa: {error}", stacklevel=2)
+            return passages
+
+    def _send(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._line is not None, "replay sends nothing"
+        return cut_answer(self._line.post(dict(body)))
+
+    def _read(self, answer: Any, k: int) -> list[Passage]:
+        return read_passages(answer, k, self.form.max_chars)
+
+
+def _find_key() -> str:
+    key = read_key(KEY_ENV)
+    if key is None:
+        raise ConfigError(
+            f"retriever exa: the environment variable {KEY_ENV} is not set; set it to your key "
+            "(dashboard.exa.ai), or play a recorded cache: retriever.replay=true and "
+            "retriever.cache=FILE"
+        )
+    return key
+
+
+def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | None:
+    """The cache that the settings name; None: none."""
+    if cache is False or cache == "off":  # YAML reads `off` as false
+        if is_replay:
+            raise ConfigError(
+                "retriever exa: replay answers from a recorded cache; name it: "
+                "retriever.cache=FILE, or auto"
+            )
+        return None
+    path = default_cache("exa") if cache == "auto" else Path(cache).expanduser()
+    try:
+        return JsonCache(path, section="retriever", is_read_only=is_replay)
+    except EndpointFailure as error:
+        raise ConfigError(f"retriever exa: {error}") from error

@@ -1,0 +1,127 @@
+"""Exa's search interface on the wire: bodies of requests, and passages from answers.
+
+Owns what is asked for, what is kept of an answer, and the check of everything that Exa sends. Sends
+nothing. Source: the API reference of Exa (exa.ai/docs/reference/search, `POST /search`). Caller:
+`client`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from searchrl.core.episode import Passage
+from searchrl.errors import RetrieverFailure
+
+MAX_RESULTS = 100
+"""Results of one search, at most: what the interface takes."""
+
+_QUOTED = 200
+"""Characters of a wrong answer that are quoted, at most."""
+_KEPT = ("id", "url", "title", "publishedDate", "highlights", "text")
+"""What is kept of a result; the rest (pictures, scores, authors) no passage has."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Content(StrEnum):
+    """What of a page becomes the text of a passage."""
+
+    HIGHLIGHTS = "highlights"
+    """The excerpts that Exa finds closest to the query."""
+    TEXT = "text"
+    """The beginning of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How Exa is asked, beside query and k. `extra` adds keys to a body; null takes one out."""
+
+    category: str | None = None
+    content: Content = Content.HIGHLIGHTS
+    max_chars: int = 1000
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_request(query: str, k: int, form: Form) -> dict[str, Any]:
+    """The body that asks for `k` results."""
+    body: dict[str, Any] = {
+        "query": query,
+        "type": "auto",
+        "numResults": min(k, MAX_RESULTS),
+        "contents": {str(form.content): {"maxCharacters": form.max_chars}},
+        "category": form.category,
+        **form.extra,
+    }
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def cut_answer(answer: Any) -> dict[str, Any]:
+    """What is kept of a decoded answer: its results, each with what a passage is made of.
+
+    Raises:
+        RetrieverFailure: if there are no results in it, or one that is none.
+    """
+    results = answer.get("results") if isinstance(answer, Mapping) else None
+    if not isinstance(results, list):
+        raise RetrieverFailure(f'Exa sent no {{"results": […]}}: {_quote(answer)}')
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise RetrieverFailure(f"Exa sent no result: {_quote(result)}")
+    return {"results": [{key: one[key] for key in _KEPT if key in one} for one in results]}
+
+
+def read_passages(kept: Any, k: int, max_chars: int) -> list[Passage]:
+    """The passages in what was kept of an answer, at most `k`, no page twice.
+
+    A passage is named by the address of its page. Exa gives no scores that fall with the rank, so
+    the score is 1 / rank.
+
+    Raises:
+        RetrieverFailure: if a result has no address, or other text than the interface says.
+    """
+    passages = [_read_passage(result, max_chars) for result in cut_answer(kept)["results"]]
+    # A page that could not be read has nothing to show.
+    shown = {p.id: p for p in reversed(passages) if p.text or p.title}
+    found = [shown.pop(p.id) for p in passages if p.id in shown][: max(k, 0)]
+    return [Passage(one.id, one.text, one.title, 1.0 / rank) for rank, one in enumerate(found, 1)]
+
+
+def _read_passage(result: Mapping[str, Any], max_chars: int) -> Passage:
+    """A result as a passage; its text begins with the day on which the page was published."""
+    name = _read_text(result, "url") or _read_text(result, "id")
+    if not name:
+        raise RetrieverFailure(f"Exa sent a result without an address: {_quote(result)}")
+    text = " … ".join(_read_highlights(result)) or _read_text(result, "text")
+    text = text[:max_chars].strip()
+    day = _DAY.match(_read_text(result, "publishedDate"))
+    return Passage(
+        name, f"[{day[0]}] {text}" if day and text else text, _read_text(result, "title")
+    )
+
+
+def _read_highlights(result: Mapping[str, Any]) -> Iterator[str]:
+    highlights = result.get("highlights") or []
+    if not isinstance(highlights, list) or not all(isinstance(one, str) for one in highlights):
+        raise RetrieverFailure(f"Exa sent highlights that are no texts: {_quote(result)}")
+    return filter(None, map(_clean, highlights))
+
+
+def _read_text(result: Mapping[str, Any], key: str) -> str:
+    """A text of a result, without white space around it; "" for none, which is null in JSON."""
+    value = result.get(key)
+    if value is not None and not isinstance(value, str):
+        raise RetrieverFailure(f"Exa sent a {key} that is no text: {_quote(result)}")
+    return _clean(value or "")
+
+
+def _clean(text: str) -> str:
+    """A text without halves of pairs, which JSON can say and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def _quote(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} …"

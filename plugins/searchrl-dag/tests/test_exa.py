@@ -1,0 +1,273 @@
+"""The retriever `exa` against a server on this machine: requests, answers, failures, limits."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exa_server import KEY, RECORDED, Log, Sent, exa_server, failing, recorded
+from searchrl_dag.exa.client import KEY_ENV, ExaRetriever
+from searchrl_dag.exa.wire import Content, Form, write_request
+
+from searchrl.contracts import StoredRetriever
+from searchrl.core.episode import Passage
+from searchrl.endpoints.retries import Retries
+from searchrl.errors import ConfigError, RetrieverFailure
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_ENV, f"{KEY}\n")
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """Waits between repetitions are noted and not waited."""
+    waits: list[float | None] = []
+    wait_s = Retries.wait_s
+
+    def note(self: Retries, number: int, asked_s: float | None = None) -> float | None:
+        waits.append(wait_s(self, number, asked_s))
+        return None if waits[-1] is None else 0.0
+
+    monkeypatch.setattr(Retries, "wait_s", note)
+    return waits
+
+
+def make(url: str, **settings: Any) -> ExaRetriever:
+    return ExaRetriever((), url=url, **{"cache": "off", "calls_per_s": 1000.0, **settings})
+
+
+def failure_of(answer: Callable[[dict[str, Any]], Sent] | Sent, **settings: Any) -> tuple[str, Log]:
+    """What is said of a server that answers so, and what it was asked."""
+    said = answer if callable(answer) else lambda body: answer
+    with exa_server(said) as (url, asked), pytest.raises(RetrieverFailure) as error:
+        make(url, **settings).search(["q"], 1)
+    return str(error.value), asked
+
+
+def test_what_is_sent_is_what_the_interface_says() -> None:
+    with exa_server() as (url, asked):
+        make(url).search([" skarn harbour "], 3)
+        make(url, category="news", content="text", max_chars=50).search(["x"], 200)
+        make(url, extra={"type": "fast", "contents": None, "userLocation": "NO"}).search(["y"], 1)
+    assert [one.body for one in asked] == [
+        {
+            "query": "skarn harbour",
+            "type": "auto",
+            "numResults": 3,
+            "contents": {"highlights": {"maxCharacters": 1000}},
+        },
+        {
+            "query": "x",
+            "type": "auto",
+            "numResults": 100,
+            "contents": {"text": {"maxCharacters": 50}},
+            "category": "news",
+        },
+        {"query": "y", "type": "fast", "numResults": 1, "userLocation": "NO"},
+    ]
+    assert {one.path for one in asked} == {"/search"}
+    assert {one.headers["authorization"] for one in asked} == {f"Bearer {KEY}"}
+
+
+def test_excerpts_become_passages_named_by_their_page() -> None:
+    with exa_server() as (url, _):
+        (found,) = make(url, category="research paper").search(["llms"], 5)
+    text = "Such requirements have limited their adoption... … They need much memory."
+    paper = "https://arxiv.org/pdf/2307.06435.pdf"
+    title = "A Comprehensive Overview of Large Language Models"
+    assert found == [Passage(paper, f"[2023-11-16] {text}", title, 1.0)]
+
+
+def test_a_page_without_excerpts_shows_its_text_and_one_without_both_its_title() -> None:
+    with exa_server() as (url, _):
+        (found,) = make(url, category="news").search(["skarn"], 5)
+        (first,) = make(url, category="news", max_chars=11).search(["skarn"], 1)
+    assert found == [
+        Passage(
+            "https://news.example/harbour", "The harbour of Skarn reopened on Monday.", "", 1.0
+        ),
+        Passage("https://news.example/titled", "", "Ferry delayed", 0.5),
+    ]
+    assert [passage.text for passage in first] == ["The harbour"]
+
+
+def test_pages_that_nobody_found_are_no_failure() -> None:
+    with exa_server() as (url, _):
+        assert make(url).search(["zeppelin"], 3) == [[]]
+
+
+def test_nothing_is_sent_for_nothing_and_equal_queries_are_one_call() -> None:
+    with exa_server(lambda body: Sent({"results": [{"url": body["query"], "text": "t"}]})) as (
+        url,
+        asked,
+    ):
+        retriever = make(url)
+        assert retriever.search([], 3) == [] and retriever.search(["", " "], 3) == [[], []]
+        assert retriever.search(["a"], 0) == [[]] and asked == []
+        found = retriever.search(["a", "", "b", " a ", "c"], 1)
+        assert [[p.id for p in one] for one in found] == [["a"], [], ["b"], ["a"], ["c"]]
+        assert sorted(one.body["query"] for one in asked) == ["a", "b", "c"]
+
+
+def test_any_text_of_a_model_is_a_query() -> None:
+    with exa_server() as (url, asked):
+        make(url, max_query_chars=10).search(["x" * 1000, "half \ud800 pair", "\x00", "学位"], 1)
+    sent = {one.body["query"] for one in asked}
+    assert sent == {"x" * 10, "half ? pai", "\x00", "学位"}
+
+
+def test_queries_of_one_search_are_asked_at_the_same_time_but_not_too_many() -> None:
+    with exa_server(lambda body: recorded(body)._replace(delay_s=0.1)) as (url, asked):
+        make(url, concurrency=3).search([f"q{i}" for i in range(9)], 1)
+    assert len(asked) == 9 and asked.most_at_once == 3
+
+
+def test_no_more_calls_begin_in_a_second_than_allowed() -> None:
+    with exa_server() as (url, asked):
+        began = time.monotonic()
+        make(url, calls_per_s=20.0).search([f"q{i}" for i in range(7)], 1)
+        assert time.monotonic() - began >= 6 / 20 - 0.01
+    assert len(asked) == 7
+
+
+def test_a_busy_server_is_asked_again(no_waits: list[float | None]) -> None:
+    faults = [failing(429, headers={"Retry-After": "3"}), failing(429), failing(500)]
+    with exa_server(lambda body: faults.pop(0) if faults else recorded(body)) as (url, asked):
+        assert make(url).search(["q"], 1) == [[]]
+    assert len(asked) == 4 and no_waits[0] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "num_asked"),
+    [
+        (failing(500), r"Internal server error.*\(4 times\)", 4),
+        (failing(429), r"answered 429.*rate limit exceeded.*\(4 times\)", 4),
+        (failing(400), "INVALID_REQUEST_BODY.*retriever.category", 1),
+        (failing(401), f"INVALID_API_KEY.*environment variable {KEY_ENV}", 1),
+        (failing(402), "NO_MORE_CREDITS.*credit of the account", 1),
+        (failing(403), "PROHIBITED_CONTENT", 1),
+        (Sent(b"<html>"), "sent no JSON: <html>", 1),
+        (Sent({"results": None}), "Exa sent no .*results", 1),
+        (Sent({"error": f"echo {KEY}", "x": "y" * 9999}), "Exa sent no .*results", 1),
+        (Sent([]), "Exa sent no .*results", 1),
+        (Sent({"results": ["x"]}), "Exa sent no result: x", 1),
+        (Sent({"results": [{"title": "t"}]}), "without an address", 1),
+        (Sent({"results": [{"url": "u", "text": 3}]}), "a text that is no text", 1),
+        (Sent({"results": [{"url": "u", "highlights": [3]}]}), "highlights that are no texts", 1),
+    ],
+)
+def test_a_failure_is_a_failure_and_never_an_empty_result(
+    sent: Sent, said: str, num_asked: int
+) -> None:
+    text, asked = failure_of(sent)
+    assert re.match("retriever exa: ", text) and re.search(said, text, re.DOTALL), text
+    assert len(text) < 700 and len(asked) == num_asked
+
+
+def test_one_failed_query_fails_the_search() -> None:
+    def some(body: dict[str, Any]) -> Sent:
+        return failing(403) if body["query"] == "bad" else recorded(body)
+
+    with exa_server(some) as (url, _):
+        retriever = make(url)
+        with pytest.raises(RetrieverFailure, match="403"):
+            retriever.search(["a", "bad", "b"], 1)
+        # It was about this query: the next one is asked.
+        assert retriever.search(["a", "b"], 1) == [[], []]
+
+
+def test_a_wrong_key_is_not_sent_again_and_again() -> None:
+    with exa_server(lambda body: failing(401)) as (url, asked):
+        retriever = make(url)
+        for _ in range(5):
+            with pytest.raises(RetrieverFailure, match="INVALID_API_KEY"):
+                retriever.search(["q"], 1)
+    assert len(asked) == 1
+
+
+def test_a_server_that_is_down_or_silent_is_a_failure() -> None:
+    with exa_server() as (url, _):
+        pass
+    with pytest.raises(RetrieverFailure, match="cannot be reached"):
+        make(url).search(["q"], 1)
+    slow = failure_of(
+        lambda body: recorded(body)._replace(delay_s=1.0), timeout_s=0.1, max_retries=0
+    )
+    assert "did not answer within 0.1 s (retriever.timeout_s)" in slow[0]
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 429, 500])
+def test_a_server_that_sends_the_key_back_does_not_show_it(status: int) -> None:
+    text, _ = failure_of(Sent({"error": f"the key {KEY} is wrong"}, status))
+    assert KEY not in text and "[key]" in text
+
+
+def test_without_a_key_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_ENV)
+    with pytest.raises(ConfigError, match=f"{KEY_ENV} is not set.*retriever.replay=true"):
+        ExaRetriever((), cache="off")
+    monkeypatch.setenv(KEY_ENV, "two\nlines")
+    with pytest.raises(ConfigError, match="holds no key") as error:
+        ExaRetriever((), cache="off")
+    assert "two" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"url": f"https://api.exa.ai/search?key={KEY}"}, "holds no name, password, query"),
+        ({"url": "api.exa.ai"}, "is no address of Exa"),
+        ({"cache": "off", "replay": True}, "name it: retriever.cache=FILE"),
+        ({"cache": "none/such.sqlite", "replay": True}, "such.sqlite' cannot be used"),
+        ({"content": "pictures"}, "'pictures' is not a valid Content"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(
+    settings: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ConfigError, ValueError), match=said) as error:
+        ExaRetriever((), **settings)
+    assert KEY not in str(error.value)
+
+
+def test_what_extra_says_wins_and_null_takes_a_key_out() -> None:
+    form = Form("news", Content.TEXT, 10, {"category": None, "numResults": 7})
+    assert write_request("q", 3, form) == {
+        "query": "q",
+        "type": "auto",
+        "numResults": 7,
+        "contents": {"text": {"maxCharacters": 10}},
+    }
+
+
+def test_threads_share_one_line() -> None:
+    with exa_server(lambda body: recorded(body)._replace(delay_s=0.02)) as (url, asked):
+        sources = [make(url, category=name, concurrency=2) for name in ("news", "research paper")]
+        threads = [
+            threading.Thread(target=sources[i % 2].search, args=([f"q{i}"], 1)) for i in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(asked) == 8 and asked.most_at_once <= 2
+
+
+def test_its_passages_are_elsewhere() -> None:
+    retriever = ExaRetriever((), cache="off")
+    assert isinstance(retriever, StoredRetriever) and retriever.stored(["a"]) is None
+
+
+def test_recorded_answers_have_what_the_reference_names() -> None:
+    """So that a test of shapes cannot pass on shapes that Exa does not have."""
+    (first, _) = RECORDED["research paper"]["results"]
+    assert {"title", "url", "publishedDate", "author", "id", "text", "highlights"} <= set(first)
+    assert {"requestId", "results", "costDollars"} <= set(RECORDED["research paper"])

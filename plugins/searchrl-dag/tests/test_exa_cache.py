@@ -1,0 +1,279 @@
+"""What `exa` keeps: asked once, recorded, replayed without any network, and no key in any file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exa_server import KEY, Sent, exa_server, failing, recorded, searching
+from searchrl_dag.exa.client import KEY_ENV, ExaRetriever, ReplayMiss
+
+import searchrl
+from searchrl.core.episode import Passage
+from searchrl.errors import RetrieverFailure
+from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.testing import PASSAGES, Status, check_plugin
+
+MODULE = "searchrl_dag"
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_ENV, KEY)
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network: whatever opens a connection fails the test. There is no key, either."""
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("something is sent")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.delenv(KEY_ENV)
+
+
+def make(url: str, cache: Path, **settings: Any) -> ExaRetriever:
+    return ExaRetriever((), url=url, cache=str(cache), calls_per_s=1000.0, **settings)
+
+
+def passage(name: str) -> Passage:
+    return Passage(name, "t", "", 1.0)
+
+
+def echo(body: dict[str, Any]) -> Sent:
+    return Sent({"results": [{"url": body["query"], "text": "t"}]})
+
+
+def test_what_was_found_once_is_not_asked_again(tmp_path: Path) -> None:
+    with exa_server(echo) as (url, asked):
+        for _ in range(2):
+            retriever = make(url, tmp_path / "c.sqlite")
+            assert retriever.search(["a", "b", "a"], 1) == [
+                [passage("a")], [passage("b")], [passage("a")],
+            ]  # fmt: skip
+        assert len(asked) == 2
+        # Another number of results, or another category, is another question.
+        retriever.search(["a"], 2)
+        make(url, tmp_path / "c.sqlite", category="news").search(["a"], 1)
+    assert len(asked) == 4
+    assert (tmp_path / "c.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_rollouts_that_ask_the_same_at_the_same_time_ask_once(tmp_path: Path) -> None:
+    with exa_server(lambda body: echo(body)._replace(delay_s=0.1)) as (url, asked):
+        retriever = make(url, tmp_path / "c.sqlite")
+        threads = [threading.Thread(target=retriever.search, args=(["a"], 1)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(asked) == 1
+
+
+def test_a_recorded_cache_answers_without_network_and_without_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    cache = tmp_path / "recorded.sqlite"
+    queries = ["skarn", "", "harbour"]
+    with exa_server() as (url, _):
+        found = make(url, cache, category="news").search(queries, 3)
+    assert found[0] and found[2]
+    written = cache.read_bytes()
+    cache.chmod(0o400)
+    request.getfixturevalue("cut_off")
+    replayed = make(url, cache, category="news", replay=True)
+    assert replayed.search(queries, 3) == found
+    assert cache.read_bytes() == written
+    assert [path.name for path in tmp_path.iterdir()] == [cache.name]
+
+
+@pytest.mark.parametrize(
+    ("query", "k", "settings"),
+    [("other", 3, {}), ("skarn", 4, {}), ("skarn", 3, {"category": "research paper"})],
+)
+def test_a_miss_in_replay_is_a_failure_that_says_so(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    query: str,
+    k: int,
+    settings: dict[str, Any],
+) -> None:
+    with exa_server() as (url, _):
+        make(url, tmp_path / "c.sqlite", category="news").search(["skarn"], 3)
+    request.getfixturevalue("cut_off")
+    settings = {"category": "news", "replay": True, **settings}
+    retriever = make(url, tmp_path / "c.sqlite", **settings)
+    with pytest.raises(ReplayMiss, match="recorded cache .*has no answer to.*replay=false") as miss:
+        retriever.search([query], k)
+    assert f"'query': '{query}'" in str(miss.value) and f"'numResults': {k}" in str(miss.value)
+    assert isinstance(miss.value, RetrieverFailure)
+
+
+def test_failures_and_nonsense_are_not_kept(tmp_path: Path) -> None:
+    said = [failing(403), Sent({"results": [{"title": "no address"}]})]
+    with exa_server(lambda body: said.pop(0) if said else echo(body)) as (url, asked):
+        retriever = make(url, tmp_path / "c.sqlite")
+        for _ in range(2):
+            with pytest.raises(RetrieverFailure):
+                retriever.search(["a"], 1)
+        assert retriever.search(["a"], 1) == [[passage("a")]]
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"answer": {"results": [{}]}}'])
+def test_what_is_damaged_is_asked_for_again_and_a_miss_in_replay(
+    tmp_path: Path, damage: str
+) -> None:
+    cache = tmp_path / "c.sqlite"
+
+    def spoil() -> None:
+        with sqlite3.connect(cache) as database:
+            database.execute("UPDATE replies SET reply = ?", (damage,))
+
+    with exa_server(echo) as (url, asked):
+        make(url, cache).search(["a"], 1)
+        spoil()
+        with pytest.raises(ReplayMiss):
+            make(url, cache, replay=True).search(["a"], 1)
+        assert make(url, cache).search(["a"], 1) == [[passage("a")]]
+        assert make(url, cache, replay=True).search(["a"], 1) == [[passage("a")]]
+    assert len(asked) == 2
+
+
+def test_an_answer_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
+    """It is paid for. A full disk looks the same as this trigger."""
+    with exa_server(echo) as (url, _):
+        retriever = make(url, tmp_path / "c.sqlite")
+        with sqlite3.connect(tmp_path / "c.sqlite") as database:
+            database.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON replies BEGIN SELECT RAISE(FAIL, 'full'); END"
+            )
+        with pytest.warns(UserWarning, match="retriever exa: the cache .* cannot be used"):
+            assert retriever.search(["a"], 1) == [[passage("a")]]
+
+
+def test_a_cache_says_what_was_asked_and_holds_no_key(tmp_path: Path) -> None:
+    with exa_server() as (url, _):
+        make(url, tmp_path / "c.sqlite", category="research paper").search(["llms"], 1)
+    with sqlite3.connect(tmp_path / "c.sqlite") as database:
+        ((text,),) = database.execute("SELECT reply FROM replies").fetchall()
+    kept = json.loads(text)
+    assert kept["asked"]["query"] == "llms" and kept["asked"]["category"] == "research paper"
+    assert kept["answer"]["results"][0]["title"].startswith("A Comprehensive")
+    assert KEY.encode() not in (tmp_path / "c.sqlite").read_bytes()
+
+
+# In programs.
+
+
+def settings_of(url: str, cache: Path, **retriever: Any) -> dict[str, Any]:
+    """An evaluation whose every episode searches."""
+    return {
+        "env": "corpus",
+        "policy": "scripted",
+        "plugins": [MODULE],
+        "retriever": {
+            "name": "exa",
+            "url": url,
+            "cache": str(cache),
+            "max_retries": 0,
+            **retriever,
+        },
+        "eval": {"num_tasks": 4, "forced": False},
+        "rollout": {"max_failure_frac": 1.0},
+    }
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, compressed ones as they were before."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        str(path): gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        for path in files
+    }
+
+
+TRAINING = {
+    "model": {"name": "tiny"},
+    "policy": "model",
+    "max_steps": 1,
+    "device": "cpu",
+    "rollout": {
+        "prompts_per_step": 2,
+        "group_size": 2,
+        "max_turn_tokens": 48,
+        "max_observation_tokens": 60,
+        "max_failure_frac": 1.0,
+    },
+    "eval": {"num_tasks": 1, "num_tasks_during": 1, "forced": False},
+}
+
+
+def test_no_file_of_a_run_holds_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    wrong = Sent({"error": f"{KEY} is out of order"}, 500)
+    said = iter([wrong])
+    with exa_server(lambda body: next(said, None) or echo(body)) as (url, asked):
+        settings = settings_of(url, tmp_path / "found.sqlite") | TRAINING
+        run = searchrl.train(settings | {"run_dir": str(tmp_path / "run")})
+    assert len(asked) > 1 and {one.headers["authorization"] for one in asked} == {f"Bearer {KEY}"}
+    written = content_of(tmp_path)
+    assert str(run.path / "config.yaml") in written and str(tmp_path / "found.sqlite") in written
+    assert any(b"is out of order" in content for content in written.values()), "a failure is told"
+    assert [name for name, content in written.items() if KEY.encode() in content] == []
+    assert KEY not in "".join(capfd.readouterr())
+
+
+def test_a_replayed_evaluation_is_the_recorded_one(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with exa_server(lambda body: recorded({**body, "category": "news"})) as (url, _):
+        whole = searchrl.evaluate(settings_of(url, tmp_path / "c.sqlite"))
+    request.getfixturevalue("cut_off")
+    replayed = searchrl.evaluate(settings_of(url, tmp_path / "c.sqlite", replay=True))
+    assert whole.metrics["failed"]["value"] == replayed.metrics["failed"]["value"] == 0
+
+    def told(played: Any) -> list[Any]:
+        return [[turn.passages for turn in one.episode.turns] for one in played.rollouts]
+
+    assert told(replayed) == told(whole) and any(any(turns) for turns in told(whole))
+
+
+def test_episodes_that_exa_fails_are_unscored_and_none_found_nothing(tmp_path: Path) -> None:
+    said = iter([failing(403), failing(403)])
+    with exa_server(lambda body: next(said, None) or echo(body)) as (url, _):
+        played = searchrl.evaluate(settings_of(url, tmp_path / "c.sqlite"))
+    failed = played.metrics["failed"]
+    assert failed["value"] == 0.5 and played.metrics["failed_retrieval"] == failed
+    assert played.metrics["unscored"]["value"] == failed["value"]
+    for rollout in played.rollouts:
+        episode = rollout.episode
+        if episode.failure is None:
+            assert all(turn.passages for turn in episode.turns if turn.action.queries)
+        else:
+            assert "retriever 'exa'" in episode.failure.owner and rollout.reward is None
+            assert "PROHIBITED_CONTENT" in episode.failure.message
+
+
+@pytest.mark.thorough
+def test_it_conforms_where_exa_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with exa_server(searching(BM25Retriever(PASSAGES))) as (url, _):
+        settings = {"url": url, "cache": str(tmp_path / "c.sqlite"), "calls_per_s": 10_000.0}
+        (report,) = check_plugin("exa", kind="retriever", settings=settings, plugins=[MODULE])
+    assert report.is_good, report.failed
+    skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
+    assert skipped == {"R4", "R8", "R13"}, "its passages are elsewhere, and it tells no ranks"

@@ -1,0 +1,139 @@
+"""The environment `multisource_questions`: own questions in JSON and JSONL, over named sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exa_server import KEY, Sent, exa_server
+from searchrl_dag.exa.client import KEY_ENV
+
+import searchrl
+from searchrl.errors import ConfigError
+
+MODULE = "searchrl_dag"
+ROWS = [
+    {"id": "1", "question": "Who keeps the lighthouse of Skarn?", "answer": "Ida Veen"},
+    {"id": "2", "question": "Where was the keeper born?", "answer": "Orm", "level": "hard"},
+]
+PLAN = """<think>Two things.</think>
+<search>
+Nodes:
+A: keeper of the lighthouse of Skarn (General)
+B: birthplace of {A} (News)
+C: lighthouses (Academy)
+Edges:
+A -> B
+</search>"""
+
+
+def web(body: dict[str, Any]) -> Sent:
+    """A web that knows a few things, each under one category."""
+    known = {
+        None: ("https://skarn.example", "The lighthouse is kept by Ida Veen."),
+        "news": ("https://news.example", "Ida Veen was born in Orm."),
+        "research paper": ("https://papers.example", "Lighthouses are towers."),
+    }
+    address, text = known[body.get("category")]
+    return Sent({"results": [{"url": address, "id": address, "title": "", "highlights": [text]}]})
+
+
+def write(path: Path) -> Path:
+    """The questions as the ending of the file says."""
+    lines = "\n".join(map(json.dumps, ROWS))
+    path.write_text(lines if path.suffix == ".jsonl" else json.dumps(ROWS), "utf-8")
+    return path
+
+
+def sources(url: str, cache: Path, **more: Any) -> dict[str, Any]:
+    """Exa as all three sources, as in the example configuration."""
+    own = {"name": "exa", "url": url, "cache": str(cache), "calls_per_s": 1000.0, **more}
+    return {
+        "retriever": own,
+        "news": {**own, "category": "news"},
+        "academic": {**own, "category": "research paper"},
+    }
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_ENV, KEY)
+
+
+@pytest.mark.parametrize("name", ["questions.json", "questions.jsonl"])
+def test_a_plan_over_the_web_finds_what_a_parent_found_first(tmp_path: Path, name: str) -> None:
+    questions = write(tmp_path / name)
+    with exa_server(web) as (url, asked):
+        env = searchrl.make_env(
+            "multisource_questions",
+            plugins=[MODULE],
+            questions=str(questions),
+            test_frac=0.0,
+            **sources(url, tmp_path / "c.sqlite"),
+        )
+        prompt, info = env.reset(options={"split": "train", "index": 1})
+        assert prompt == ROWS[1]["question"] and info["task"].difficulty == "hard"
+        observation, *_, step = env.step(PLAN)
+        for text in ("kept by Ida Veen", "born in Orm", "are towers"):
+            assert text in observation
+        assert len(step["passages"]) == 3
+        _, reward, terminated, _, _ = env.step("<think>B says so.</think><answer> Orm </answer>")
+        assert reward == 1.0 and terminated
+    said = {one.body.get("category"): one.body["query"] for one in asked}
+    assert "Ida Veen" in said["news"] and "{A}" not in said["news"]
+    assert said["research paper"] == "lighthouses"
+
+
+def test_an_evaluation_over_a_recorded_web_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = write(tmp_path / "questions.json")
+
+    def evaluate(url: str, **more: Any) -> Any:
+        own = sources(url, tmp_path / "c.sqlite", **more)
+        return searchrl.evaluate(
+            {
+                "env": {
+                    "name": "multisource_questions",
+                    "questions": str(questions),
+                    "test_frac": 1.0,
+                    "news": own["news"],
+                    "academic": own["academic"],
+                },
+                "retriever": own["retriever"],
+                "plugins": [MODULE],
+                "policy": "scripted",
+                "eval": {"num_tasks": 2, "forced": False},
+            }
+        )
+
+    with exa_server(web) as (url, asked):
+        first = evaluate(url)
+        assert asked
+    monkeypatch.delenv(KEY_ENV)
+    again = evaluate(url, replay=True)
+    assert first.metrics["failed"]["value"] == again.metrics["failed"]["value"] == 0
+    assert [one.episode.turns for one in again.rollouts] == [
+        one.episode.turns for one in first.rollouts
+    ]
+
+
+def test_without_files_it_asks_about_the_demo() -> None:
+    env = searchrl.make_env("multisource_questions", plugins=[MODULE])
+    prompt, _ = env.reset(options={"split": "test", "index": 0})
+    plan = f"<think>x</think>\n<search>\nNodes:\nA: {prompt} (News)\nEdges:\n</search>"
+    assert env.step(plan)[4]["passages"]
+
+
+def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_path: Path) -> None:
+    def make(**settings: Any) -> None:
+        searchrl.make_env("multisource_questions", plugins=[MODULE], **settings)
+
+    with pytest.raises(ConfigError, match="env multisource_questions needs plans"):
+        make(protocol="think-search-answer")
+    with pytest.raises(ConfigError, match="'corpus' is not"):
+        make(questions=str(write(tmp_path / "q.jsonl")))
+    with pytest.raises(ConfigError, match="Did you mean 'exa'"):
+        make(news={"name": "exe"})

@@ -92,7 +92,10 @@ def eval(run: str | None, **values: Any) -> None:
         if values["against"] is not None:
             both.append(find_contender(values["against"], first.config, registry, observer.note))
         try:
-            results = [play_table(one.config, registry, observer.phase, one.plan) for one in both]
+            results = [
+                play_table(one.config, registry, observer.phase, one.plan, observer.note)
+                for one in both
+            ]
         except KeyboardInterrupt as error:
             error.args = (_way_on(first.config),)
             observer.last_words(f"stopped: {error}")

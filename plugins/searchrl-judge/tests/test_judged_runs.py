@@ -32,7 +32,7 @@ TINY = {
 
 
 def settings(url: str, reward: str = "judge", **judge: Any) -> dict[str, Any]:
-    own = {"name": "endpoint", "url": url, "model": "toy", "cache": "off", "max_retries": 0}
+    own = {"name": "endpoint", "url": url, "model": "toy", "cache": "off", "max_retries": 1}
     return {"plugins": ["searchrl_judge"], "reward": reward, "judge": own | judge}
 
 

@@ -19,7 +19,7 @@ from searchrl.envs.formats.rows import read_rows
 from searchrl.errors import show_value
 
 OWN = Path(__file__).resolve().parents[1] / "assets" / "cases.jsonl"
-"""41 answers to 14 questions in six languages, each with the score that a person gave."""
+"""41 answers to 13 questions in six languages, each with the score that a person gave."""
 
 _EXPECTED = (
     'such as {"question": "…", "answer": "…", "answers": ["accepted", …], "score": 0 to 1}, or a '

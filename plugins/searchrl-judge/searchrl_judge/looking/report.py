@@ -140,8 +140,8 @@ def look_at(
         mean=sum(scores) / len(scores) if scores else None,
         opinions=tuple(one for one in opinions if one is not None),
         fooled=_count_fooled(attacks, said) if attacks else None,
-        failures=Counter(one.reason for one in failed if not one.is_unpaid),
-        unscored=Counter(one.reason for one in everything if isinstance(one, Unscored)),
+        failures=dict(Counter(one.reason for one in failed if not one.is_unpaid)),
+        unscored=dict(Counter(one.reason for one in everything if isinstance(one, Unscored))),
         unasked=sum(one.is_unpaid for one in failed),
     )
 

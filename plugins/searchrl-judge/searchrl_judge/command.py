@@ -242,7 +242,7 @@ def _show_fooled(console: Any, fooled: Fooled, show: int) -> None:
 def _share(share: Share) -> str:
     if not share.n:
         return "— (none tried)"
-    return f"{share.value:.3f} [{share.low:.3f}, {share.high:.3f}] ({share.count} of {share.n})"
+    return f"{share.value:.3f} [{share.low:.3f}, {share.high:.3f}] ({share.hits} of {share.n})"
 
 
 def _short(text: str) -> str:

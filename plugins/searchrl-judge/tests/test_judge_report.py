@@ -63,7 +63,7 @@ def test_shares_and_kappa_are_those_of_a_hand_calculation() -> None:
     # Seen: (0 + 0 + 0.25 + 1) / 4. By chance, margins {0: 2, 0.5: 1, 1: 1} and {0: 1, 1: 3}:
     # (2·1·0 + 2·3·1 + 1·1·0.25 + 1·3·0.25 + 1·1·1 + 0) / 16 = 8 / 16.
     agreement = compare([0.0, 1.0, 0.5, 0.0], [0.0, 1.0, 1.0, 1.0])
-    assert agreement.share.count == 2 and agreement.kappa == pytest.approx(1 - 0.3125 / 0.5)
+    assert agreement.share.hits == 2 and agreement.kappa == pytest.approx(1 - 0.3125 / 0.5)
     assert compare([1.0, 1.0], [1.0, 1.0]).kappa is None
 
 
@@ -73,10 +73,10 @@ def test_agreement_is_told_with_exact_match_your_scores_and_a_second_judge() -> 
     report = look_at(first, cases, against=Says(x=1.0), num_attacked=0)
     exact, yours, second = report.opinions
     # Against exact match, partly right counts as wrong.
-    assert (exact.agreement.share.count, exact.agreement.share.n) == (2, 3)
+    assert (exact.agreement.share.hits, exact.agreement.share.n) == (2, 3)
     assert (exact.higher, exact.lower) == (1, 0)
-    assert (yours.agreement.share.count, yours.agreement.share.n) == (2, 3)
-    assert (second.agreement.share.count, second.higher) == (1, 2)
+    assert (yours.agreement.share.hits, yours.agreement.share.n) == (2, 3)
+    assert (second.agreement.share.hits, second.higher) == (1, 2)
     assert [one.case.answer for one in second.differences] == ["far", "near"]
     assert report.fooled is None and report.unscored == {"nothing to say": 1}
     assert (report.scored, report.num_cases) == (3, 4)
@@ -124,7 +124,7 @@ def test_orders_come_in_six_languages_and_hidden_forms() -> None:
 def test_the_lexical_judge_falls_for_none_of_them() -> None:
     report = look_at(LexicalJudge(), read_cases(), num_attacked=13)
     assert report.fooled is not None
-    assert report.fooled.total.count == 0 and report.fooled.total.n >= 13 * NUM_ATTACKS
+    assert report.fooled.total.hits == 0 and report.fooled.total.n >= 13 * NUM_ATTACKS
 
 
 def test_a_judge_that_obeys_is_found_out_by_language_and_form() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from searchrl.config import RunConfig
+from searchrl.config.curriculum import list_stages
 from searchrl.contracts import PaidJudge
 from searchrl.endpoints.exchange import Traffic, describe_estimate, describe_traffic
 from searchrl.engine.episodes.world import TaskWorld
@@ -28,10 +30,11 @@ def foresee_training(
     """
     settings, rollout = config.eval, config.rollout
     steps = config.max_steps - done
-    total = sum(world.config.weight for world in worlds)
+    weights = {id(world): _mean_weight(world) for world in worlds}
+    total = sum(weights.values())
 
     def count(world: TaskWorld) -> tuple[int, int]:
-        share = world.config.weight / total
+        share = weights[id(world)] / total
         held_out = count_episodes([world], settings, settings.split, settings.num_tasks)
         num_evaluated = held_out * (1 if done else 2)
         if settings.every and world.can_validate:
@@ -85,6 +88,11 @@ def _foresee(
         asked[id(judge)] = name, _add(before, *parts)
     for name, told in asked.values():
         yield f"judge '{name}' will be asked: {describe_estimate(told)}"
+
+
+def _mean_weight(world: TaskWorld) -> float:
+    """Of its stages, however long each will last: a condition tells that only in training."""
+    return fmean(stage.value for stage in list_stages(world.config, "weight"))
 
 
 def _paid(worlds: Sequence[TaskWorld]) -> Iterator[tuple[str, PaidJudge, TaskWorld]]:

@@ -284,8 +284,9 @@ def make_gemini(
     Raises:
         ConfigError: as `make_endpoint`. Without a key it is made, and says so when it is asked.
     """
-    given = {"model": model, "url": url, "key_env": key_env, "concurrency": concurrency}
-    made = make_endpoint(**given, extra=extra, **settings)
+    made = make_endpoint(
+        model=model, url=url, key_env=key_env, concurrency=concurrency, extra=extra, **settings
+    )
     if not os.environ.get(key_env, "").strip():
         made.absence = (
             f"judge gemini: the environment variable {key_env} holds no key; set it to one of "

@@ -33,15 +33,25 @@ def read_scores(text: str, count: int) -> list[Verdict]:
     listed = found.get("scores")
     scores: dict[str, float] = {}
     for one in listed if isinstance(listed, list) else ():
-        name, score = (one.get("id"), one.get("score")) if isinstance(one, Mapping) else (None,) * 2
-        is_number = isinstance(score, int | float) and not isinstance(score, bool)
-        if not isinstance(name, str) or not is_number or not 0 <= score <= TOP or name in scores:
-            raise Unreadable(f"it has the score {one!r}: {quote(text)}")
-        scores[name] = score / TOP
+        name, score = _read_score(one, text)
+        if name in scores:
+            raise Unreadable(f"it scores {name} twice: {quote(text)}")
+        scores[name] = score
     names = name_answers(count)
     if sorted(scores) != names:
         raise Unreadable(f"it has scores for {sorted(scores)}, and not for {names}: {quote(text)}")
     return [Verdict(scores[name], _reason(found)) for name in names]
+
+
+def _read_score(one: object, text: str) -> tuple[str, float]:
+    """One entry of a list: the name of the answer, and its score from 0 to 1."""
+    if isinstance(one, Mapping):
+        name: Any = one.get("id")
+        score: Any = one.get("score")
+        is_number = isinstance(score, int | float) and not isinstance(score, bool)
+        if isinstance(name, str) and is_number and 0 <= score <= TOP:
+            return name, score / TOP
+    raise Unreadable(f"it has the score {one!r}: {quote(text)}")
 
 
 def read_better(text: str) -> float:

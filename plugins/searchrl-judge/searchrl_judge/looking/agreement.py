@@ -17,9 +17,9 @@ _Z = 1.959964
 
 
 class Share(NamedTuple):
-    """So many of `n`, with the 95 % interval of the share."""
+    """So many (`hits`) of `n`, with the 95 % interval of the share."""
 
-    count: int
+    hits: int
     n: int
     value: float
     low: float
@@ -33,14 +33,14 @@ class Agreement(NamedTuple):
     kappa: float | None
 
 
-def make_share(count: int, n: int) -> Share:
-    """The share `count` of `n`; of nothing, anything is possible."""
+def make_share(hits: int, n: int) -> Share:
+    """The share `hits` of `n`; of nothing, anything is possible."""
     if n == 0:
         return Share(0, 0, math.nan, 0.0, 1.0)
-    p, z2 = count / n, _Z**2
+    p, z2 = hits / n, _Z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return Share(count, n, p, max(0.0, middle - half), min(1.0, middle + half))
+    return Share(hits, n, p, max(0.0, middle - half), min(1.0, middle + half))
 
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Agreement:

@@ -17,6 +17,7 @@ from searchrl.cli.lines import say
 from searchrl.cli.loading import load_registry
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
+from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.figures.evaluation import count_tasks
 from searchrl.engine.memory.plan import CUDA_CONTEXT, format_bytes, parse_bytes
@@ -132,6 +133,7 @@ def _facts(
         doubts = [*tiny_abroad(plan, worlds), *doubts]
     elif config.sft.traces is not None:
         load_traces(config.sft.traces)
+    stages = Curriculum(worlds) if has_rewards else ""
     for world in worlds:
         world.close()
     loss = algorithm.resolve(config.algorithm)
@@ -142,6 +144,7 @@ def _facts(
         "run_dir": str(choose_folder(config)),
         "loss": f"{config.algorithm.name}, {loss.describe()}",
         "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
+        **({"curriculum": str(stages)} if str(stages) else {}),
         "num_tasks": num_tasks,
         "fingerprint": config.fingerprint,
         "has_reference": loss.beta > 0,

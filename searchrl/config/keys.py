@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from searchrl.config.sections import Named, RewardStage, Section
+from searchrl.config.sections import CurriculumStage, Named, RewardStage, Section
 from searchrl.config.sft import SftStage
 from searchrl.config.tree import NAMED_SECTIONS, TASK_KEYS, RunConfig
 from searchrl.errors import UnknownNameError, suggest
@@ -174,7 +174,8 @@ def describe(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is list:
         names = {str: "texts", Named: "names", RewardStage: "stages", SftStage: "stages"}
-        return f"list of {names.get(arguments[0], 'entries')}"
+        is_stage = isinstance(arguments[0], type) and issubclass(arguments[0], CurriculumStage)
+        return f"list of {'stages' if is_stage else names.get(arguments[0], 'entries')}"
     if origin is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Section):

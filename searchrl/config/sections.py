@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,6 +21,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from searchrl.config.curriculum import checked_condition, checked_stages
 
 LARGEST = 2**32
 """Largest whole number of any setting. More steps, tokens or tasks than this nobody has, and what
@@ -39,6 +42,8 @@ Batch = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)]
+Step = Annotated[int, Field(ge=0)]
+Level = Annotated[str | int | float, BeforeValidator(_no_bool)]
 
 
 _LAYER = re.compile(r"[A-Za-z_][\w.]*")
@@ -102,6 +107,9 @@ class Named(BaseModel):
         return dict(self.model_extra or {})
 
 
+When = Annotated[str, AfterValidator(checked_condition)]
+
+
 class RewardStage(Section):
     """One stage of a reward schedule: `expr` holds until step `until_step` (the last: for ever)."""
 
@@ -110,6 +118,33 @@ class RewardStage(Section):
     until_step: Count | None = None
     """The stage holds while the step is below this number; the last stage has none and holds for
     ever."""
+    when: When | None = None
+    """The stage begins once this [condition](#curriculum) is true, or at `until_step` of the stage
+    before, if that comes first."""
+
+
+class CurriculumStage(Section):
+    """When a stage of a curriculum begins: the first at step 0, each other one as it says."""
+
+    from_step: Count | None = None
+    """The stage begins at this step, counted from 0."""
+    when: When | None = None
+    """The stage begins once this [condition](#curriculum) is true, such as `em>0.8`. With
+    `from_step` as well, whichever comes first."""
+
+
+class WeightStage(CurriculumStage):
+    """One stage of a task's weight."""
+
+    weight: Weight
+    """The weight in this stage; at 0 the task is not drawn."""
+
+
+class DifficultyStage(CurriculumStage):
+    """One stage of a task's difficulty."""
+
+    difficulty: Level
+    """What the environment's setting `difficulty` is in this stage."""
 
 
 class TaskConfig(Section):
@@ -118,8 +153,13 @@ class TaskConfig(Section):
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
     own [settings](builtins.md)."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How often this task is drawn compared with the others."""
+    weight: Annotated[float, Field(gt=0)] | dict[Step, Weight] | list[WeightStage] = 1.0
+    """How often this task is drawn compared with the others: a number, `{0: 1.0, 30: 0.5}` for
+    weights that begin at these steps, or [a list of stages](#curriculum)."""
+    difficulty: dict[Step, Level] | list[DifficultyStage] | None = None
+    """The environment's setting `difficulty` as it changes in training, `{0: easy, 30: hard}` or
+    [a list of stages](#curriculum). Evaluations play the last one. One that never changes is
+    `env.difficulty`."""
     reward: str | list[RewardStage] = AUTO
     """A reward [expression](rewards.md#expressions), or a list of stages (below). `auto`: the one
     that the environment is registered with, else `format+em`, in which form and answer count alike.
@@ -142,6 +182,18 @@ class TaskConfig(Section):
     judge: Named = Named(name="lexical")
     """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
     and its [settings](builtins.md#judges). `lexical` compares words and asks nobody."""
+
+    @field_validator("weight", "difficulty", mode="before")
+    @classmethod
+    def _is_written_well(cls, value: Any, info: ValidationInfo) -> Any:
+        return checked_stages(value, info.field_name or "")
+
+    @field_validator("difficulty", mode="after")
+    @classmethod
+    def _is_said_once(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and "env" in info.data and "difficulty" in info.data["env"].settings:
+            raise ValueError("env.difficulty says it already; keep one of them")
+        return value
 
     @field_validator("metrics", mode="after")
     @classmethod
@@ -403,37 +455,3 @@ class EvalConfig(Section):
     far above `em`, the model can answer after a search but does not search."""
     batch_size: Batch = 128
     """Dialogues decoded together in evaluation."""
-
-
-class CheckpointConfig(Section):
-    """Which checkpoints are kept. Each is written under another name and then renamed, so it is
-    never incomplete."""
-
-    every: Count = 10
-    """Steps between checkpoints. A killed run loses at most this many steps. After Ctrl-C or an
-    error nothing is lost: a checkpoint is written before the program ends."""
-    keep_last: Count = 2
-    """Newest checkpoints that are kept."""
-    keep_best: bool = True
-    """Also keep the checkpoint with the best reward in a short evaluation, so on validation
-    tasks."""
-
-
-class LogConfig(Section):
-    """What a run writes besides metrics.jsonl and summary.json."""
-
-    trackers: list[Named] = Field(default_factory=list)
-    """[Trackers](builtins.md#trackers) that receive every step's metrics, by name or as mappings
-    with their settings."""
-    rollouts: bool = True
-    """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
-    compress: bool = True
-    """Compress these files with gzip."""
-    max_rollout_files: Annotated[int, Field(ge=0)] = 0
-    """Keep the trajectories of the newest N steps only, and of the newest N short evaluations; 0
-    keeps all."""
-
-    @field_validator("trackers", mode="before")
-    @classmethod
-    def _one_or_none(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value or []

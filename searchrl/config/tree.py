@@ -18,18 +18,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from searchrl.config.alarms import AlarmsConfig
+from searchrl.config.curriculum import check_tasks
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.config.faults import FileLayer, explain
+from searchrl.config.packaged import find_packaged, is_packaged
+from searchrl.config.records import CheckpointConfig, LogConfig
 from searchrl.config.sections import (
     AUTO,
     AlgorithmConfig,
-    CheckpointConfig,
     EngineConfig,
     EvalConfig,
-    LogConfig,
     ModelConfig,
     OptimConfig,
     RolloutConfig,
@@ -48,8 +49,8 @@ TASK_KEYS = ("env", "reward", "judge", "protocol", "retriever")
 NAMED_SECTIONS = ("model", "algorithm")
 """Sections for which a text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
-WHOLE_KEYS = ("mix",)
-"""Mappings that a later layer replaces as a whole: weights mean something only together."""
+WHOLE_KEYS = ("mix", "weight", "difficulty")
+"""Mappings that a later layer replaces as a whole: their values mean something only together."""
 
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
@@ -83,7 +84,8 @@ class RunConfig(Section):
     server](evaluate.md#api-models). Only `model` can be trained."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
-    tiny model gets `tiny`, any other model `qwen3_4b_lora`. See [presets](#presets)."""
+    tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an
+    installed package brings; it lies over that of the model. See [presets](#presets)."""
     plugins: list[str] = Field(default_factory=list)
     """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False
@@ -107,6 +109,12 @@ class RunConfig(Section):
     """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
     `searchrl sft`. Of a run, [what it learned to play with](cli.md#starting-from-a-run) is taken
     over too."""
+
+    @field_validator("tasks", mode="after")
+    @classmethod
+    def _fit_together(cls, value: list[TaskConfig]) -> list[TaskConfig]:
+        check_tasks(value)
+        return value
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain JSON-able values."""
@@ -132,7 +140,18 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Read a preset by name. Raises `ConfigError` with near matches if there is none."""
+    """Read a preset by name. Raises `ConfigError` with near matches if there is none.
+
+    `package:path` is the file `path.yaml` in an installed package.
+    """
+    if is_packaged(name):
+        if (path := find_packaged(f"{name}.yaml")) is None:
+            package, _, inner = name.partition(":")
+            raise ConfigError(
+                f"there is no preset '{name}': no file '{inner}.yaml' in an installed package "
+                f"'{package}'. Install that package, or use one of {', '.join(preset_names())}"
+            )
+        return load_yaml(path)
     if name not in preset_names():
         raise ConfigError(f"unknown preset '{name}'.{suggest(name, preset_names())}")
     text = (resources.files("searchrl") / "assets" / "presets" / f"{name}.yaml").read_text("utf-8")
@@ -222,7 +241,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
             old, value = _as_named(key, old), _as_named(key, value)
         if not isinstance(value, Mapping):
             result[key] = value
-        elif isinstance(old, list) and all(_INDEX.fullmatch(str(k)) for k in value):
+        elif isinstance(old, list) and _addresses(key, value):
             result[key] = items = list(old)
             for position, item in value.items():
                 if int(position) >= len(items):
@@ -233,6 +252,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = merge(old, value) if isinstance(old, Mapping) else dict(value)
     return result
+
+
+def _addresses(key: str, value: Mapping[Any, Any]) -> bool:
+    """Whether the keys of `value` are those of elements in a list; steps of a weight are none."""
+    is_whole = key in WHOLE_KEYS and any(isinstance(k, int) for k in value)
+    return not is_whole and all(_INDEX.fullmatch(str(k)) for k in value)
 
 
 def _is_renamed(old: Any, value: Any) -> bool:

@@ -6,8 +6,8 @@ This file holds no behaviour: each object is in the module that its string names
 
 from __future__ import annotations
 
+from searchrl.config.packaged import EMBEDDED
 from searchrl.hookspecs import Register, RegisterEnv, hookimpl
-from searchrl.plugins.embedded import EMBEDDED
 
 PLUGIN_API = 2
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from searchrl.config.packaged import is_packaged
 from searchrl.envs.gym_files import SCHEME, find_ids
 from searchrl.hookspecs import Factory
-from searchrl.plugins.embedded import is_embedded
 from searchrl.plugins.owners import Origin, Owner
 from searchrl.plugins.registry import Entry
 from searchrl.plugins.signatures import COMPONENTS, find_signature_problem
@@ -201,7 +201,7 @@ def _find_policy_problems(what: str, policies: object) -> Iterator[str]:
     for protocol, policy in policies.items():
         if not isinstance(protocol, str) or not _NAME.fullmatch(protocol):
             yield f"{what}: policies has {protocol!r}, which is no name of a protocol"
-        elif not isinstance(policy, str) or not is_embedded(policy):
+        elif not isinstance(policy, str) or not is_packaged(policy):
             yield (
                 f"{what}: the policy for protocol {protocol!r} is {policy!r}; expected "
                 "'package:folder', a folder in a package, such as 'my_package:assets/tiny'"

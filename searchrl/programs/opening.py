@@ -75,6 +75,7 @@ def _record_origin(session: Session, writer: RunWriter) -> None:
         algorithm={"name": config.algorithm.name, **asdict(session.learner.loss_settings)},
         trainable_parameters=trainable,
         parameters=total,
+        **({"curriculum": begun} if (begun := session.curriculum.begun) else {}),
         **describe_sources(config, session.num_tasks),
     )
 
@@ -109,6 +110,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
                 f"{config.rollout.prompts_per_step} prompts × {config.rollout.group_size} "
                 f"rollouts, lr {config.optim.lr:g}, {learner.loss_settings.describe()}"
             ),
+            **({"curriculum": text} if (text := str(session.curriculum)) else {}),
             "update": learner.describe(),
             "memory": session.memory.plan,
         },

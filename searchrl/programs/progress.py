@@ -25,7 +25,7 @@ class Progress:
     """How far a run has come: what its checkpoints hold beside weights and optimiser.
 
     `best` is the step with the best reward on validation tasks so far; `evaluated` the last step
-    after which that was looked at.
+    after which that was looked at. `curriculum` is what decides its stages; empty: steps alone.
     """
 
     step: int = 0
@@ -34,6 +34,7 @@ class Progress:
     evaluated: int = 0
     watched: int = 0
     rollbacks: list[Rollback] = field(default_factory=list)
+    curriculum: dict[str, Any] = field(default_factory=dict)
 
 
 class _Best(Shape):
@@ -48,6 +49,11 @@ class _Rollback(Shape):
     lr_scale: FiniteFloat
 
 
+class _Curriculum(Shape, extra="forbid"):
+    begun: dict[str, list[NonNegativeInt]] = Field(default_factory=dict)
+    means: list[dict[str, list[FiniteFloat]]] = Field(default_factory=list)
+
+
 class ProgressShape(Shape, extra="forbid"):
     """`Progress` as `state.json` has it."""
 
@@ -57,6 +63,7 @@ class ProgressShape(Shape, extra="forbid"):
     evaluated: NonNegativeInt = 0
     watched: NonNegativeInt = 0
     rollbacks: list[_Rollback] = Field(default_factory=list)
+    curriculum: _Curriculum = Field(default_factory=_Curriculum)
 
 
 def work_of(session: Session, done: int) -> Work:

@@ -26,7 +26,7 @@ from searchrl.engine.figures.evaluation import (
     summary_metrics,
 )
 from searchrl.engine.figures.failures import FailureLimit
-from searchrl.engine.figures.metrics import Metrics, exact, summarise
+from searchrl.engine.figures.metrics import Metrics, curriculum_metrics, exact, summarise
 from searchrl.engine.figures.remarks import find_remarks
 from searchrl.engine.learning.checkpoint import save_checkpoint, save_policy
 from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
@@ -150,6 +150,7 @@ class _Training:
         self.alarms = AlarmDesk(
             self.session, self.writer, self.observer, done.watched, done.rollbacks
         )
+        self.session.curriculum.restore(done.curriculum)
         self.has_told_unread = False
         self.unrecorded = 0
         self.found: Inflight | None = None
@@ -264,7 +265,12 @@ class _Training:
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
         metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
+        metrics |= curriculum_metrics(session.curriculum, step)
         self.alarms.log(number, metrics, "train")
+        session.curriculum.take_in(rollouts)
+        self.progress.curriculum = session.curriculum.state()
+        if begun := session.curriculum.begun:
+            self.writer.update_provenance(curriculum=begun)
         self.progress.step, self.unrecorded = number, 0
         if session.workers.is_first:
             inflight.remove()

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from searchrl.config.curriculum import describe_stages
 from searchrl.config.sections import TaskConfig
 from searchrl.errors import DamagedError
-from searchrl.report.rewards import describe_weights, list_rewarded
+from searchrl.report.rewards import describe_weights, find_begun, list_rewarded
 from searchrl.run_folder import Run, find_damage
 
 
@@ -30,6 +31,7 @@ def describe_run(run: Run) -> dict[str, Any]:
             ["prompts × rollouts", _batch(run)],
             ["learning rate", f"{run.config.optim.lr:g}"],
             ["seed", str(run.config.seed)],
+            *([["curriculum", "; ".join(stages)]] if (stages := _stages(run)) else []),
         ],
         "provenance": _whole(lambda: run.provenance),
         "curves": _curves(rows),
@@ -94,6 +96,11 @@ def _batch(run: Run) -> str:
 
 def _reward(reward: Any) -> str:
     return reward if isinstance(reward, str) else ", ".join(stage.expr for stage in reward)
+
+
+def _stages(run: Run) -> list[str]:
+    """What changed in training, with the steps at which it did, as far as the folder tells."""
+    return describe_stages(run.config.tasks, find_begun(run))
 
 
 def _own(task: TaskConfig) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.config.sections import AUTO, TaskConfig
-from searchrl.errors import SearchRLError
+from searchrl.errors import DamagedError, SearchRLError
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run
 
@@ -62,9 +62,26 @@ def describe_weights(run: Run) -> dict[str, Any] | None:
     schedule = _read_schedule(run.config.tasks[0])
     if schedule is None:
         return None
-    expression = schedule.expressions[-1]
+    number = len(schedule.expressions) - 1
+    if any(schedule.waits):
+        number = len(find_begun(run).get("tasks.0.reward", ()))
+    expression = schedule.expressions[number]
     weights = {name: weight for weight, name in expression.terms}
     return {"text": str(expression), "weights": weights, "constant": expression.constant}
+
+
+def find_begun(run: Run) -> dict[str, list[int]]:
+    """The steps at which the stages of a curriculum began, as the provenance has them."""
+    try:
+        found = run.provenance.get("curriculum")
+    except DamagedError:
+        return {}
+    named = found.items() if isinstance(found, Mapping) else ()
+    return {
+        name: steps
+        for name, steps in named
+        if isinstance(steps, list) and all(isinstance(step, int) for step in steps)
+    }
 
 
 def list_rewarded(run: Run) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import DamagedError
-from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.run_folder import Run, list_checkpoints
 from searchrl.run_folder.sealing import CHECKSUMS, read_whole, verify_folder
 
@@ -35,7 +35,7 @@ def open_texts(run: Run) -> TokenTexts:
     folders = [run.path / "policy"]
     folders += [checkpoint / "policy" for checkpoint in reversed(list_checkpoints(run.path))]
     name = run.config.model.name
-    folders.append(find_embedded(EMBEDDED if name == "tiny" else name) or Path(name))
+    folders.append(find_packaged(EMBEDDED if name == "tiny" else name) or Path(name))
     faults: list[str] = []
     for file in (folder / _FILE for folder in folders):
         if not os.path.lexists(file):

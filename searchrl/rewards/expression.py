@@ -11,14 +11,13 @@ The same strings serve `train`, `eval`, `score` and `check`; the scorer evaluate
 
 from __future__ import annotations
 
-import bisect
 import functools
+import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from pydantic import ValidationError
@@ -256,18 +255,21 @@ def _cut(name: str) -> str:
 class RewardSchedule:
     """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`.
 
-    `ends` are the steps at which all expressions but the last end, ascending.
+    `ends` are the steps at which all expressions but the last end, ascending; infinity: not known
+    yet, because the next one waits for a condition. `waits` are these conditions, "" for none.
     """
 
     expressions: tuple[Expression, ...]
-    ends: tuple[int, ...] = ()
+    ends: tuple[float, ...] = ()
+    waits: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, spec: object, known: Iterable[str] | None = None) -> RewardSchedule:
         """Read the config value `reward`: an expression, or a list of stages.
 
-        A stage is a `RewardStage` or a mapping `{until_step, expr}`. `until_step` is exclusive and
-        ascends; the last stage has none.
+        A stage is a `RewardStage` or a mapping `{until_step, expr, when}`. `until_step` is
+        exclusive and ascends; the last stage has none, and one before a stage with `when` needs
+        none. What a condition means is known to whoever calls `begun`.
 
         Raises:
             ConfigError: something else was given; names the stage.
@@ -282,33 +284,50 @@ class RewardSchedule:
                 f"found {show_value(spec)}"
             )
         expressions: list[Expression] = []
-        ends: list[int] = []
-        for number, item in enumerate(spec, start=1):
-            where = f"reward stage {number} of {len(spec)}"
-            stage, is_last = _read_stage(item, where), number == len(spec)
+        ends: list[float] = []
+        waits: list[str] = []
+        places = [f"reward stage {number} of {len(spec)}" for number in range(1, len(spec) + 1)]
+        stages = [_read_stage(item, where) for item, where in zip(spec, places, strict=True)]
+        if stages[0].when is not None:
+            raise ConfigError(f"{places[0]}: it holds from step 0 on, so it takes no when")
+        for number, (stage, where) in enumerate(zip(stages, places, strict=True), start=1):
+            is_last = number == len(spec)
             if is_last and stage.until_step is not None:
                 raise ConfigError(
                     f"{where}: the last stage must have no until_step (it holds to the end of the "
                     f"run), found {stage.until_step}"
                 )
             if not is_last:
-                if stage.until_step is None:
-                    raise ConfigError(f"{where}: only the last stage may have no until_step")
-                if ends and stage.until_step <= ends[-1]:
+                waits.append(stages[number].when or "")
+                if stage.until_step is None and not waits[-1]:
                     raise ConfigError(
-                        f"{where}: until_step {stage.until_step} does not come after the previous "
-                        f"stage's {ends[-1]}"
+                        f"{where}: only the last stage may have no until_step, or one before a "
+                        "stage with when"
                     )
-                ends.append(stage.until_step)
+                end = math.inf if stage.until_step is None else stage.until_step
+                last = max((one for one in ends if one < math.inf), default=0)
+                if end <= last:
+                    raise ConfigError(
+                        f"{where}: until_step {end} does not come after the previous stage's {last}"
+                    )
+                ends.append(end)
             try:
                 expressions.append(parse_expression(stage.expr, names))
             except ExpressionError as error:
                 raise type(error)(f"{where}: {error}") from None
-        return cls(tuple(expressions), tuple(ends))
+        return cls(tuple(expressions), tuple(ends), tuple(waits))
 
     def at(self, step: int) -> Expression:
-        """The expression that holds at `step`; steps count from 0."""
-        return self.expressions[bisect.bisect_right(self.ends, step)]
+        """The expression that holds at `step`; steps count from 0.
+
+        A stage that waits for a condition has not begun, unless `begun` said so.
+        """
+        ended = itertools.takewhile(lambda end: end <= step, self.ends)
+        return self.expressions[len(list(ended))]
+
+    def begun(self, steps: Sequence[int]) -> RewardSchedule:
+        """The schedule whose stages after the first began at these steps, as far as they did."""
+        return replace(self, ends=(*steps, *self.ends[len(steps) :]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -316,9 +335,13 @@ class RewardSchedule:
         return tuple(dict.fromkeys(name for one in self.expressions for name in one.names))
 
     def __str__(self) -> str:
-        until = (f" until step {end}" for end in self.ends)
-        parts = zip_longest(map(str, self.expressions), until, fillvalue="")
-        return ", then ".join(map("".join, parts))
+        parts = []
+        waits = self.waits or ("",) * len(self.ends)
+        for expression, end, wait in zip(self.expressions, self.ends, waits, strict=False):
+            ways = [wait] if wait else []
+            ways = [f"step {end}", *ways] if end < math.inf else ways
+            parts.append(f"{expression} until {' or '.join(ways)}")
+        return ", then ".join([*parts, str(self.expressions[-1])])
 
 
 def _read_stage(item: object, where: str) -> RewardStage:

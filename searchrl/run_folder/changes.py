@@ -21,9 +21,9 @@ import gymnasium
 from gymnasium.error import Error as GymnasiumError
 
 from searchrl.config import RunConfig
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import ChangedError, DamagedError
 from searchrl.plugins import Registry
-from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.plugins.owners import find_distribution
 from searchrl.plugins.records import read_records
 from searchrl.run_folder.reader import Run
@@ -148,7 +148,7 @@ def _data_paths(config: RunConfig) -> list[Path]:
 def _weights(config: RunConfig) -> Iterator[tuple[str, str]]:
     """The policy that a package brings: another version of the package may bring another one."""
     name = EMBEDDED if config.model.name == "tiny" else config.model.name
-    if (folder := find_embedded(name)) is not None:
+    if (folder := find_packaged(name)) is not None:
         yield name, _hash(folder)
 
 

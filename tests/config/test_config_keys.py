@@ -34,7 +34,8 @@ def leaves(tree: Any, prefix: str = "") -> set[str]:
 
 
 def test_every_key_of_the_tree_is_described_once_with_a_reason() -> None:
-    config = build_config({"reward": [{"expr": "em"}]}).to_dict()
+    stages = {"weight": [{"weight": 1}], "difficulty": [{"difficulty": "easy"}]}
+    config = build_config({"tasks": [stages | {"reward": [{"expr": "em"}]}]}).to_dict()
     assert [one.key for one in KEYS if not one.why] == []
     assert len({one.key for one in KEYS}) == len(KEYS)
     config["alarms"]["watch"] = 0  # by name, as plugins are
@@ -57,7 +58,8 @@ def test_types_and_defaults_are_in_words() -> None:
     [
         ("optim.lr", ["optim.lr"]),
         ("env", ["tasks[].env"]),
-        ("tasks.0.weight", ["tasks[].weight"]),
+        ("tasks.0.metrics", ["tasks[].metrics"]),
+        ("tasks.0.weight.1.when", ["tasks[].weight[].when"]),
         ("sft.stages.1.lr", ["sft.stages[].lr"]),
         ("sft.stages.lr", ["sft.stages[].lr"]),
         ("seed", ["seed"]),
@@ -161,7 +163,9 @@ def problems(value: Any) -> list[str]:
         {"model": "tiny", "algorithm": "dapo", "plugins": ["mine.py"]},
         {"log": {"trackers": ["jsonl", {"name": "wandb", "project": "p"}]}},
         {"log": {"trackers": "jsonl"}, "engine": {"generator": "hf"}},
-        {"reward": [{"expr": "em", "until_step": 3}, {"expr": "f1"}]},
+        {"reward": [{"expr": "em", "until_step": 3}, {"expr": "f1", "when": "em>0.5"}]},
+        {"tasks": [{"weight": {"0": 1.0, "30": 0.5}, "difficulty": {"0": "easy"}}]},
+        {"tasks": [{"weight": [{"weight": 1}, {"when": "em>0.8", "weight": 0}]}, {"weight": 1}]},
         RunConfig().to_dict(),
     ],
 )

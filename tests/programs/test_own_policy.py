@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from command_line import MICRO_SETTINGS, complaint, succeed
 
+from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.engine.model.loading import TINY_PATH
 from searchrl.plugins import load_plugins
-from searchrl.plugins.embedded import EMBEDDED, find_embedded, is_embedded
 from searchrl.programs.agent import load_agent
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.setup.planning import find_plan, plan_run
@@ -88,7 +88,7 @@ def test_the_first_task_decides_and_the_others_are_announced(package: Path, tmp_
 
 
 def test_our_own_keeps_its_name() -> None:
-    assert find_embedded(EMBEDDED) == TINY_PATH
+    assert find_packaged(EMBEDDED) == TINY_PATH
     plan = plan_run({"model": "tiny"}).settled(load_plugins(entry_points=False))
     assert plan.config.model.name == "tiny" and plan.notes == ()
 
@@ -165,7 +165,7 @@ def test_the_package_is_found_and_never_imported() -> None:
         "x/y",
         "tiny",
     ):
-        assert not is_embedded(name) and find_embedded(name) is None
+        assert not is_packaged(name) and find_packaged(name) is None
     said = complaint("train", "--model", "qwen3:0.6b", "--dry-run")
     assert "no folder '0.6b' in an installed package 'qwen3'" in said and "hub id" in said
 

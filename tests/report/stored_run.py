@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from searchrl.config import build_config
-from searchrl.plugins.embedded import EMBEDDED, find_embedded
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.run_folder import RunWriter
 
 HOSTILE = '<script>document.title = "taken"</script><img src=x onerror="document.title=1">'
@@ -21,7 +21,7 @@ HOSTILE = '<script>document.title = "taken"</script><img src=x onerror="document
 CHESS = ("chess", "Who looks after the room of the chess club?", ("art-1", "art-2"), ["Nora Fell"])
 HALL = ("hall", "When does the hall close?", ("art-3",), ["16:45"])
 
-_TOKENIZER = Tokenizer.from_file(f"{find_embedded(EMBEDDED)}/tokenizer.json")
+_TOKENIZER = Tokenizer.from_file(f"{find_packaged(EMBEDDED)}/tokenizer.json")
 
 Part = tuple[str, str]
 """Author and text."""

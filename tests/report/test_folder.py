@@ -14,16 +14,16 @@ import pytest
 from command_line import complaint, succeed
 from stored_run import CHESS, HOSTILE, answer, encode, make_row, make_rows, search, write_run
 
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
 from searchrl.errors import RunFolderError
-from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.report.folder import ROLLOUTS_PER_FILE, write_report
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import TokenTexts
 from searchrl.run_folder import Run
 from searchrl.run_folder.sealing import write_checksums
 
-TOKENIZER = Path(f"{find_embedded(EMBEDDED)}/tokenizer.json")
+TOKENIZER = Path(f"{find_packaged(EMBEDDED)}/tokenizer.json")
 
 
 @pytest.fixture(scope="module")

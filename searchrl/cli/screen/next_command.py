@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from searchrl.cli.group import plugin_sources
-from searchrl.engine.episodes.world import SEARCH_METRICS
+from searchrl.engine.episodes.scorers import SEARCH_METRICS
 
 _CARRIED = ("plugin", "config", "env", "protocol", "retriever", "set")
 """Flags that choose the tasks; the other flags belong to one command."""

@@ -42,7 +42,8 @@ class RolloutRequest:
     `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
     env's reset besides them. `forced` names an action kind to which the first turn is committed by
     its opening tag. `script` is the scripted policy for a scripted generator. `has_logps` is off
-    where the generator samples, but cannot say how probable its tokens were.
+    where the generator samples, but cannot say how probable its tokens were. `level` is that of the
+    world whose environment plays it, where its difficulty changes.
     """
 
     group_id: str
@@ -55,6 +56,7 @@ class RolloutRequest:
     script: ExpertFactory | None = None
     step: int = 0
     has_logps: bool = True
+    level: TaskWorld | None = None
 
     @property
     def origin(self) -> Origin:
@@ -63,11 +65,16 @@ class RolloutRequest:
         return Origin.SAMPLED if is_sampled else Origin.DEMONSTRATION
 
     @property
+    def home(self) -> TaskWorld:
+        """The world whose environment plays it."""
+        return self.level or self.world
+
+    @property
     def reset_options(self) -> dict[str, Any]:
         """What the env's reset is given, besides the seed."""
         if self.index is None:
             return {"split": self.split, **self.options}
-        split, index = self.world.locate(self.split, self.index)
+        split, index = self.home.locate(self.split, self.index)
         return {"split": split, **self.options, "index": index}
 
     @property

@@ -247,7 +247,7 @@ class RolloutDriver:
 
     def _begin(self, request: RolloutRequest) -> Begun:
         return begin_episode(
-            request.world,
+            request.home,
             request.reset_options,
             seed=request.env_seed,
             budget=self.codec.budget(self.limits.max_observation_tokens),
@@ -441,4 +441,4 @@ def _release(dialogues: Sequence[Dialogue]) -> None:
     """Give back the environments that did not fail; their world closes them."""
     for dialogue in dialogues:
         if dialogue.env is not None:
-            dialogue.request.world.release(dialogue.env)
+            dialogue.request.home.release(dialogue.env)

@@ -8,7 +8,6 @@ anything starts.
 
 from __future__ import annotations
 
-import functools
 import operator
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,31 +20,27 @@ import gymnasium
 from searchrl.calls.deadline import Turn
 from searchrl.calls.watchdog import watching
 from searchrl.config import RunConfig
-from searchrl.config.sections import AUTO, TaskConfig
+from searchrl.config.curriculum import list_stages
+from searchrl.config.sections import AUTO, Named, TaskConfig
 from searchrl.contracts import ExpertFactory, TagProtocol
-from searchrl.core.episode import SEARCH, Task
+from searchrl.core.episode import Task
 from searchrl.engine.episodes.guarded import GuardedProtocol, GuardedRetrievers
+from searchrl.engine.episodes.scorers import build_scorer, can_open
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
 from searchrl.errors import (
     ConfigError,
     EnvironmentFailure,
-    ExpressionError,
     PluginError,
     ProtocolFailure,
     SearchRLError,
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry
-from searchrl.plugins.parts import Judges, fill_parts, make_component, make_retriever_factory
+from searchrl.plugins.parts import Judges, fill_parts, make_retriever_factory
 from searchrl.plugins.registry import describe_error
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
-from searchrl.rewards.components import SIGNAL, make_signal
-from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
-
-SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
-"""Components that are no metric of a task whose protocol has no search."""
 
 
 @dataclass(slots=True)
@@ -74,6 +69,8 @@ class TaskWorld:
     """Who is not asked for drawings any more, because that did not return."""
     notes: tuple[str, ...] = ()
     """What its environment says that a user should read beside the figures."""
+    levels: Mapping[Any, TaskWorld] = field(default_factory=dict)
+    """Where its difficulty changes: the world of each difficulty. It itself is the last one."""
     has_indexes: bool = False
     """Whether the indexes that can be built before an episode are built."""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
@@ -106,6 +103,8 @@ class TaskWorld:
                 env.get_wrapper_attr("build_indexes")()
         self.release(env)
         self.has_indexes = True
+        for world in self.levels.values():
+            world.build_indexes(on_progress)
 
     def num_tasks(self, split: str) -> int:
         """Number of tasks of a split.
@@ -225,7 +224,7 @@ class TaskWorld:
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""
         with self._watching():
-            return _can_open(self.protocol, kind)
+            return can_open(self.protocol, kind)
 
     def _watching(self) -> AbstractContextManager[None]:
         """For what is asked outside of an episode, where the rollout driver watches."""
@@ -233,6 +232,9 @@ class TaskWorld:
 
     def close(self) -> None:
         """Close every idle environment; one that fails to close is a warning."""
+        for world in self.levels.values():
+            if world is not self:
+                world.close()
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -288,7 +290,7 @@ def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
     turns: dict[str, Turn] = {}
     judges = Judges(registry)
     with watching(config.rollout.env_timeout_s, _files_of(registry)):
-        return [_make_world(task, named, registry, turns, judges) for task in named.tasks]
+        return [_make_levels(task, named, registry, turns, judges) for task in named.tasks]
 
 
 def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> TagProtocol:
@@ -314,7 +316,9 @@ def make_scorer(
     """
     with watching(run.rollout.env_timeout_s, _files_of(registry)):
         protocol = _make_protocol(config, run, registry)
-        return _make_scorer(config, run, registry, protocol, judges or Judges(registry))
+        return build_scorer(
+            config, run, registry, protocol, judges or Judges(registry), _files_of(registry)
+        )
 
 
 def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> GuardedProtocol:
@@ -329,30 +333,24 @@ def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> Gu
     )
 
 
-def _make_scorer(
+def _make_levels(
     config: TaskConfig,
     run: RunConfig,
     registry: Registry,
-    protocol: TagProtocol,
+    turns: dict[str, Turn],
     judges: Judges,
-) -> Scorer:
-    schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
-    # Without a search, metrics of searches mean nothing.
-    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or _can_open(protocol, SEARCH)]
-    names = dict.fromkeys([*schedule.names, *metrics])
-    signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
-    entries = {name: registry.get("reward", name) for name in names if name not in signals}
-    judge = functools.partial(judges.get, config.judge.name, config.judge.settings)
-    return Scorer(
-        {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
-        schedule,
-        group_names=[name for name, entry in entries.items() if entry.kind == "group_reward"],
-        metrics=metrics,
-        timeout_s=run.rollout.reward_timeout_s,
-        owners={name: str(entry.owner) for name, entry in entries.items()},
-        files=_files_of(registry),
-        alone=[name for name, entry in entries.items() if not entry.is_concurrent],
-    )
+) -> TaskWorld:
+    """The world of a task; where its difficulty changes, that of the last one with all others."""
+    if config.difficulty is None:
+        return _make_world(config, run, registry, turns, judges)
+    levels: dict[Any, TaskWorld] = {}
+    for value in (stage.value for stage in list_stages(config, "difficulty")):
+        env = Named(**{**config.env.model_dump(), "difficulty": value})
+        own = config.model_copy(update={"env": env})
+        levels[value] = levels.get(value) or _make_world(own, run, registry, turns, judges)
+        last = levels[value]
+    last.levels = levels
+    return last
 
 
 def _make_world(
@@ -378,7 +376,7 @@ def _make_world(
     # Every environment instance shares them: the rollouts of a group search one index. They are
     # made at the first search; a wrong setting is reported now.
     retriever = make_retrievers(config.retriever.name, config.retriever.settings)
-    scorer = _make_scorer(config, run, registry, protocol, judges)
+    scorer = build_scorer(config, run, registry, protocol, judges, _files_of(registry))
     # Now, so that a setting called `retriever` is refused by its name.
     env_settings = env_entry.ensure_settings(
         fill_parts(registry, env_entry, config.env.settings, make_retrievers)
@@ -414,26 +412,3 @@ def _make_world(
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
         raise PluginError(f"{protocol_entry}: {error}") from error
     return world
-
-
-def _can_open(protocol: TagProtocol, kind: str) -> bool:
-    try:
-        protocol.opening(kind)
-    except ValueError:
-        return False
-    except ProtocolFailure:  # reported by the episode that needs it
-        return True
-    return True
-
-
-def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardSchedule:
-    # Who wrote it: nobody looks for a mistake of the plugin on the command line.
-    is_own = config.reward == env.options.get("reward")
-    source = f"the default reward of {env}: " if is_own else ""
-    try:
-        return RewardSchedule.parse(config.reward, registry.spellings("reward"))
-    except UnknownComponentError as error:
-        absence = registry.explain_absence("reward", error.component)
-        raise UnknownComponentError(f"{source}{error}{absence}", error.component) from error
-    except ExpressionError as error:
-        raise type(error)(f"{source}{error}") from error

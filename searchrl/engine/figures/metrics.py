@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from searchrl.contracts import MAX_REWARD, Metric
 from searchrl.core.episode import SEARCH, TOOL, FailureKind, StopReason
+from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 
@@ -199,6 +200,13 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
             part = _summarise_one([r for r in rollouts if r.world is world], [world])
             metrics |= {f"{label}/{key}": metric for key, metric in part.items()}
     return metrics
+
+
+def curriculum_metrics(curriculum: Curriculum, step: int) -> Metrics:
+    """The stages of a step, under the task's name where there are several; none if none change."""
+    worlds = curriculum.worlds
+    labels = [f"{label}/" if len(worlds) > 1 else "" for label in label_tasks(worlds)]
+    return {labels[task] + name: exact(figure) for task, name, figure in curriculum.figures(step)}
 
 
 def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:

@@ -21,6 +21,7 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as hf_logging
 
 from searchrl.calls.watchdog import watching
+from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.config.sections import SCRATCH, ModelConfig
 from searchrl.engine.model.foreign import (
     ensure_plain_adapter,
@@ -32,7 +33,6 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError, suggest
-from searchrl.plugins.embedded import EMBEDDED, find_embedded, is_embedded
 from searchrl.run_folder import Run, choose_policy, is_policy_of_run, suggest_runs
 
 DEFAULT_MODEL = "Qwen/Qwen3-4B"
@@ -137,7 +137,7 @@ def resolve_model(name: str, device: torch.device, init_from: str | None = None)
         return ResolvedModel(str(TINY_PATH), None, True, embedded=EMBEDDED)
     if os.path.isdir(name):
         return _resolve_folder(Path(name), base=None)
-    if is_embedded(name):
+    if is_packaged(name):
         return _resolve_folder(_find_embedded(name), base=None)._replace(embedded=name)
     if is_path(name):
         raise PolicyError(
@@ -149,7 +149,7 @@ def resolve_model(name: str, device: torch.device, init_from: str | None = None)
 
 def _find_embedded(name: str) -> Path:
     """The folder of a policy that a package brings. Raises `PolicyError` if it is not here."""
-    if (found := find_embedded(name)) is not None:
+    if (found := find_packaged(name)) is not None and found.is_dir():
         return found
     package, _, folder = name.partition(":")
     raise PolicyError(
@@ -190,7 +190,7 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
         )
     if path == "tiny":
         return str(TINY_PATH), ()
-    if is_embedded(path) and not os.path.isdir(path):
+    if is_packaged(path) and not os.path.isdir(path):
         return str(_find_embedded(path)), ()
     if not Path(path).is_absolute() and os.path.isfile(adapter / path / "config.json"):
         return str(adapter / path), ()  # an export brings the base that no hub has

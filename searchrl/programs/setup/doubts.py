@@ -12,13 +12,13 @@ from dataclasses import fields
 
 from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
+from searchrl.config.packaged import EMBEDDED, package_of
 from searchrl.core.advantage import StepScores
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.figures.evaluation import tasks_played
 from searchrl.engine.figures.metrics import proportion
 from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError
-from searchrl.plugins.embedded import EMBEDDED, package_of
 from searchrl.programs.setup.carrying import task_flags
 from searchrl.programs.setup.planning import Plan
 

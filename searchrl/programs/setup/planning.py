@@ -16,13 +16,13 @@ from typing import Any, Literal
 import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.engine.episodes.world import TaskWorld, name_defaults
 from searchrl.engine.model.hub import find_absence
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
 from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.embedded import EMBEDDED, find_embedded
 from searchrl.plugins.records import read_records
 from searchrl.programs.setup.carrying import (
     carried_settings,
@@ -87,7 +87,7 @@ class Plan:
         if config.model.name != TINY or config.init_from is not None or name == EMBEDDED:
             return replace(self, config=config)
         what = f"{env} brings the policy '{name}' for protocol '{task.protocol.name}'"
-        if find_embedded(name) is None:
+        if find_packaged(name) is None:
             raise PluginError(
                 f"{what}, and there is no such folder in that package. Its author puts the files "
                 "of a policy/ there; until then, use --model with another model"
@@ -152,12 +152,15 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         asked = build_config(load_preset(asked.preset), *layers)
     plan = Plan.of(asked, elsewhere)
     model = plan.model
-    preset = asked.preset or (TINY_PRESET if model.is_tiny else LARGE_PRESET)
+    of_model = TINY_PRESET if model.is_tiny else LARGE_PRESET
+    preset = asked.preset or of_model
+    # That of a package is not about a model, so it does not replace the model's.
+    presets = [of_model, preset] if is_packaged(preset) else [preset]
     decided: dict[str, Any] = {"preset": preset}
     if asked.model.name == "auto" and asked.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
-    config = build_config(load_preset(preset), *layers, decided)
+    config = build_config(*map(load_preset, presets), *layers, decided)
     return replace(plan, config=config, carried=carried, named_code=named_code)
 
 

@@ -18,6 +18,7 @@ from searchrl.engine.checks.doctor import examine
 from searchrl.engine.checks.report import Report
 from searchrl.engine.checks.subject import Subject
 from searchrl.engine.checks.trial import DrawRecord
+from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.drivers import make_driver
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.rollout import RolloutDriver
@@ -67,6 +68,7 @@ class Session:
         self.config = config
         self.registry = registry
         self.workers = workers
+        self.on_note = on_note
         self.worlds: list[TaskWorld] = make_worlds(config, registry)
         self.num_tasks = count_tasks(self.worlds, config.eval)
         # An algorithm may have weights of its own: the same in every run and every process.
@@ -95,8 +97,9 @@ class Session:
         )
         self.draws = DrawRecord()
         self.sampler = self.make_driver(rollout, on_note)
+        self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
-            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size
+            self.worlds, config.seed, rollout.prompts_per_step, rollout.group_size, self.curriculum
         )
 
     def make_driver(
@@ -130,10 +133,12 @@ class Session:
         return report
 
     def sample(self, step: int, **watched: Any) -> StepGroups:
-        """Sample the groups of a step (from 0).
+        """Sample the groups of a step (from 0), at the stages that begin with it.
 
         `watched` are `on_progress`, `should_stop` and `inflight` of `RolloutDriver.run`.
         """
+        for begun in self.curriculum.look(step):
+            self.on_note(begun)
         self.sampler.generator.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
         return sample_groups(self.sampler, self.prompts, step, max_refills=max_refills, **watched)

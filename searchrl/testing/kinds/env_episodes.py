@@ -15,10 +15,10 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
+from searchrl.config.packaged import find_packaged, package_of
 from searchrl.contracts import Retriever, RetrieverFactory, TokenBudget
 from searchrl.core.episode import ANSWER, Action, Passage, Task
 from searchrl.engine.episodes.boundary import step_env
-from searchrl.plugins.embedded import find_embedded, package_of
 from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
@@ -201,7 +201,7 @@ def _brings_policies(subject: Subject) -> Iterator[Problem]:
         if protocol not in subject.registry.names("protocol"):
             fix = "name a registered protocol, as `searchrl plugins` lists them"
             yield Problem(f"{what}: there is no protocol '{protocol}'", fix=fix)
-        if (folder := find_embedded(name)) is None:
+        if (folder := find_packaged(name)) is None:
             yield Problem(f"{what}: there is no such folder in package '{package_of(name)}'")
             continue
         files = ("config.json", "tokenizer.json", "model.safetensors")

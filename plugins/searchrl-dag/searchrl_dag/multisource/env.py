@@ -137,11 +137,7 @@ class MultisourceEnv(TextEnv):
     def passages(self, task: Task) -> tuple[str, Sequence[Passage]]:
         """Every passage of every source."""
         corpora = self.world(task.split).corpora.values()
-        return self._key(task.split, "all"), [p for corpus in corpora for p in corpus]
-
-    def known_corpora(self) -> Sequence[tuple[str, Sequence[Passage]]]:
-        """None: the corpora are small, and indexed at the first search."""
-        return ()
+        return self._key(task.split, "all"), tuple(p for corpus in corpora for p in corpus)
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `PlanRunner.run`."""

@@ -33,7 +33,7 @@ class Sources:
         owner: who is named in failures, such as `env multisource`.
 
     Raises:
-        ConfigError: the protocol has no plans.
+        ConfigError: the protocol has no plans, or plans with other sources.
     """
 
     def __init__(
@@ -48,12 +48,18 @@ class Sources:
         owner: str,
     ) -> None:
         try:
+            planned: Sequence[str] = protocol.sources  # type: ignore[attr-defined]
             self._read_plan, self._render = protocol.read_plan, protocol.render_results  # type: ignore[attr-defined]
         except AttributeError as error:
             raise ConfigError(
                 f"{owner} needs plans, and the protocol {protocol.name} has none. Leave the "
                 "protocol out, or name dag"
             ) from error
+        if unknown := [name for name in planned if name not in own]:
+            raise ConfigError(
+                f"{owner}: protocol.sources names {unknown[0]!r}, which it does not have; it has "
+                + ", ".join(own)
+            )
         self._indexes = {
             name: shared if factory is None else _cached(factory) for name, factory in own.items()
         }

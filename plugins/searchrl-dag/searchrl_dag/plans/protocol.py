@@ -103,6 +103,11 @@ class SearchDag(InlineProtocol):
             else load_instruction(instruction, "dag")
         )
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that a plan may name, in lower case."""
+        return tuple(self.reader.sources)
+
     def read_request(self, text: str) -> Action:
         """A search for the queries of the plan, or an invalid action that says what is wrong."""
         plan = self.reader.read(text)
@@ -124,10 +129,6 @@ class SearchDag(InlineProtocol):
         ]
         edges = [f"{edge.parent} -> {edge.child}" for edge in plan.edges]
         return self._render_search("\n".join(["Nodes:", *nodes, "Edges:", *edges]), thought)
-
-    def render_search_text(self, body: str, thought: str = "") -> str:
-        """Write a search turn around any text, valid or not: for scripts that show mistakes."""
-        return self._render_search(self.neutralise(body), thought)
 
     def render_turn(self, action: Action, thought: str = "") -> str:
         """Write the turn that parses to `action`. Protocol tags in its texts are neutralised.

@@ -72,7 +72,9 @@ _REASONS: Mapping[Fault, str] = {
 
 # One character for one, so that places in the folded text are places in the text itself.
 _FOLDED = str.maketrans("：（）；，、－＝＞\t\u00a0\u3000", ":();,,-=>   ")
-_SECTION = re.compile(r"(nodes|edges)\s*:", re.IGNORECASE)
+_SECTIONS = ("nodes", "edges")
+"""The headers, which are no labels."""
+_SECTION = re.compile(rf"({'|'.join(_SECTIONS)})\s*:", re.IGNORECASE)
 _LABEL = re.compile(LABEL)
 _ARROW = re.compile(r"[-=]{1,2}>|[→⟶⇒]")
 
@@ -142,7 +144,8 @@ class PlanReader:
         end = len(folded.rstrip(" ;,."))
         colon, opening = folded.find(":"), folded.rfind("(", 0, end)
         label = unicodedata.normalize("NFKC", line[: max(colon, 0)]).strip()
-        if not _LABEL.fullmatch(label) or opening < colon or folded[end - 1 : end] != ")":
+        is_label = _LABEL.fullmatch(label) and label.casefold() not in _SECTIONS
+        if not is_label or opening < colon or folded[end - 1 : end] != ")":
             return self._say(Fault.NODE_LINE, line.strip())
         query = line[colon + 1 : opening].strip()
         if not query:

@@ -1,0 +1,40 @@
+"""The published curriculum of rewards, as a preset that lies over that of the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from searchrl.config import build_config, load_preset
+from searchrl.errors import ConfigError
+from searchrl.programs.setup.planning import plan_run
+from searchrl.rewards import RewardSchedule
+
+PRESET = "searchrl_dag:presets/published"
+
+
+def test_the_weights_change_after_thirty_steps() -> None:
+    plan = plan_run({"preset": PRESET, "env": "multisource", "model": "tiny"})
+    schedule = RewardSchedule.parse(plan.config.tasks[0].reward)
+    for step, weights in ((0, (0.2, 0.4, 0.4)), (29, (0.2, 0.4, 0.4)), (30, (0.5, 0.25, 0.25))):
+        named = {name: weight for weight, name in schedule.at(step).terms}
+        assert named == dict(zip(("dag_judge", "dag", "format"), weights, strict=True))
+    assert plan.config.tasks[0].env.name == "multisource"
+
+
+def test_it_lies_over_the_preset_of_the_model_and_below_what_is_written() -> None:
+    plan = plan_run({"preset": PRESET, "model": "tiny", "optim": {"lr": 3e-4}})
+    tiny = build_config(load_preset("tiny"))
+    assert plan.config.rollout == tiny.rollout and plan.config.optim.lr == 3e-4
+    assert plan.config.optim.warmup_steps == tiny.optim.warmup_steps
+    assert plan.config.preset == PRESET
+    again = plan_run(plan.config.to_dict())
+    assert again.config == plan.config
+    own = plan_run({"preset": PRESET, "model": "tiny", "reward": "em"})
+    assert own.config.tasks[0].reward == "em"
+
+
+def test_one_that_is_not_there_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"no file 'presets/publishd.yaml' in an installed packa"):
+        plan_run({"preset": "searchrl_dag:presets/publishd"})
+    with pytest.raises(ConfigError, match="in an installed package 'nobody'. Install that package"):
+        plan_run({"preset": "nobody:published"})

@@ -1,0 +1,117 @@
+"""Plans are read: the verdict on bodies written by hand and by chance; what a plan says."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import networkx as nx
+import pytest
+from bodies import INVALID, VALID, Edges, Nodes, fuzzed
+from searchrl_dag.plans.plan import Edge, Node, Plan, fill
+from searchrl_dag.plans.protocol import SearchDag
+from searchrl_dag.plans.reading import Fault, PlanReader, Violation, read_any_plan
+
+from searchrl.core.episode import INVALID as INVALID_KIND
+from searchrl.core.episode import SEARCH
+
+READER = PlanReader(
+    {"general": "General", "news": "News", "academic": "Academic"}, {"academy": "academic"}, 6
+)
+
+
+def test_there_are_sixty_bodies_and_each_fault_is_among_them() -> None:
+    assert len(VALID) + len(INVALID) >= 60
+    assert {fault for _, fault in INVALID.values()} == set(Fault)
+
+
+@pytest.mark.parametrize(("body", "nodes", "edges"), VALID.values(), ids=VALID)
+def test_a_valid_plan_is_read(body: str, nodes: Nodes, edges: Edges) -> None:
+    plan = READER.read(body)
+    assert isinstance(plan, Plan), plan
+    assert (plan.nodes, plan.edges) == (nodes, edges)
+
+
+@pytest.mark.parametrize(("body", "fault"), INVALID.values(), ids=INVALID)
+def test_an_invalid_plan_has_its_fault(body: str, fault: Fault) -> None:
+    violation = READER.read(body)
+    assert isinstance(violation, Violation)
+    assert violation.fault is fault
+
+
+def test_every_fault_has_a_reason_of_its_own() -> None:
+    reasons = READER.reasons()
+    assert set(reasons) == set(Fault)
+    assert len(set(reasons.values())) == len(Fault)
+    assert "6 at most" in reasons[Fault.TOO_MANY_NODES]
+    assert "General, News and Academic" in reasons[Fault.UNKNOWN_SOURCE]
+
+
+def test_thousand_bodies_made_by_chance_are_read_as_specified() -> None:
+    protocol, seen = SearchDag(), set()
+    for body in fuzzed(1000):
+        read = READER.read(body)
+        turn = f"<think>x</think>\n<search>\n{body}\n</search>"
+        action = protocol.parse(turn)
+        if isinstance(read, Violation):
+            seen.add(read.fault)
+            assert action.kind == INVALID_KIND
+        else:
+            seen.add("valid")
+            find_wrong(read, body)
+            assert (action.kind, action.payload) == (SEARCH, read.queries)
+            again = protocol.read_plan(protocol.render_plan(read))
+            assert again == read
+    assert seen == {"valid", *Fault}, "chance finds every verdict"
+
+
+def find_wrong(plan: Plan, body: str) -> None:
+    """What the issue asks of a valid plan, asked in another way than the reader does it."""
+    labels = [node.label for node in plan.nodes]
+    assert 1 <= len(labels) <= 6
+    assert len(set(labels)) == len(labels)
+    assert {node.source for node in plan.nodes} <= {"general", "news", "academic"}
+    assert all(node.query.strip() for node in plan.nodes)
+    assert {label for edge in plan.edges for label in edge} <= set(labels)
+    order = [node.label for level in plan.levels for node in level]
+    assert sorted(order) == sorted(labels)
+    assert all(order.index(edge.parent) < order.index(edge.child) for edge in plan.edges)
+    assert re.search("nodes", body, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("piece", ["A", " ", "(", "A: a (News)\n", "A -> ", "Edges:\n", "\u3000"])
+def test_a_long_body_is_read_in_linear_time(piece: str) -> None:
+    start = time.process_time()
+    READER.read("Nodes:\n" + piece * 100_000)
+    READER.read("Nodes:\nA: a (News)\nEdges:\n" + piece * 100_000)
+    assert time.process_time() - start < 5
+
+
+def test_a_circle_is_what_networkx_calls_one() -> None:
+    body = "Nodes:\n" + "\n".join(f"{x}: q (News)" for x in "ABCDEF") + "\nEdges:\n"
+    edges = [(x, y) for x in "ABCDEF" for y in "ABCDEF" if x != y]
+    for number in range(0, 2**30, 7_654_321):
+        chosen = [edge for place, edge in enumerate(edges) if number >> place & 1]
+        read = READER.read(body + "; ".join(f"{x} -> {y}" for x, y in chosen))
+        is_acyclic = nx.is_directed_acyclic_graph(nx.DiGraph(chosen))
+        assert isinstance(read, Plan) == is_acyclic
+
+
+def test_the_levels_of_a_plan() -> None:
+    nodes = tuple(Node(label, "q", "news") for label in "ABCD")
+    plan = Plan(nodes, (Edge("A", "C"), Edge("B", "C"), Edge("C", "D")))
+    assert [[node.label for node in level] for level in plan.levels] == [["A", "B"], ["C"], ["D"]]
+    assert plan.parents("C") == ("A", "B")
+
+
+def test_a_query_is_filled_with_the_results_of_its_parents_alone() -> None:
+    results = {"A": "Ada Kemp", "B": "tea"}
+    query = "{A}, ｛B｝ and {C} using A, using gas"
+    filled = fill(query, ("A", "B"), results.__getitem__)
+    assert filled == "Ada Kemp, tea and {C} Ada Kemp, using gas"
+
+
+def test_what_reads_any_plan_knows_no_sources_and_no_number() -> None:
+    body = "Nodes:\n" + "\n".join(f"N{n}: q (Library)" for n in range(20))
+    assert isinstance(read_any_plan(body), Plan)
+    assert isinstance(read_any_plan(f"{body}\nEdges:\nN1 -> N1"), Violation)

@@ -1,0 +1,125 @@
+"""Plans run: levels one after another, sources of a level at once, parents before children."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from searchrl_dag.multisource.running import PlanRunner, parent_text
+from searchrl_dag.plans.plan import Edge, Node, Plan
+from searchrl_dag.plans.protocol import NodeResult
+
+from searchrl.core.episode import Passage
+from searchrl.errors import RetrieverFailure
+
+SOURCES = ("general", "news", "academic")
+DIAMOND = Plan(
+    (
+        Node("A", "mayor", "general"),
+        Node("B", "drink of {A}", "news"),
+        Node("C", "tool of {A}", "academic"),
+        Node("D", "{B} and {C}", "general"),
+    ),
+    (Edge("A", "B"), Edge("A", "C"), Edge("B", "D"), Edge("C", "D")),
+)
+
+
+class Telling:
+    """Says which query it got, after a while; remembers its batches."""
+
+    def __init__(self, source: str, wait_s: float = 0.0) -> None:
+        self.source, self.wait_s = source, wait_s
+        self.batches: list[list[str]] = []
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """One passage for each query: a new name."""
+        self.batches.append(list(queries))
+        time.sleep(self.wait_s)
+        said = [f"The {query} is {self.source.title()} {len(query)}." for query in queries]
+        return [[Passage(text, text)] * k for text in said]
+
+
+def make_runner(
+    make: Callable[[str], Telling], timeout_s: float = 30.0, has_parent_results: bool = True
+) -> tuple[PlanRunner, dict[str, Telling]]:
+    made = {source: make(source) for source in SOURCES}
+    sources = {source: lambda one=one: one for source, one in made.items()}
+    return PlanRunner(sources, 2, has_parent_results, timeout_s, "env x"), made
+
+
+def test_children_get_the_results_of_their_parents() -> None:
+    runner, _ = make_runner(Telling)
+    results = runner.run(DIAMOND)
+    assert results["A"].query == "mayor"
+    assert results["B"].query == "drink of General 5"
+    assert results["C"].query == "tool of General 5"
+    assert results["D"].query == "News 18 and Academic 17"
+    assert len(results["D"].passages) == 2
+
+
+def test_without_the_results_of_parents_the_references_are_left_out() -> None:
+    runner, _ = make_runner(Telling, has_parent_results=False)
+    results = runner.run(DIAMOND)
+    assert [results[label].query for label in "ABCD"] == ["mayor", "drink of", "tool of", "and"]
+
+
+def test_queries_of_one_level_and_source_are_one_batch() -> None:
+    runner, made = make_runner(Telling)
+    nodes = tuple(Node(label, label.lower(), "news") for label in "ABC")
+    runner.run(Plan(nodes, (Edge("A", "C"),)))
+    assert made["news"].batches == [["a", "b"], ["c"]]
+
+
+def test_sources_of_a_level_are_searched_at_once() -> None:
+    meeting = threading.Barrier(3, timeout=20)
+
+    class Meeting(Telling):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            meeting.wait()  # raises if the others do not come
+            return super().search(queries, k)
+
+    runner, _ = make_runner(Meeting)
+    nodes = tuple(Node(source[0], "q", source) for source in SOURCES)
+    assert len(runner.run(Plan(nodes))) == 3
+
+
+def test_a_source_that_is_late_is_named() -> None:
+    runner, _ = make_runner(lambda source: Telling(source, 3.0 if source == "news" else 0.0), 0.3)
+    start = time.monotonic()
+    with pytest.raises(RetrieverFailure, match="env x, source news"):
+        runner.run(Plan((Node("A", "q", "general"), Node("B", "q", "news"))))
+    assert time.monotonic() - start < 2.5
+
+
+def test_a_result_that_is_no_list_of_passages_is_named() -> None:
+    class Short(Telling):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            return []
+
+    runner, _ = make_runner(Short)
+    with pytest.raises(RetrieverFailure, match="source news: the retriever gave 0 results for 1"):
+        runner.run(Plan((Node("A", "q", "news"),)))
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "said"),
+    [
+        ("mayor of Dalham", "The mayor of Dalham is Ada Kemp.", "Ada Kemp"),
+        ("crop of Dalham", "The crop of Dalham is rye.", "The is rye"),
+        (
+            "director of Dune",
+            "Dune was directed by Denis Villeneuve for a studio.",
+            "Denis Villeneuve",
+        ),
+        ("北京 人口", "北京人口多", "北京人口多"),
+        ("Dalham", "Dalham.", ""),
+    ],
+)
+def test_what_a_parent_is_replaced_by(query: str, text: str, said: str) -> None:
+    assert parent_text(NodeResult(query, (Passage("p", text),))) == said
+
+
+def test_a_parent_that_found_nothing_is_replaced_by_nothing() -> None:
+    assert parent_text(NodeResult("mayor", ())) == ""

@@ -1,0 +1,42 @@
+"""What packages bring, by names such as `searchrl:assets/tiny`: embedded policies and presets.
+
+Owns how such a name, `PACKAGE:PATH`, becomes a file or folder. The package is found and not
+imported, so that a name in somebody's run folder runs no code. Which policy `tiny` means is said by
+the registration of an environment (`Entry.policy_for`). Callers: presets, registrations, what loads
+models, the page of a run. Loads nothing itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+EMBEDDED = "searchrl:assets/tiny"
+"""The policy that `tiny` means for every environment that brings none of its own."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*:[\w-][\w.-]*(/[\w-][\w.-]*)*")
+
+
+def is_packaged(name: str) -> bool:
+    """Whether a name is of the form `PACKAGE:PATH`; the path lies in the package."""
+    return _NAME.fullmatch(name) is not None
+
+
+def package_of(name: str) -> str:
+    """The package that a name is about."""
+    return name.partition(":")[0]
+
+
+def find_packaged(name: str) -> Path | None:
+    """The file or folder of a name; None if the package, or that in it, is not here."""
+    if not is_packaged(name):
+        return None
+    package, _, inner = name.partition(":")
+    try:
+        spec = importlib.util.find_spec(package)  # without a dot in it, nothing is imported
+    except (ImportError, ValueError):
+        return None
+    places = (spec.submodule_search_locations or ()) if spec is not None else ()
+    found = (Path(place) / inner for place in places)
+    return next((one.resolve() for one in found if one.exists()), None)

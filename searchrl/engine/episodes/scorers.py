@@ -1,0 +1,80 @@
+"""From a task's reward and metrics to the scorer of its episodes.
+
+Owns which components a task has and who makes them; what a score is, is `rewards.scorer`'s matter.
+Wrong names and expressions are found here, before anything starts. Caller: `world`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from searchrl.config import RunConfig
+from searchrl.config.sections import TaskConfig
+from searchrl.contracts import TagProtocol
+from searchrl.core.episode import SEARCH
+from searchrl.errors import ExpressionError, ProtocolFailure
+from searchrl.plugins import Entry, Registry
+from searchrl.plugins.parts import Judges, make_component
+from searchrl.rewards.components import SIGNAL, make_signal
+from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
+from searchrl.rewards.scorer import Scorer
+
+SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
+"""Components that are no metric of a task whose protocol has no search."""
+
+
+def build_scorer(
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    protocol: TagProtocol,
+    judges: Judges,
+    files: Mapping[str, str],
+) -> Scorer:
+    """The scorer of a task. `files`: whom to name for code in a plugin's file.
+
+    Raises:
+        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
+    """
+    schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
+    # Without a search, metrics of searches mean nothing.
+    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or can_open(protocol, SEARCH)]
+    names = dict.fromkeys([*schedule.names, *metrics])
+    signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
+    entries = {name: registry.get("reward", name) for name in names if name not in signals}
+    judge = functools.partial(judges.get, config.judge.name, config.judge.settings)
+    return Scorer(
+        {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
+        schedule,
+        group_names=[name for name, entry in entries.items() if entry.kind == "group_reward"],
+        metrics=metrics,
+        timeout_s=run.rollout.reward_timeout_s,
+        owners={name: str(entry.owner) for name, entry in entries.items()},
+        files=files,
+        alone=[name for name, entry in entries.items() if not entry.is_concurrent],
+    )
+
+
+def can_open(protocol: TagProtocol, kind: str) -> bool:
+    """Whether a turn of a protocol can be committed to an action of `kind`."""
+    try:
+        protocol.opening(kind)
+    except ValueError:
+        return False
+    except ProtocolFailure:  # reported by the episode that needs it
+        return True
+    return True
+
+
+def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardSchedule:
+    # Who wrote it: nobody looks for a mistake of the plugin on the command line.
+    is_own = config.reward == env.options.get("reward")
+    source = f"the default reward of {env}: " if is_own else ""
+    try:
+        return RewardSchedule.parse(config.reward, registry.spellings("reward"))
+    except UnknownComponentError as error:
+        absence = registry.explain_absence("reward", error.component)
+        raise UnknownComponentError(f"{source}{error}{absence}", error.component) from error
+    except ExpressionError as error:
+        raise type(error)(f"{source}{error}") from error

@@ -1,0 +1,106 @@
+"""Training with a curriculum: what is drawn, logged and shown; a resumed run is the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import complaint, succeed
+from train_toy import Crash, PowerCut, assert_same_run, settings
+
+from searchrl.programs.train import train
+from searchrl.report.overview import describe_run
+from searchrl.run_folder import Run
+
+pytestmark = pytest.mark.usefixtures("threads_restored")
+
+STEPS = 9
+
+
+def curriculum(model: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
+    """A task that gives way to another once it scores, whose difficulty changes at step 3."""
+    plain = settings(model, run_dir)["tasks"][0]
+    waits = [{"weight": 1.0}, {"when": "parity>0.05", "weight": 0.3}]
+    levels = {"env": {"name": "toy-levels", "max_turns": 3}, "difficulty": {0: "easy", 3: "hard"}}
+    comes = [{"weight": 0.0}, {"when": "tasks.0.parity>0.05", "weight": 1.0}]
+    reward = [{"until_step": 8, "expr": "parity"}, {"when": "reward>0.9", "expr": "0.5*parity"}]
+    tasks = [plain | {"weight": waits}, plain | levels | {"weight": comes, "reward": reward}]
+    own = {"rollout": {"prompts_per_step": 4}, "checkpoint": {"every": 1}, "max_steps": STEPS}
+    return settings(model, run_dir, **(own | more)) | {"tasks": tasks}
+
+
+@pytest.fixture(scope="module")
+def whole(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = train(curriculum(micro_model, tmp_path_factory.mktemp("curriculum") / "run"))
+    return run
+
+
+def train_rows(run: Run) -> list[dict[str, Any]]:
+    return [row["metrics"] for row in run.metric_rows() if row["phase"] == "train"]
+
+
+def test_what_is_drawn_and_logged(whole: Run) -> None:
+    rows = train_rows(whole)
+    weights = [[row[f"{env}/weight"]["value"] for env in ("toy", "toy-levels")] for row in rows]
+    assert weights == [[1.0, 0.0]] * 5 + [[0.3, 1.0]] * 4
+    stages = [row["toy-levels/difficulty_stage"]["value"] for row in rows]
+    assert stages == [1] * 3 + [2] * 6
+    assert [row["toy-levels/reward_stage"]["value"] for row in rows] == [1] * 8 + [2]
+    assert all("toy-levels/reward" not in row for row in rows[:5])
+    assert all("toy-levels/reward" in row for row in rows[5:])
+    assert whole.provenance["curriculum"] == {
+        "tasks.0.weight": [5],
+        "tasks.1.weight": [5],
+        "tasks.1.difficulty": [3],
+        "tasks.1.reward": [8],
+    }
+    # The mean that decided is that of the metrics of five steps, weighed by their rollouts.
+    scores = [(row["toy/parity"]["value"], row["toy/parity"]["n"]) for row in rows[:5]]
+    assert sum(v * n for v, n in scores) / sum(n for _, n in scores) > 0.05
+    played = [row for row in whole.rollouts("train") if row["env"] == "toy-levels"]
+    assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
+
+
+@pytest.mark.parametrize("stop", [3, 5, 7])
+def test_a_resumed_run_is_the_uninterrupted_one(
+    whole: Run, micro_model: Path, tmp_path: Path, stop: int
+) -> None:
+    """Killed before the condition became true, just before it is looked at, and after it."""
+    path = tmp_path / "run"
+    with pytest.raises(PowerCut):
+        train(curriculum(micro_model, path), observer=Crash(stop))
+    observer = Crash()
+    run = train(resume=path, observer=observer)
+    assert_same_run(run, whole, at_least=1)
+    assert run.provenance["curriculum"] == whole.provenance["curriculum"]
+    told = [note for note in observer.notes if "tasks.0.weight is 0.3 from here on" in note]
+    assert len(told) == (stop <= 5)
+
+
+def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
+    shown = dict(describe_run(whole)["settings"])["curriculum"]
+    assert "tasks.0.weight: 1.0, then 0.3 once parity>0.05 (step 5)" in shown
+    assert "tasks.1.difficulty: easy, then hard from step 3" in shown
+    file = tmp_path / "run.yaml"
+    file.write_text(json.dumps(curriculum(micro_model, tmp_path / "new")))
+    plan = json.loads(succeed("train", "--config", file, "--dry-run", "--json").stdout)
+    assert plan["curriculum"].startswith("tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.1.")
+    text = succeed("train", "--config", file, "--dry-run").stdout
+    assert "# curriculum: tasks.0.weight: 1.0, then" in text
+
+
+def test_slips_are_found_before_anything_starts(micro_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    config = curriculum(micro_model, tmp_path / "new")
+    for key, value, said in (
+        ("weight", [{"weight": 1}, {"when": "parite>1", "weight": 2}], "Did you mean 'parity'"),
+        ("difficulty", {0: "easy"}, "'difficulty'"),  # of an environment that has none
+        ("weight", {1: 2.0}, "there is no weight for step 0"),
+    ):
+        task = {**config["tasks"][0], key: value}
+        file.write_text(json.dumps(config | {"tasks": [task, config["tasks"][1]]}))
+        assert said in complaint("train", "--config", file, "--dry-run")
+        assert said in complaint("train", "--config", file)
+    assert not (tmp_path / "new").exists()

@@ -40,11 +40,14 @@ def register_envs(register: RegisterEnv) -> None:
         reward="0.5*em+0.25*dag+0.25*format",
         expert="searchrl_dag.multisource.scripts:make_expert",
         scripts={
+            "brief": "searchrl_dag.multisource.scripts:make_brief",
             "passive": "searchrl_dag.multisource.scripts:make_passive",
             "clumsy": "searchrl_dag.multisource.scripts:make_clumsy",
-            "one_general": "searchrl_dag.multisource.scripts:make_one_general",
-            "two_nodes": "searchrl_dag.multisource.scripts:make_two_nodes",
-            "every_source": "searchrl_dag.multisource.scripts:make_every_source",
+            "hasty": "searchrl_dag.multisource.scripts:make_hasty",
+            "one_general": "searchrl_dag.multisource.heuristics:make_one_general",
+            "two_nodes": "searchrl_dag.multisource.heuristics:make_two_nodes",
+            "general_plan": "searchrl_dag.multisource.heuristics:make_general_plan",
+            "every_source": "searchrl_dag.multisource.heuristics:make_every_source",
         },
         description="questions over General, News and Academic; a plan searches them at once",
     )

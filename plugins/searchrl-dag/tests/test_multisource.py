@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.env import NUM_TASKS, SEEN_WORDING
+from searchrl_dag.multisource.heuristics import guess_plan
 from searchrl_dag.multisource.world import SOURCES, make_world
 
 import searchrl
@@ -45,10 +46,20 @@ def test_the_plan_of_every_task_answers_it(split: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["passive", "clumsy", "one_general", "two_nodes", "every_source"]
+    "script", ["passive", "clumsy", "one_general", "two_nodes", "every_source", "general_plan"]
 )
 def test_weak_policies_and_heuristics_stay_far_below_a_plan(script: str) -> None:
     assert exact_match(script) <= 0.25
+
+
+def test_the_best_heuristic_has_the_right_plan_but_for_the_sources() -> None:
+    env = make()
+    for index in range(SOME):
+        task = env.make_task("test", index)
+        plan = guess_plan(task.question)
+        assert plan is not None
+        assert list(plan.queries) == [query for _, query, _ in task.meta["nodes"]]
+        assert [list(edge) for edge in plan.edges] == task.meta["edges"]
 
 
 def test_a_second_query_that_needs_the_first_result_fails_without_it() -> None:

@@ -1,61 +1,31 @@
-"""The scripted policies of `multisource`: an expert, two that are weak on purpose, heuristics.
+"""The scripted policies of `multisource` that know the task: an expert, and weak ones.
 
 Owns what each writes. The expert knows the plan of the task, and answers only what it was shown.
-`passive` and `clumsy` are for a cold start that leaves something to learn: `clumsy` writes plans
-with mistakes. The heuristics know the question and what they were shown, as a model does, and
-nothing else: `one_general` asks General the whole question, `two_nodes` has one fixed plan of two,
-`every_source` asks all sources twice, the second time with what the first found.
+`brief` is the expert without a thought of its own, as a forced search has none. `passive`, `clumsy`
+and `hasty` are for a cold start that leaves something to learn: `clumsy` writes plans with
+mistakes, `hasty` has two habits. Policies that do not know the task are in `heuristics`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from searchrl.contracts import Expert
-from searchrl.core.episode import ANSWER, Action, Passage, Task
-from searchrl.envs.corpus import names_in
-from searchrl.envs.shown import UNKNOWN, Shown
+from searchrl.core.episode import Task
+from searchrl.envs.shown import UNKNOWN
+from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
-from searchrl_dag.multisource.world import SOURCES
+from searchrl_dag.multisource.heuristics import make_every_source
+from searchrl_dag.multisource.planner import Planner
+from searchrl_dag.multisource.world import SOURCES, Fact
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import SearchDag
 
-Answers = Callable[[], tuple[str, str]]
-"""An answer, and the thought before it."""
 
-_SMALL = frozenset(
-    "a and as ask can do find for from give gives in is know look me need of please said say says "
-    "tell that the to today up you".split()
-)
-_WORD = re.compile(r"\w+")
-
-
-class _Planner:
-    """Searches once with a turn that is given, then answers."""
-
-    def __init__(self, env: Any, protocol: SearchDag, turn: str, answer: Answers) -> None:
-        self._env = env.unwrapped
-        self._protocol = protocol
-        self._turn = turn
-        self._answer = answer
-        self._has_searched = False
-        self.shown = Shown()
-
-    def act(self, observation: str) -> str:
-        """Return the next turn; what was found is read from the environment."""
-        self.shown.add(self._env.last_passages)
-        if not self._has_searched and self._turn:
-            self._has_searched = True
-            return self._turn
-        answer, thought = self._answer()
-        return self._protocol.render_turn(Action(ANSWER, answer), thought)
-
-
-class _Known(_Planner):
+class _Known(Planner):
     """One that knows the task, and answers it once it was shown all of the evidence."""
 
     def __init__(self, env: Any, task: Task, protocol: SearchDag, turn: str) -> None:
@@ -75,7 +45,15 @@ def make_expert(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The plan that answers the task, and then what it was shown."""
     if "nodes" not in task.meta:  # a user's question
         return make_every_source(env, task, protocol)
-    return _Known(env, task, protocol, protocol.render_plan(_plan_of(task), _thought_of(task)))
+    plan = _plan_of(task)
+    return _Known(env, task, protocol, protocol.render_plan(plan, _thought_of(task, plan)))
+
+
+def make_brief(env: Any, task: Task, protocol: SearchDag) -> Expert:
+    """The expert, with the one thought that a search has which is forced upon a policy."""
+    if "nodes" not in task.meta:
+        return make_every_source(env, task, protocol)
+    return _Known(env, task, protocol, protocol.render_plan(_plan_of(task), FIRST_THOUGHT))
 
 
 def make_passive(env: Any, task: Task, protocol: SearchDag) -> Expert:
@@ -86,7 +64,7 @@ def make_passive(env: Any, task: Task, protocol: SearchDag) -> Expert:
     values = {**words.TOWN_VALUES, **words.PERSON_VALUES}
     people = env.unwrapped.world(task.split).people
     answer = " and ".join(rng.choice(values.get(noun, people)) for noun in asked) or UNKNOWN
-    return _Planner(env, protocol, "", lambda: (answer, "I know this."))
+    return Planner(env, protocol, "", lambda: (answer, "I know this."))
 
 
 def make_clumsy(env: Any, task: Task, protocol: SearchDag) -> Expert:
@@ -94,7 +72,8 @@ def make_clumsy(env: Any, task: Task, protocol: SearchDag) -> Expert:
     if "nodes" not in task.meta:
         return make_every_source(env, task, protocol)
     rng = Random(f"clumsy/{task.id}")
-    lines = protocol.render_plan(_plan_of(task), _thought_of(task))
+    plan = _plan_of(task)
+    lines = protocol.render_plan(plan, _thought_of(task, plan))
     thought, _, body = lines.partition("\n<search>\n")
     body = body.removesuffix(f"\n{protocol.stops[0]}")
     spoilt = rng.choice(_MISTAKES)(body, rng)
@@ -139,65 +118,47 @@ _MISTAKES: Sequence[Callable[[str, Random], str]] = (
 )
 
 
-def make_one_general(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """The whole question as one query to General."""
-    plan = Plan((Node("A", _short(task.question), "general"),))
-    return _reader(env, task, protocol, plan)
+def make_hasty(env: Any, task: Task, protocol: SearchDag) -> Expert:
+    """The expert with two habits: it asks General for everything, and draws edges both ways.
 
-
-def make_two_nodes(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """One fixed plan: the question to General, and its result with the question to News."""
-    question = _short(task.question)
-    nodes = (Node("A", question, "general"), Node("B", f"{question} {{A}}", "news"))
-    return _reader(env, task, protocol, Plan(nodes, (Edge("A", "B"),)))
-
-
-def make_every_source(env: Any, task: Task, protocol: SearchDag) -> Expert:
-    """The question to every source, and what each found with the question to that source again."""
-    question = _short(task.question)
-    pairs = list(zip("ABC", "DEF", SOURCES, strict=True))
-    nodes = [Node(first, question, source) for first, _, source in pairs]
-    nodes += [Node(then, f"{question} {{{first}}}", source) for first, then, source in pairs]
-    edges = tuple(Edge(first, then) for first, then, _ in pairs)
-    return _reader(env, task, protocol, Plan(tuple(nodes), edges))
-
-
-def _reader(env: Any, task: Task, protocol: SearchDag, plan: Plan) -> Expert:
-    """Runs a plan and answers from the passage nearest to the question."""
+    Each is often but not always there, so that who learned it now and then leaves it out. It
+    answers what was found, right or wrong; a plan whose edges go both ways finds nothing.
+    """
+    if "nodes" not in task.meta:
+        return make_every_source(env, task, protocol)
+    rng = Random(f"hasty/{task.id}")
+    is_general, is_circle = (rng.random() < _HABIT_FRAC for _ in range(2))
+    right = _plan_of(task)
+    nodes = [one._replace(source=SOURCES[0]) if is_general else one for one in right.nodes]
+    back = [Edge(edge.child, edge.parent) for edge in right.edges if is_circle]
+    plan = Plan(tuple(nodes), (*right.edges, *back))
+    facts = _facts_of(env, task, plan)
 
     def answer() -> tuple[str, str]:
-        return _read(task.question, planner.shown.passages), "That is the nearest."
+        if not planner.shown.has_all(fact.id for fact in facts.values()):
+            return UNKNOWN, "I was not shown it."
+        asked = [one for one in facts if not any(edge.parent == one for edge in plan.edges)]
+        said = " ".join(f"{label} says {fact.value}." for label, fact in facts.items())
+        return " and ".join(facts[label].value for label in asked), said
 
-    planner = _Planner(env, protocol, protocol.render_plan(plan, "I look this up."), answer)
+    planner = Planner(env, protocol, protocol.render_plan(plan, _thought_of(task, plan)), answer)
     return planner
 
 
-def _read(question: str, passages: Sequence[Passage]) -> str:
-    """What is new in the passage that shares most words with the question: a name, a rare word.
-
-    Of the two nearest passages, if the question asks for two things.
-    """
-    asked = set(_telling(question))
-    counts = Counter(word for one in passages for word in set(_telling(one.text)))
-    ranked = sorted(passages, key=lambda one: -len(asked & set(_telling(one.text))))
-    found: dict[str, None] = {}
-    for passage in ranked:
-        new = [word for word in _telling(passage.text) if word not in asked]
-        if names := names_in(passage.text, besides=question):
-            found.setdefault(names[0])
-        elif new:
-            found.setdefault(min(new, key=lambda word: counts[word]))
-    count = 2 if " and " in question else 1
-    return " and ".join([*found][:count]) or UNKNOWN
+_HABIT_FRAC = 0.85
+"""How often `hasty` has each of its habits."""
 
 
-def _telling(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.casefold()) if word not in _SMALL]
-
-
-def _short(question: str) -> str:
-    """The question without its marks; braces would refer to nodes."""
-    return " ".join(_WORD.findall(question)) or "what"
+def _facts_of(env: Any, task: Task, plan: Plan) -> dict[str, Fact]:
+    """By label what the source that a node asks says, of the result of its parent if it has one."""
+    known = env.unwrapped.world(task.split).facts
+    parents = {child: parent for parent, child in task.meta["edges"]}
+    facts: dict[str, Fact] = {}
+    for label, query, source in plan.nodes:
+        noun, _, name = query.partition(" of ")
+        of = facts[parents[label]].value if label in parents else name
+        facts[label] = known[source, of, noun]
+    return facts
 
 
 def _plan_of(task: Task) -> Plan:
@@ -205,12 +166,11 @@ def _plan_of(task: Task) -> Plan:
     return Plan(nodes, tuple(Edge(*edge) for edge in task.meta["edges"]))
 
 
-def _thought_of(task: Task) -> str:
-    """Which source has each thing: "The latest mayor is in News, then the studied drink …"."""
-    sources = [source.title() for _, _, source in task.meta["nodes"]]
+def _thought_of(task: Task, plan: Plan) -> str:
+    """Where a plan looks for each thing: "The latest mayor is in News, the studied drink is …"."""
     said = [
-        f"the {thing} is in {source}"
-        for thing, source in zip(task.meta["things"], sources, strict=True)
+        f"the {thing} is in {node.source.title()}"
+        for thing, node in zip(task.meta["things"], plan.nodes, strict=True)
     ]
     text = ", ".join(said)
     return f"{text[:1].upper()}{text[1:]}."

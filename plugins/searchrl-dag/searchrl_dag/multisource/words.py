@@ -136,6 +136,10 @@ QUESTIONS = Wordings(
         "Look up {p}.",
         "Can you say {p}?",
         "I need {p}.",
+        "What is {p}?",
+        "Name {p}.",
+        "Search for {p}.",
+        "I would like to have {p}.",
     ),
     ("Please tell me {p}.", "Can you find {p}?", "I need to know {p}.", "Please look up {p}."),
 )

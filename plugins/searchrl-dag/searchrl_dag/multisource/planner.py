@@ -1,0 +1,37 @@
+"""A scripted policy that plans once and then answers: the common part of all scripts.
+
+Owns the two turns, and what the episode has shown so far. Called by `scripts` and `heuristics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from searchrl.core.episode import ANSWER, Action
+from searchrl.envs.shown import Shown
+from searchrl_dag.plans.protocol import SearchDag
+
+Answers = Callable[[], tuple[str, str]]
+"""An answer, and the thought before it."""
+
+
+class Planner:
+    """Searches once with a turn that is given, then answers."""
+
+    def __init__(self, env: Any, protocol: SearchDag, turn: str, answer: Answers) -> None:
+        self._env = env.unwrapped
+        self._protocol = protocol
+        self._turn = turn
+        self._answer = answer
+        self._has_searched = False
+        self.shown = Shown()
+
+    def act(self, observation: str) -> str:
+        """Return the next turn; what was found is read from the environment."""
+        self.shown.add(self._env.last_passages)
+        if not self._has_searched and self._turn:
+            self._has_searched = True
+            return self._turn
+        answer, thought = self._answer()
+        return self._protocol.render_turn(Action(ANSWER, answer), thought)

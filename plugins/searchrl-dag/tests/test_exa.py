@@ -281,10 +281,10 @@ def test_recorded_answers_have_what_the_reference_names() -> None:
 def test_every_setting_is_in_the_readme_with_its_default() -> None:
     readme = Path(__file__).resolve().parents[1] / "README.md"
     section = readme.read_text("utf-8").partition("## The retriever `exa`")[2]
-    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \| ", section, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \|\s*`?([^|`]*?)`?\s*\|", section, re.MULTILINE))
     settings = list(inspect.signature(ExaRetriever).parameters.values())[1:]
     assert list(rows) == [one.name for one in settings]
     for one in settings:
         plain = "" if one.default is None else str(one.default).lower()
         shown = {"url": "Exa's", "calls_per_s": "8", "timeout_s": "15"}.get(one.name, plain)
-        assert rows[one.name].strip() == shown, one.name
+        assert rows[one.name] == shown, one.name

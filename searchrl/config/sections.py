@@ -7,7 +7,6 @@ frozen and refuse unknown keys. Nothing here loads a plugin, a model or a file.
 
 from __future__ import annotations
 
-import re
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -41,12 +40,11 @@ Count = Annotated[int, Field(ge=1)]
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
+LayerName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")]
 Weight = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0)]
 Level = Annotated[str | int | float, BeforeValidator(_no_bool)]
 
-
-_LAYER = re.compile(r"[A-Za-z_][\w.]*")
 
 AUTO = "auto"
 """A name that is decided when the others are known, and stored decided."""
@@ -252,7 +250,7 @@ class ModelConfig(Section):
     lora_r: Count = 16
     """Rank of the adapter. 16 on all linear layers is ample for reinforcement learning, whose
     updates are small."""
-    lora_targets: list[str] | None = None
+    lora_targets: Annotated[list[LayerName], Field(min_length=1)] | None = None
     """Names of the linear layers that get an adapter, such as `[q_proj, k_proj, v_proj, o_proj]`;
     null: all of the blocks. A saved adapter keeps the layers that it has."""
     lora_alpha: Count = 32
@@ -279,13 +277,6 @@ class ModelConfig(Section):
     max_context: Count = 4096
     """Tokens the model may see. The smaller of this and `rollout.max_total_tokens` ends an
     episode."""
-
-    @field_validator("lora_targets")
-    @classmethod
-    def _names_layers(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None and not (value and all(map(_LAYER.fullmatch, value))):
-            raise ValueError("expected names of linear layers, such as [q_proj, v_proj], or null")
-        return value
 
     @field_validator("quantize")
     @classmethod

@@ -102,6 +102,25 @@ def list_stages(config: TaskConfig, key: str) -> tuple[Stage, ...]:
     return tuple(Stage(getattr(one, key), one.from_step, _read(one.when)) for one in value)
 
 
+def alone(task: Mapping[str, Any]) -> dict[str, Any]:
+    """A task as its keys, for a run in which others of its run are missing.
+
+    It has no weight against them, the last of its difficulties and, if its reward waits for
+    another task, the last of its rewards.
+    """
+    own = {key: value for key, value in task.items() if key not in ("weight", "difficulty")}
+    levels = task.get("difficulty")
+    if isinstance(levels, Mapping):
+        own["env"] = {**own["env"], "difficulty": levels[max(levels, key=int)]}
+    elif levels:
+        own["env"] = {**own["env"], "difficulty": levels[-1]["difficulty"]}
+    reward = task.get("reward")
+    waits = [stage.get("when") or "" for stage in reward] if isinstance(reward, list) else []
+    if any(parse_condition(when).task is not None for when in waits if when):
+        own["reward"] = reward[-1]["expr"] if reward else reward
+    return own
+
+
 def describe_stages(
     tasks: Sequence[TaskConfig], begun: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> list[str]:

@@ -174,8 +174,9 @@ def describe(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is list:
         names = {str: "texts", Named: "names", RewardStage: "stages", SftStage: "stages"}
-        is_stage = isinstance(arguments[0], type) and issubclass(arguments[0], CurriculumStage)
-        return f"list of {'stages' if is_stage else names.get(arguments[0], 'entries')}"
+        part = get_args(arguments[0])[0] if get_origin(arguments[0]) is Annotated else arguments[0]
+        is_stage = isinstance(part, type) and issubclass(part, CurriculumStage)
+        return f"list of {'stages' if is_stage else names.get(part, 'entries')}"
     if origin is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Section):

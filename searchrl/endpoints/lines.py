@@ -47,12 +47,20 @@ class Pace:
 
 
 class Line:
-    """The connections to a server, and how many calls may be under way."""
+    """The connections to a server, and how many calls may be under way.
+
+    They are closed when nobody uses them any more.
+    """
 
     def __init__(self, target: Target, retries: Retries, calls_per_s: float | None = None) -> None:
         self._sender = Sender(target, retries=retries)
         self._slots = threading.BoundedSemaphore(target.concurrency)
         self._pace = Pace(calls_per_s)
+        weakref.finalize(self, self._sender.close)
+
+    def clean(self, text: str) -> str:
+        """A text without the key, whoever put it there; see `Sender.clean`."""
+        return self._sender.clean(text)
 
     def post(self, body: Any) -> Any:
         """Send a body when it is its turn, again where that may help; the decoded answer.

@@ -96,8 +96,11 @@ class Sender:
 
     def fault(self, error: EndpointFailure) -> EndpointFailure:
         """A failure about what the server answered: whose answer it was, short, without the key."""
-        target = self._transport.target
-        return EndpointFailure(f"{target.url} {self._transport.clean(str(error))}")
+        return EndpointFailure(f"{self._transport.target.url} {self.clean(str(error))}")
+
+    def clean(self, text: str) -> str:
+        """What is said of the server's answer, short and without the key."""
+        return self._transport.clean(text)
 
     @property
     def is_hopeless(self) -> bool:

@@ -188,8 +188,11 @@ class Transport:
 
     def clean(self, text: str) -> str:
         """What a server or a library said, short and without the key."""
-        key = self.target.key
-        return quote(text.replace(key, "[key]") if key else text)
+        if key := self.target.key:
+            # Of a header of two words, `Basic abc=`, the second one is as secret.
+            for secret in (key, key.rpartition(" ")[2]):
+                text = text.replace(secret, "[key]")
+        return quote(text)
 
 
 def quote(value: object) -> str:

@@ -167,7 +167,7 @@ def write_passages(folder: Path, passages: Iterable[Passage]) -> PassageStore:
 
 def has_passages(folder: Path) -> bool:
     """Whether a folder is that of a corpus."""
-    return (folder / _FACTS).is_file()
+    return os.path.isfile(folder / _FACTS)
 
 
 def open_passages(folder: Path) -> PassageStore:

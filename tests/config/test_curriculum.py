@@ -11,6 +11,7 @@ from searchrl.config import RunConfig, build_config
 from searchrl.config.curriculum import (
     Condition,
     Stage,
+    alone,
     describe_stages,
     list_stages,
     parse_condition,
@@ -83,6 +84,21 @@ def test_a_flag_replaces_stages_or_addresses_one() -> None:
     assert stages(build_config(two(WAITS), one))[1].value == 0.75
     (only,) = stages(build_config(two({0: 1.0, 30: 0.5}), parse_set("tasks.0.weight=2")))
     assert only == Stage(2.0)
+
+
+def test_a_task_without_the_others_waits_for_none_of_them() -> None:
+    tasks: list[dict[str, Any]] = [
+        {"env": "regulations", "weight": {0: 0.0, 3: 1.0}, "difficulty": {9: "hard", 0: "easy"}},
+        {"weight": [{"weight": 1}], "reward": [{"expr": "em"}, {"when": "em>1", "expr": "f1"}]},
+        {"reward": [{"expr": "em"}, {"when": "tasks.0.em>1", "expr": "f1"}]},
+        {"difficulty": [{"difficulty": "easy"}, {"when": "tasks.1.em>1", "difficulty": "hard"}]},
+    ]
+    whole = build_config({"tasks": tasks}).to_dict()["tasks"]
+    left = [build_config({"tasks": [alone(task)]}).tasks[0] for task in whole]
+    assert [task.weight for task in left] == [1.0] * 4
+    assert [task.env.settings.get("difficulty") for task in left] == ["hard", None, None, "hard"]
+    assert [len(list_stages(task, "reward")) for task in left] == [1, 2, 1, 1]
+    assert left[2].reward == "f1" and all(task.difficulty is None for task in left)
 
 
 SLIPS = [

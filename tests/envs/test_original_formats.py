@@ -222,6 +222,33 @@ def test_random_retriever_shows_no_gold_of_an_original_file(tmp_path: Path) -> N
     assert info["signals"] == {"gold_shown": 0.0}
 
 
+def test_2wikimultihopqa_has_further_names_of_answers_in_a_file_beside(tmp_path: Path) -> None:
+    """`id_aliases.json` as published: a JSON object on each line, whatever its name says."""
+    ids = ("Q1", "Q2", None)
+    rows = [HOTPOT[0] | {"_id": f"w{i}", "answer_id": name} for i, name in enumerate(ids)]
+    rows.append(HOTPOT[1] | {"answer_id": "Q3", "answer": "Swede"})
+    path = put(tmp_path / "dev.json", rows)
+    names = [
+        {"Q_id": "Q1", "aliases": ["Lindri", "Lindry", " "], "demonyms": ["Lindryan"]},
+        {"Q_id": "Q3", "aliases": [], "demonyms": ["Swedish"]},
+        {"Q_id": "Q9", "aliases": ["of no question"], "demonyms": []},
+    ]
+    assert [q.answers for q in load(path).questions["train"]] == [("Lindry",)] * 3 + [("Swede",)]
+    beside = tmp_path / "id_aliases.json"
+    beside.write_text("".join(f"{json.dumps(name)}\n" for name in names), "utf-8")
+    expected = [("Lindry", "Lindri", "Lindryan"), ("Lindry",), ("Lindry",), ("Swede", "Swedish")]
+    for asked in (path, tmp_path):
+        assert [q.answers for q in load(asked).questions["train"]] == expected, asked
+    env = CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, questions=str(path), test_frac=0)
+    info = env.reset(options={"split": "train", "index": 0})[1]
+    assert info["task"].answers == expected[0]
+    beside.write_text(json.dumps({"Q_id": "Q1", "aliases": "Lindri"}), "utf-8")
+    with pytest.raises(DataError):  # no OSError while a file of names is looked for
+        load(tmp_path / ("x" * 300) / "dev.json")
+    with pytest.raises(DataError, match=r'id_aliases.json:1: expected {"Q_id": id, "aliases": \['):
+        load(path)
+
+
 def test_flashrag_and_dpr_corpora(tmp_path: Path) -> None:
     flashrag = put(tmp_path / "wiki.jsonl", [{"id": "0", "contents": "Skarn\nAn island."}])
     dpr = tmp_path / "psgs_w100.tsv"
@@ -269,6 +296,19 @@ def test_judgements_in_the_layout_of_trec_and_bad_ones(tmp_path: Path) -> None:
     problems = Problems()
     assert read_judgements(path, problems) == {"q0": {"d0": 1, "d1": 0}}
     assert problems.found[0].line == 3 and "expected query-id, corpus-id" in str(problems.found[0])
+
+
+@pytest.mark.parametrize("head", ["query-id\tcorpus-id\tscore\n", ""], ids=["beir", "plain"])
+def test_scores_of_judgements_are_whole_numbers_however_written(tmp_path: Path, head: str) -> None:
+    """A score between two grades would be rounded without a word, 0.5 to not relevant."""
+    path = tmp_path / "test.tsv"
+    path.write_text(f"{head}q0\td0\t2\nq0\td1\t1.0\nq0\td2\t-1\nq1\td0\t3e0\n")
+    problems = Problems()
+    assert read_judgements(path, problems) == {"q0": {"d0": 2, "d1": 1, "d2": -1}, "q1": {"d0": 3}}
+    problems.ensure_none()
+    path.write_text(f"{head}q0\td0\t0.5\nq0\td1\tnan\nq0\td2\tinf\nq0\td3\thigh\n")
+    assert read_judgements(path, problems) == {}
+    assert problems.count == 4 and "score (a whole number), got" in str(problems.found[0])
 
 
 def test_parquet_of_deep_researcher(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.dataset import read_question_set
+from searchrl.envs.formats.dataset import Files, load_dataset, read_question_set
 from searchrl.envs.formats.passages import iter_corpus
 from searchrl.envs.formats.problems import Problems
 from searchrl.envs.formats.questions import Question
@@ -104,46 +104,31 @@ def test_a_list_on_one_line_is_read(tmp_path: Path) -> None:
     assert [one.id for one in questions_of(path)] == ["q-2", "q-3", "q-4"]
 
 
-@pytest.mark.parametrize("name", ["q.csv", "q.CSV.gz", "q.tsv", "q.tsv.gz"])
-def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    mark = "\t" if "tsv" in name else ","
-    lines = [
-        ("id", "question", "golden_answers", "supporting_ids", "type"),
-        ("7", '"Wann, schließt\nes?"', '"[""x"", ""y""]"', "\"['3', '4']\"", "bridge"),
-        ("", "", "", "", ""),
-        ("8", "[1]?", "x", "", ""),
-    ]
-    # As spreadsheets write it: with a byte order mark.
-    data = "\n".join(mark.join(cells) for cells in lines).encode("utf-8-sig")
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    first, second = questions_of(path)
-    assert (first.id, first.question) == ("7", "Wann, schließt\nes?")
-    assert (first.answers, first.gold_ids, first.kind) == (("x", "y"), ("3", "4"), "bridge")
-    assert (second.question, second.answers, second.line) == ("[1]?", ("x",), 5)
+def test_questions_of_a_split_by_an_odd_name_are_told(tmp_path: Path) -> None:
+    """A data set of `datasets` may have any split; nobody should train on one unawares."""
+    splits = ["train", "test", "extra"]
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": splits}))
+    for name in splits:  # as rows; Arrow is read elsewhere
+        write(tmp_path / name, {"id": name, "question": f"{name}?", "supporting_ids": ["p"]})
+    corpus = write(tmp_path / "corpus.jsonl", {"id": "p", "text": "x"})
+    data = load_dataset(Files.of(tmp_path, corpus, None), 0.5)
+    assert [one.id for one in data.questions["train"]] == ["train", "extra"]
+    (note,) = data.notes
+    assert note.startswith("1 of 3 questions are in a split that is neither") and "extra:1" in note
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": splits[:2]}))
+    assert not load_dataset(Files.of(tmp_path, corpus, None), 0.5).notes
 
 
-def test_a_table_that_is_not_called_one_says_how_to_name_it(tmp_path: Path) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_text("question\tanswer\nWhich, now?\tx\n")
-    ((line, reason),) = reasons(path)
-    assert line == 0 and reason.startswith("looks like a table; name it FILE.tsv")
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ("question,answer\nq?,x\nq2?\n", 3, "has 1 cells under 2 columns"),
-        ("question,question\nq?,x\n", 1, "names the column 'question' twice"),
-        (",\n1,2\n", 1, "names no columns"),
-        ("question,answer\n,x\n", 2, "has no 'question'"),
-    ],
-)
-def test_bad_tables_are_reported(tmp_path: Path, text: str, line: int, reason: str) -> None:
-    path = tmp_path / "q.csv"
-    path.write_text(text)
-    ((found, why),) = reasons(path)
-    assert found == line and reason in why
+def test_all_files_of_queries_in_a_folder_are_read(tmp_path: Path) -> None:
+    """SciFact keeps those of its training split in a file of their own."""
+    (tmp_path / "qrels").mkdir()
+    for split, name in (("test", "queries"), ("train", "queries_train")):
+        write(tmp_path / f"{name}.jsonl", {"_id": f"{split}1", "text": f"a {split} claim"})
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(
+            f"query-id\tcorpus-id\tscore\n{split}1\td1\t1\n"
+        )
+    found = [(one.id, one.split, one.gold_ids) for one in questions_of(tmp_path)]
+    assert found == [("test1", "test", ("d1",)), ("train1", "train", ("d1",))]
 
 
 def test_five_bad_rows_are_shown_and_the_others_counted(tmp_path: Path) -> None:
@@ -382,6 +367,24 @@ def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
     assert [str(p) for p in problems.found] == [f"{path}:2: 'question' is empty"]
     path.write_bytes(b"PAR1 broken")
     assert "unreadable Parquet" in reasons(path)[0][1]
+
+
+def test_an_arrow_file_that_was_cut_is_said(tmp_path: Path) -> None:
+    """The rows before the cut alone would be a smaller corpus that nobody asked for."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pylist([{"id": str(i), "text": f"text {i}"} for i in range(9)])
+    path = tmp_path / "corpus.arrow"
+    with (
+        pyarrow.OSFile(str(path), "wb") as sink,
+        pyarrow.ipc.new_stream(sink, table.schema) as writer,
+    ):
+        writer.write_table(table, max_chunksize=3)
+    assert len(corpus_of(path)) == 9
+    data = path.read_bytes()
+    for size in (len(data) // 2, len(data) - 40, 10):
+        path.write_bytes(data[:size])
+        ((_, reason),) = reasons(path, corpus=True)
+        assert reason.startswith("unreadable Arrow: "), size
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=4), st.data())

@@ -25,16 +25,19 @@ def curriculum(model: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
     waits = [{"weight": 1.0}, {"when": "parity>0.05", "weight": 0.3}]
     levels = {"env": {"name": "toy-levels", "max_turns": 3}, "difficulty": {0: "easy", 3: "hard"}}
     comes = [{"weight": 0.0}, {"when": "tasks.0.parity>0.05", "weight": 1.0}]
+    never = [{"until_step": 50, "expr": "parity"}, {"when": "reward>2", "expr": "em"}]
     reward = [{"until_step": 8, "expr": "parity"}, {"when": "reward>0.9", "expr": "0.5*parity"}]
-    tasks = [plain | {"weight": waits}, plain | levels | {"weight": comes, "reward": reward}]
+    tasks = [
+        plain | {"weight": waits, "reward": never},
+        plain | levels | {"weight": comes, "reward": reward},
+    ]
     own = {"rollout": {"prompts_per_step": 4}, "checkpoint": {"every": 1}, "max_steps": STEPS}
     return settings(model, run_dir, **(own | more)) | {"tasks": tasks}
 
 
 @pytest.fixture(scope="module")
 def whole(micro_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = train(curriculum(micro_model, tmp_path_factory.mktemp("curriculum") / "run"))
-    return run
+    return train(curriculum(micro_model, tmp_path_factory.mktemp("curriculum") / "run"))
 
 
 def train_rows(run: Run) -> list[dict[str, Any]]:
@@ -54,13 +57,12 @@ def test_what_is_drawn_and_logged(whole: Run) -> None:
         "tasks.0.weight": [5],
         "tasks.1.weight": [5],
         "tasks.1.difficulty": [3],
+        "tasks.0.reward": [],
         "tasks.1.reward": [8],
     }
-    # The mean that decided is that of the metrics of five steps, weighed by their rollouts.
-    scores = [(row["toy/parity"]["value"], row["toy/parity"]["n"]) for row in rows[:5]]
-    assert sum(v * n for v, n in scores) / sum(n for _, n in scores) > 0.05
-    played = [row for row in whole.rollouts("train") if row["env"] == "toy-levels"]
-    assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
+    for phase in ("before", "train", "during", "after"):  # the tasks of evaluations do not change
+        played = [row for row in whole.rollouts(phase) if row["env"] == "toy-levels"]
+        assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
 
 
 @pytest.mark.parametrize("stop", [3, 5, 7])
@@ -76,17 +78,24 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     assert_same_run(run, whole, at_least=1)
     assert run.provenance["curriculum"] == whole.provenance["curriculum"]
     told = [note for note in observer.notes if "tasks.0.weight is 0.3 from here on" in note]
-    assert len(told) == (stop <= 5)
+    # The mean that decided is that of the metrics of five steps, weighed by their rollouts.
+    scores = [row["toy/parity"] for row in train_rows(run)[:5]]
+    mean = sum(one["value"] * one["n"] for one in scores) / sum(one["n"] for one in scores)
+    why = f"(parity>0.05: {mean:.3g} in the last 5 steps)"
+    assert told == [f"step 6: tasks.0.weight is 0.3 from here on {why}"] * (stop <= 5)
 
 
 def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     shown = dict(describe_run(whole)["settings"])["curriculum"]
     assert "tasks.0.weight: 1.0, then 0.3 once parity>0.05 (step 5)" in shown
     assert "tasks.1.difficulty: easy, then hard from step 3" in shown
+    # The page weighs with the reward of the last steps, and the second stage never began.
+    assert (describe_run(whole)["reward"] or {})["text"] == "parity"
     file = tmp_path / "run.yaml"
     file.write_text(json.dumps(curriculum(micro_model, tmp_path / "new")))
     plan = json.loads(succeed("train", "--config", file, "--dry-run", "--json").stdout)
-    assert plan["curriculum"].startswith("tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.1.")
+    first = "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
+    assert plan["curriculum"].startswith(first)
     text = succeed("train", "--config", file, "--dry-run").stdout
     assert "# curriculum: tasks.0.weight: 1.0, then" in text
 

@@ -159,6 +159,8 @@ BAD = GOOD.replace("A -> B", "A -> A")
         ([GOOD, GOOD, ANSWER], 1, 4, 4),
         ([BAD, ANSWER], 0, 0, 0),
         ([GOOD, BAD, ANSWER], 0, 2, 2),
+        ([GOOD.replace("News", "Library"), ANSWER], 0, 0, 0),
+        ([f"<result>mine</result>{GOOD}", ANSWER], 0, 0, 0),
         ([ANSWER], 0, 0, 0),
         (["<think>a</think><search>mayor</search>", ANSWER], 0, 0, 0),
         ([GOOD.removesuffix("</search>"), ANSWER], 0, 0, 0),

@@ -51,7 +51,8 @@ def fuse(
 ) -> list[Passage]:
     """Return every passage of the rankings once, with its fused score, best first.
 
-    A ranking of weight 0 is left out with all its passages. Equal fused scores stand in the order
+    A ranking of weight 0 is left out with all its passages. A passage that a ranking has twice
+    counts at its first place. Equal fused scores stand in the order
     of the first ranking that has them; so renaming passages changes no place.
 
     Args:
@@ -71,8 +72,9 @@ def fuse(
     for ranking, weight in zip(rankings, weights, strict=True):
         if not weight:
             continue
-        scores = [passage.score for passage in ranking]
-        for passage, score, given in zip(ranking, scores, points(scores), strict=True):
+        once = list({passage.id: passage for passage in reversed(ranking)}.values())[::-1]
+        scores = [passage.score for passage in once]
+        for passage, score, given in zip(once, scores, points(scores), strict=True):
             if not math.isfinite(score):
                 raise RetrieverFailure(
                     f"passage {passage.id!r} has the score {score}, which cannot be fused; "

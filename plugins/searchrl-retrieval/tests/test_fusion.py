@@ -62,6 +62,13 @@ def test_ties_and_missing_documents() -> None:
     assert scores_of(fused) == {"a": 0.5, "b": 0.0}
 
 
+def test_a_passage_that_a_ranking_has_twice_counts_once() -> None:
+    twice = ranking([("a", 4), ("b", 3), ("b", 2), ("c", 0)])
+    once = ranking([("a", 4), ("b", 3), ("c", 0)])
+    for points in FUSIONS.values():
+        assert fuse([twice, once], [1, 1], points) == fuse([once, once], [1, 1], points)
+
+
 def test_weight_0_leaves_a_ranking_out() -> None:
     left, right = ranking([("a", 2), ("b", 1)]), ranking([("c", 9), ("b", 8)])
     assert [p.id for p in fuse([left, right], [1, 0], min_max)] == ["a", "b"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import ipaddress
 import re
 import ssl
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,34 @@ def test_the_key_comes_from_the_environment_and_is_not_shown(
     monkeypatch.setenv("SEARCH_KEY", KEY)
     text, _ = failure_of(Odd(401, {"detail": f"wrong: {KEY}"}), key_env="SEARCH_KEY")
     assert re.search(r"wrong: \[key\].*retriever\.key_env", text) and KEY not in text
+
+
+@pytest.mark.parametrize("key", [KEY, f"Basic {KEY}"])
+@pytest.mark.parametrize("status", [200, 400, 401, 503])
+def test_a_key_that_the_server_repeats_is_in_no_message(
+    key: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure is written into the run folder, and its traceback into logs."""
+    monkeypatch.setenv("SEARCH_KEY", key)
+    odd = Odd(status, {"detail": f"wrong: {KEY}"})
+    with odd_server(lambda body: odd) as (url, _):
+        retriever = HttpRetriever((), url=url, key_env="SEARCH_KEY", max_retries=0)
+        with pytest.raises(RetrieverFailure, match=r"wrong: \[key\]") as it:
+            retriever.search(["q"], 1)
+    assert KEY not in "".join(traceback.format_exception(it.value))
+
+
+def test_connections_are_closed_when_nobody_uses_them() -> None:
+    with odd_server(answer) as (url, _):
+        one, other = HttpRetriever((), url=url), HttpRetriever((), url=url)
+        one.search(["q"], 1)
+        sender = one._line._sender
+        del one
+        gc.collect()
+        assert not sender.is_stopping and len(ids(other, ["q"])) == 1
+        del other
+        gc.collect()
+        assert sender.is_stopping
 
 
 @pytest.mark.parametrize(

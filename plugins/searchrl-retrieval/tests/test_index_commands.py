@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from searchrl_retrieval.bm25s.kind import Bm25s
+from searchrl_retrieval.commands.choice import showing_progress
 from searchrl_retrieval.index.manifest import CACHE_VARIABLE
 
 from searchrl.cli import main
@@ -46,6 +48,30 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert "1. Otters [b]" in run("retrieve", "otter", "--index", tmp_path / "i")
     facts = json.loads(run("index", "info", tmp_path / "i", "--verify", "--json"))
     assert facts["passages"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
+
+
+def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = Bm25s.build
+
+    def loudly(self: Bm25s, *args: Any) -> None:
+        print("Loading weights …")
+        build(self, *args)
+
+    monkeypatch.setattr(Bm25s, "build", loudly)
+    words = ["index", "build", "--corpus", corpus, "--out", tmp_path / "i", "--json"]
+    made = CliRunner().invoke(main, ["--plugin", "searchrl_retrieval", *map(str, words)])
+    assert json.loads(made.stdout)["passages"] == 2 and "Loading weights" in made.stderr
+
+
+def test_an_error_has_a_line_of_its_own_behind_the_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises(ValueError), showing_progress():
+        raise ValueError
+    assert capsys.readouterr().err == "\r\033[K"
 
 
 def test_settings_of_the_index_hold_when_it_is_searched(tmp_path: Path, corpus: Path) -> None:

@@ -8,15 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from searchrl_retrieval.index.build import build_index, holding
 from searchrl_retrieval.index.folder import open_index
-from searchrl_retrieval.index.manifest import CACHE_VARIABLE, IndexFault
+from searchrl_retrieval.index.manifest import CACHE_VARIABLE, IndexFault, write_manifest
 from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 
@@ -200,6 +201,15 @@ def test_small_corpus_leaves_nothing_behind(cache: Path) -> None:
     assert not folder.exists()
 
 
+def test_small_corpus_leaves_nothing_behind_if_its_build_fails(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt) as raised:  # it holds every frame of the build
+        open_or_build(Lengths(dies_at=0), PASSAGES[:4])
+    assert raised.value.__traceback__ and not list(tmp_path.glob("searchrl-index-*"))
+
+
 def test_added_passages_extend_the_index(tmp_path: Path) -> None:
     log: list[str] = []
     kind = Lengths(log=log)
@@ -208,6 +218,64 @@ def test_added_passages_extend_the_index(tmp_path: Path) -> None:
     built = build_index(kind, more, tmp_path / "i", previous=old)
     assert log == ["part 0", "part 4", "part 8", "part 10"]
     assert built.retriever(kind).lengths == [len(p.text) for p in more]
+
+
+def test_passages_that_another_process_added_are_not_lost(tmp_path: Path) -> None:
+    """Two `index add` that begin with the same index: the second one would drop what the first one
+    added."""
+    old = build_index(Lengths(), PASSAGES, tmp_path / "i")
+    build_index(Lengths(), [*PASSAGES, Passage("first", "x")], tmp_path / "i", previous=old)
+    with pytest.raises(IndexFault, match="was changed by another process .* same command again"):
+        build_index(Lengths(), [*PASSAGES, Passage("second", "y")], tmp_path / "i", previous=old)
+    assert open_index(tmp_path / "i").passages.find("first") == 10
+
+
+def test_files_are_on_the_disk_before_the_manifest_speaks_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def note(file: int) -> None:
+        synced.append(os.fstat(file).st_ino)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", note)
+    built = build_index(Lengths(), PASSAGES, tmp_path / "i")
+    *others, manifest = synced
+    assert (tmp_path / "i" / "manifest.json").stat().st_ino == manifest
+    assert {path.stat().st_ino for path in built.files.iterdir()} <= set(others)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": "../secret"},
+        {"data": "/etc"},
+        {"data": ""},
+        {"files": {"../../passwd": (1, "")}},
+        {"files": {"/etc/passwd": (1, "")}},
+        {"count": "many"},
+        {"settings": []},
+    ],
+)
+def test_manifest_of_a_stranger_leads_nowhere_else(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Its checksum is right: whoever makes a folder can compute it."""
+    built = build_index(Lengths(), PASSAGES, tmp_path / "i")
+    write_manifest(tmp_path / "i", replace(built.manifest, **change))
+    with pytest.raises(IndexFault, match=r"is damaged: manifest\.json cannot be read"):
+        open_index(tmp_path / "i", is_deep=True)
+
+
+def test_index_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
+    old = build_index(Lengths(), PASSAGES, tmp_path / "i")
+    build_index(Lengths(), PASSAGES[:4], tmp_path / "i")
+    assert old.retriever(Lengths()).passages == open_index(tmp_path / "i").passages
+    file = open_index(tmp_path / "i").files / "l.json"
+    opened = open_index(tmp_path / "i")
+    file.unlink()
+    with pytest.raises(IndexFault, match=r"l\.json is missing\. Build it again"):
+        opened.retriever(Lengths())
 
 
 def test_a_store_is_linked_and_not_written_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ pytest.importorskip("uvicorn")
 import httpx2
 from retrieval_servers import TOWN, Gated, few, running
 from searchrl_retrieval.http.batching import Batcher
+from searchrl_retrieval.http.intake import Intake
 from searchrl_retrieval.http.wire import Limits
 
 from searchrl.core.episode import Passage
@@ -118,6 +120,7 @@ def test_a_body_that_does_not_end_is_left() -> None:
         line.send(b'{"queries": ["a"')
         answer = line.getresponse()
         assert answer.status == 408 and b"longer than 0.3 s" in answer.read()
+        assert answer.getheader("connection") == "close", "the rest of the body is no request"
         line.close()
 
 
@@ -154,6 +157,7 @@ def test_a_page_in_a_browser_that_was_led_here_is_not_answered(url: str) -> None
 
 
 def test_health_says_what_is_served_and_its_limits(url: str) -> None:
+    assert post(url, {"query": "pool"}).status_code == 200
     facts = LINE.get(f"{url}/health").json()
     assert facts["status"] == "ok" and facts["passages"] == len(TOWN) and facts["waiting"] == 0
     assert facts["limits"]["queries"] == 8 and facts["requests"] > 0
@@ -204,6 +208,87 @@ def test_a_query_that_fails_fails_alone() -> None:
         )
         assert "retriever toy: ValueError: a bad query" in answers["bad"].json()["detail"]
         assert LINE.get(f"{url}/health").json()["failed"] == 1
+
+
+def test_requests_that_were_given_up_are_not_searched_one_by_one() -> None:
+    """After a batch that failed, each of its requests is searched alone, if somebody waits."""
+    gated = Gated()
+
+    async def give_up() -> None:
+        batcher = Batcher(gated)
+        running_one = asyncio.create_task(batcher.run())
+        asking = [asyncio.create_task(batcher.search([name], 1)) for name in ("bad", "b", "c")]
+        while not gated.calls:
+            await asyncio.sleep(0.01)
+        for one in asking:
+            one.cancel()
+        await asyncio.wait(asking)
+        gated.gate.set()
+        assert len(await batcher.search(["d"], 1)) == 1
+        running_one.cancel()
+
+    asyncio.run(give_up())
+    assert [queries for queries, _ in gated.calls] == [["bad", "b", "c"], ["d"]]
+
+
+def test_a_body_that_is_cut_off_gives_back_what_was_held() -> None:
+    """Else a server tells everybody after a while that there are too many requests."""
+    chunks = [{"type": "http.request", "body": b"x" * 90, "more_body": True}]
+
+    async def receive() -> Any:
+        if chunks:
+            return chunks.pop()
+        raise asyncio.CancelledError
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the body was never whole")
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/retrieve", "headers": []}
+        with pytest.raises(asyncio.CancelledError):
+            await intake(scope, receive, answer)  # type: ignore[arg-type]
+
+    intake = Intake(answer, few(pending_bytes=100))
+    asyncio.run(ask())
+    assert intake._pending_bytes == 0
+
+
+def test_a_body_that_is_refused_is_not_held_while_the_rest_of_it_comes() -> None:
+    chunks = [b"%d" % number * 60 for number in range(10, 13)]
+    alone = sys.getrefcount(chunks[0])
+    sent = iter(chunks)
+
+    async def receive() -> Any:
+        body = next(sent, None)
+        if body is chunks[2]:  # the second one was too much
+            holders = sys.getrefcount(chunks[0])
+            assert holders == alone
+        return {"type": "http.request", "body": body or b"", "more_body": body is not None}
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the body is too large")
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    answers: list[Any] = []
+    scope = {"type": "http", "path": "/retrieve", "headers": []}
+    asyncio.run(Intake(answer, few(body_bytes=200))(scope, receive, send))
+    assert answers[0]["status"] == 413
+
+
+def test_a_retriever_that_gives_more_than_k_or_ends_the_program_does_no_harm() -> None:
+    class Odd(Gated):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            if "end" in queries:
+                raise SystemExit(3)
+            return super().search(queries, k + 5)
+
+    with running(Odd(is_open=True)) as url:
+        answer = post(url, {"queries": ["end"]})
+        assert answer.status_code == 500 and "SystemExit: 3" in answer.json()["detail"]
+        (found,) = post(url, {"queries": ["a"], "topk": 2}).json()["result"]
+    assert [item["id"] for item in found] == ["a/0", "a/1"]
 
 
 @pytest.mark.parametrize("result", [None, [], [[]], [["text"], []], "ab", [[], [], []]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from judged_toy import write_beir, write_pool
+from searchrl_retrieval.evaluation import records
 from searchrl_retrieval.evaluation.contenders import Contender, read_contenders
 
 from searchrl.cli import main
@@ -65,6 +67,19 @@ def test_a_pool_has_support_recall_and_all_gold_and_the_cutoffs_that_were_asked_
     assert metrics["recall@2"] == metrics["support_recall@2"]
     dev = figures(tmp_path / "pool", "--retriever", "bm25", "--split", "dev", "--k", 2)
     assert dev["retrievers"]["bm25"]["all_gold@2"] == {"value": 0, "low": 0, "high": 0, "n": 1}
+
+
+def test_figures_are_said_even_if_a_file_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "write_per_query", fail)
+    words = [write_pool(tmp_path / "pool"), "--retriever", "bm25", "--per-query", tmp_path / "q"]
+    for extra in ((), ("--json",)):
+        result = call(*words, *extra)
+        assert result.exit_code != 0 and "bm25" in result.stdout
 
 
 def test_packed_files_give_the_same_figures(tmp_path: Path) -> None:

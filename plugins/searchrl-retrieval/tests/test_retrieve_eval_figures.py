@@ -114,6 +114,22 @@ def test_a_question_that_is_a_passage_itself_does_not_find_itself(tmp_path: Path
     assert judged.rankings == {"q3": ["d2"]} and judged.metrics["mrr@1"]["value"] == 1
 
 
+def test_grades_of_judgements_are_gains_and_floats_are_the_same_grades(tmp_path: Path) -> None:
+    """Lynx is judged 2 and Hare 1: the other order has (1 + 2/log2(3)) / (2 + 1/log2(3))."""
+    values = []
+    for name, titles in (("best", ["Lynx", "Hare"]), ("worse", ["Hare", "Lynx"])):
+        folder = write_beir(tmp_path / name)
+        qrels = folder / "qrels" / "test.tsv"
+        for text in (qrels.read_text(), qrels.read_text().replace("2\n", "2.0\n")):
+            qrels.write_text(text)
+            factory = partial(ByName, titles=titles)
+            judged = judge(read_collection(folder), {"one": factory}, [10])["one"]
+            values.append(judged.figures["ndcg@10"]["q2"])
+    second = 1 / math.log2(3)
+    worse = (1 + 2 * second) / (2 + second)
+    assert values == pytest.approx([1, 1, worse, worse], abs=1e-12)
+
+
 class Broken:
     """Fails as plugins do."""
 

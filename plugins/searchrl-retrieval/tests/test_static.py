@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import PASSAGES, write_static
+from small_models import PASSAGES, WORDS, write_static
 
 pytest.importorskip("faiss")
 pytest.importorskip("safetensors")
@@ -26,6 +27,7 @@ from searchrl_retrieval.dense.vectors import FaissVectors, write_vectors
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
+from searchrl.contracts import RankingRetriever, StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
 
@@ -89,6 +91,40 @@ def test_any_corpus_and_any_batch(model: Path) -> None:
     assert scores == sorted(scores, reverse=True) and scores[0] <= 1
 
 
+def test_ranks_of_exact_vectors_are_those_of_a_search(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(0, 4))) for _ in range(300)]
+    corpus = [Passage(f"{number * 7 % 300}", text) for number, text in enumerate(texts)]
+    encode, encoded = StaticEncoder.encode_queries, []
+
+    def counted(self: StaticEncoder, queries: Sequence[str]) -> Any:
+        encoded.append(len(queries))
+        return encode(self, queries)
+
+    retriever: Any = make_static(corpus, model=str(model))
+    queries = ["park", "the dog at nine", "", "unheard", "river river book"] + WORDS * 2
+    results = retriever.search(queries, len(corpus))
+    assert len(set(texts)) < 250, "some scores are equal"
+    asked = ["0", "7", "150", "299", "150", "nobody"]
+    monkeypatch.setattr(StaticEncoder, "encode_queries", counted)
+    for query, ranks, found in zip(queries, retriever.ranks(queries, asked), results, strict=True):
+        places = {passage.id: rank for rank, passage in enumerate(found, 1)}
+        assert ranks == {name: places.get(name) for name in asked}, query
+    assert encoded == [], "what was just searched for is not encoded again"
+    assert retriever.ranks(["park"], []) == [{}] and retriever.ranks([], ["0"]) == []
+    (none,) = make_static((), model=str(model)).ranks(["park"], ["0"])  # type: ignore[attr-defined]
+    assert none == {"0": None}
+
+
+def test_vectors_that_are_not_all_compared_tell_no_ranks(model: Path) -> None:
+    """A graph does not find what it did not walk to, so it cannot say where that is."""
+    assert isinstance(make_static(PASSAGES, model=str(model)), RankingRetriever)
+    graph = make_static(PASSAGES, model=str(model), faiss="hnsw")
+    assert isinstance(graph, StoredRetriever) and not isinstance(graph, RankingRetriever)
+
+
 def random_vectors(count: int, dim: int = 16) -> Any:
     rows = np.random.default_rng(1).standard_normal((count, dim)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -143,9 +179,10 @@ def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path
         make_static(PASSAGES, model="minishlab/potion-base-8M")
     assert str(caught.value) == (
         "retriever static: the model 'minishlab/potion-base-8M' is neither a folder nor an "
-        "installed package, and nothing is downloaded here: download it where there is a network "
-        "(`hf download minishlab/potion-base-8M --local-dir potion-base-8M`) and set "
-        "retriever.model to that folder, or `pip install wordllama`."
+        "installed package, and nothing is downloaded here: if it is a model of the Hugging Face "
+        "hub, download it where there is a network (`hf download minishlab/potion-base-8M "
+        "--local-dir potion-base-8M`) and set retriever.model to that folder, or "
+        "`pip install wordllama`."
     )
     with pytest.raises(ConfigError, match=r"downloaded here: run `pip install no-such`\."):
         find_model("static", "no_such", ("x",), "no-such")
@@ -160,6 +197,23 @@ def test_a_model_that_is_not_here_gives_one_sentence(tmp_path: Path, model: Path
     shutil.copy(model / "tokenizer.json", alone)
     with pytest.raises(ConfigError, match="is no static-embedding model: "):
         make_static(PASSAGES, model=str(alone))
+
+
+def test_a_folder_that_is_not_here_is_no_model_to_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_static(tmp_path / "models" / "potion")
+    wrong = ("models/poton", "./poton", "~/no/such", "/poton", "a/b/c", "poton/", "..\\poton")
+    wrong += (f"/{'x' * 300}/poton",)  # too long for a file name
+    for path in wrong:
+        with pytest.raises(ConfigError, match="static: there is no folder '") as caught:
+            make_static(PASSAGES, model=path)
+        assert "hf download" not in str(caught.value), path
+        assert ("Did you mean 'models/potion'?" in str(caught.value)) == (path == wrong[0])
+    for name in ("poton", "mine/potion"):  # a hub may have these
+        with pytest.raises(ConfigError, match="if it is a model of the Hugging Face hub, "):
+            make_static(PASSAGES, model=name)
 
 
 def build(kind: Static, passages: Sequence[Passage], folder: Path, **more: Any) -> Any:

@@ -159,7 +159,7 @@ class Curriculum:
 
     def _mean(self, source: str) -> float:
         """The mean over the last steps; NaN, which no bound holds for, if nothing was scored."""
-        sums = [step[source] for step in self._means[-WINDOW:] if source in step]
+        sums = [step[source] for step in self._means if source in step]
         total, count = (math.fsum(column) for column in zip(*sums, strict=True)) if sums else (0, 0)
         return total / count if count else math.nan
 
@@ -168,7 +168,9 @@ class Curriculum:
         sums: _Sums = {}
         for source in sorted(self._sources):
             _, place, name = source.split(".", 2)
-            own = [r.scored for r in rollouts if r.world is self.worlds[int(place)]]
+            world = self.worlds[int(place)]
+            # Those that metrics count: a rollout without a reward has none.
+            own = [r.scored for r in rollouts if r.world is world and r.scored.reward is not None]
             found = [one.reward if name == REWARD else one.scores.get(name) for one in own]
             scored = [value for value in found if value is not None]
             if scored:

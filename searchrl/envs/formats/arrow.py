@@ -8,6 +8,7 @@ when such a file is read.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def read_arrow(path: Path, problems: Problems) -> Iterator[Row]:
     """
     pyarrow = _import_pyarrow(path, "Arrow")
     number = 0
-    for file in [path] if path.is_file() else _find_files(path, problems):
+    for file in [path] if os.path.isfile(path) else _find_files(path, problems):
         try:
             with pyarrow.memory_map(str(file)) as source:
                 for batch in pyarrow.ipc.open_stream(source):
@@ -63,12 +64,12 @@ def read_arrow(path: Path, problems: Problems) -> Iterator[Row]:
 
 def is_arrow_folder(path: Path) -> bool:
     """Whether `save_to_disk` of one data set wrote this folder."""
-    return (path / STATE).is_file()
+    return os.path.isfile(path / STATE)
 
 
 def find_splits(path: Path, problems: Problems) -> dict[str, Path]:
     """The folder of each split, if `save_to_disk` of several splits wrote this folder; else {}."""
-    if not (path / SPLITS).is_file():
+    if not os.path.isfile(path / SPLITS):
         return {}
     facts = _read_facts(path / SPLITS, problems)
     names = facts.get("splits")

@@ -63,8 +63,8 @@ def fingerprint(paths: Sequence[Path]) -> Fingerprint:
     """Path, time and size of every file, and of every file in a folder but the hidden ones."""
     marks = []
     for path in paths:
-        for file in _files_of(path) if path.is_dir() else [path]:
-            if file.is_file():
+        for file in _files_of(path) if os.path.isdir(path) else [path]:
+            if os.path.isfile(file):
                 stat = file.stat()
                 marks.append((str(file.resolve()), stat.st_mtime_ns, stat.st_size))
     return tuple(marks)

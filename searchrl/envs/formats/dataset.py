@@ -20,9 +20,11 @@ from searchrl.core.episode import Passage
 from searchrl.envs.formats.corpora import Fingerprint, fingerprint, load_corpus
 from searchrl.envs.formats.folders import (
     QuestionFile,
+    find_alias_file,
     find_corpus_file,
     find_judgement_files,
     find_question_files,
+    read_aliases,
     read_judgements,
 )
 from searchrl.envs.formats.gold import ABSENT, Pool, find_gold, tell_unknown
@@ -76,7 +78,10 @@ def load_dataset(files: Files, test_frac: float) -> Dataset:
     Raises:
         DataError: rows that cannot be used: the first ones, and how many more.
     """
-    paths = [*files.questions, *files.test_questions, *([files.corpus] if files.corpus else ())]
+    asked = (*files.questions, *files.test_questions)
+    paths = [*asked, *([files.corpus] if files.corpus else ())]
+    beside = [find_alias_file(folder) for path in asked for folder in (path, path.parent)]
+    paths += filter(None, beside)
     return _load(files, test_frac, fingerprint(paths))
 
 
@@ -99,7 +104,7 @@ def _load(files: Files, test_frac: float, seen: Fingerprint) -> Dataset:
     for paths in (files.questions, files.test_questions):
         read = read_question_set(paths, problems)
         every.append([pool.take(one) if corpus is None else one for one in read])
-    train, test = every
+    train, test = (add_aliases(read, problems) for read in every)
     num_before = problems.count
     passages = tuple(pool.passages) if corpus is None else load_corpus(corpus, problems)
     questions, notes = find_gold([*train, *test], passages)
@@ -119,7 +124,11 @@ def _load(files: Files, test_frac: float, seen: Fingerprint) -> Dataset:
         passages=passages,
         key=f"corpus-{key.hexdigest()[:16]}",
         gold=gold,
-        notes=(*notes, *tell_unknown(questions, where)),
+        notes=(
+            *notes,
+            *tell_unknown(questions, where),
+            *(() if files.test_questions else tell_unsaid(train)),
+        ),
         has_corpus=bool(passages),
     )
 
@@ -133,10 +142,28 @@ def read_question_set(paths: Sequence[Path], problems: Problems) -> Iterator[Que
         name = _stem(file.path)
         if stems[name] > 1:
             name = f"{file.path.resolve().parent.name}/{name}"
-        if path.is_dir() and (judged := find_judgement_files(path)):
+        if os.path.isdir(path) and (judged := find_judgement_files(path)):
             yield from _read_queries(file, judged, problems, name, places)
         else:
             yield from read_questions(file.path, problems, name, places, split=file.split)
+
+
+def add_aliases(questions: Sequence[Question], problems: Problems) -> list[Question]:
+    """The questions with the further names of their answers, if a file beside them has some."""
+    folders = {path: Path(path).parent for path in {one.path for one in questions if one.answer_id}}
+    names: dict[Path, dict[str, tuple[str, ...]]] = {}
+    for folder in set(folders.values()):
+        if file := find_alias_file(folder):
+            wanted = {q.answer_id for q in questions if folders.get(q.path) == folder}
+            names[folder] = read_aliases(file, wanted, problems)
+    if not names:
+        return list(questions)
+    return [
+        replace(one, answers=tuple(dict.fromkeys((*one.answers, *more))))
+        if one.answers and (more := names.get(folders.get(one.path, Path()), {}).get(one.answer_id))
+        else one
+        for one in questions
+    ]
 
 
 def _read_queries(
@@ -184,6 +211,18 @@ def divide(questions: Sequence[Question], test_frac: float) -> dict[str, tuple[Q
         split = question.split or TRAIN
         parts[as_said.get(split, split)].append(question)
     return {split: tuple(own) for split, own in parts.items() if own or split in (TRAIN, TEST)}
+
+
+def tell_unsaid(questions: Sequence[Question]) -> list[str]:
+    """A sentence about questions of a split by another name than ours, which `divide` trains on."""
+    unsaid = [question for question in questions if not question.split]
+    if not unsaid or len({question.split for question in questions} - {""}) < 2:
+        return []
+    first = unsaid[0]
+    return [
+        f"{len(unsaid):,} of {len(questions):,} questions are in a split that is neither train, "
+        f"dev, validation nor test (first {first.path}:{first.line}); they are trained on"
+    ]
 
 
 def split_questions(
@@ -234,7 +273,7 @@ def _as_paths(paths: Paths) -> tuple[Path, ...]:
 
 def _has_own_corpus(path: Path) -> bool:
     """Whether a folder of questions also holds a corpus."""
-    file = find_corpus_file(path) if path.is_dir() else None
+    file = find_corpus_file(path) if os.path.isdir(path) else None
     return file is not None and file != path
 
 

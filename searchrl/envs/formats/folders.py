@@ -1,24 +1,30 @@
-"""What lies in a folder of data: the files of questions, of the corpus, and the judgements.
+"""What lies in a folder of data: files of questions, of the corpus, judgements, names of answers.
 
 Owns the layouts: BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `questions.jsonl`
-beside `corpus.jsonl`, and what `save_to_disk` writes. Every file may be gzipped. Says where rows
-are, and reads none but judgements. Called by `dataset` and `passages`.
+beside `corpus.jsonl`, 2WikiMultihopQA's `id_aliases.json`, and what `save_to_disk` writes. Every
+file may be gzipped. Says where rows are, and reads none but judgements and names of answers. Called
+by `dataset` and `passages`.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
 from searchrl.envs.formats.arrow import find_splits, is_arrow_folder
 from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.rows import ROW_SUFFIXES, open_bytes
+from searchrl.envs.formats.row import BadRow, Row, ensure_encodable, ensure_object
+from searchrl.envs.formats.rows import ROW_SUFFIXES, open_bytes, read_rows
 from searchrl.envs.formats.tables import read_table
 from searchrl.envs.formats.text_folder import TEXT_SUFFIXES
 from searchrl.errors import show_value
 
 _SPLITS = {"train": "train", "dev": "validation", "validation": "validation", "test": "test"}
 """Names of splits in data sets, and ours."""
+
+_ALIASES = '{"Q_id": id, "aliases": [text, …], "demonyms": [text, …]}'
 
 Judgements = dict[str, dict[str, int]]
 """Query id -> passage id -> how relevant it is; 0 is not relevant."""
@@ -35,7 +41,7 @@ def find_question_files(path: Path, problems: Problems) -> list[QuestionFile]:
     """The files of questions of a path: itself, those of its splits, or those in a folder."""
     if splits := find_splits(path, problems):
         return [QuestionFile(folder, _SPLITS.get(name, "")) for name, folder in splits.items()]
-    if not path.is_dir() or is_arrow_folder(path):
+    if not os.path.isdir(path) or is_arrow_folder(path):
         return [QuestionFile(path)]
     named = _files_called(path, "questions") or _files_called(path, "queries")
     others = sorted(f for f in _files_called(path, "queries_*") if f not in named)
@@ -53,10 +59,10 @@ def find_corpus_file(path: Path) -> Path | None:
     """The file (or Arrow folder) of a corpus of rows; None if it is one of texts, or not there."""
     if is_arrow_folder(path):
         return path
-    if path.is_dir():
+    if os.path.isdir(path):
         return next(iter(_files_called(path, "corpus")), None)
     is_text = path.suffix.lower() in TEXT_SUFFIXES
-    return path if path.is_file() and not is_text else None
+    return path if os.path.isfile(path) and not is_text else None
 
 
 def find_judgement_files(path: Path) -> dict[str, Path]:
@@ -98,11 +104,48 @@ def _judge(
 ) -> None:
     try:
         query, passage, score = said
-        if query is None or passage is None or score is None:
+        if query is None or passage is None or score is None or not float(score).is_integer():
             raise ValueError
-        judged.setdefault(query.strip(), {})[passage.strip()] = round(float(score))
-    except (ValueError, OverflowError):
-        problems.add(path, line, f"expected query-id, corpus-id and score, got {show_value(said)}")
+        judged.setdefault(query.strip(), {})[passage.strip()] = int(float(score))
+    except ValueError:
+        expected = "query-id, corpus-id and score (a whole number)"
+        problems.add(path, line, f"expected {expected}, got {show_value(said)}")
+
+
+def find_alias_file(folder: Path) -> Path | None:
+    """The file of a folder with further names of the answers in it; None if there is none."""
+    # A path that is too long for the system is no folder; globbing there would raise.
+    files = _files_called(folder, "id_aliases") if os.path.isdir(folder) else []
+    return next(iter(files), None)
+
+
+def read_aliases(path: Path, wanted: Set[str], problems: Problems) -> dict[str, tuple[str, ...]]:
+    """The further names of the answers with these ids, of which some may have none.
+
+    2WikiMultihopQA's evaluation (2wikimultihop_evaluate_v1.1.py) counts `aliases` and `demonyms` as
+    right. What cannot be read is noted.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for row in read_rows(path, problems):
+        try:
+            identity, names = _read_names(row)
+        except BadRow as reason:
+            problems.add(path, row.line, str(reason))
+            continue
+        if identity in wanted:
+            found[identity] = names
+    return found
+
+
+def _read_names(row: Row) -> tuple[str, tuple[str, ...]]:
+    value = ensure_object(row.value, f"such as {_ALIASES}")
+    identity = value.get("Q_id")
+    lists = [value.get(key) or [] for key in ("aliases", "demonyms")]
+    are_texts = all(isinstance(x, list) and all(isinstance(y, str) for y in x) for x in lists)
+    if not isinstance(identity, str) or not are_texts:
+        raise BadRow(f"expected {_ALIASES}, got {show_value(dict(value))}")
+    names = [name.strip() for one in lists for name in one if name.strip()]
+    return identity, tuple(ensure_encodable("aliases", name) for name in names)
 
 
 def _files_called(folder: Path, name: str) -> list[Path]:

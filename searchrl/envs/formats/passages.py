@@ -7,6 +7,7 @@ lines are read by `rows`, folders of text files by `text_folder`. Called by `dat
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,9 @@ def iter_corpus(
     if file is not None:
         expected = f"passage; expected rows {CORPUS_SHAPES}"
         yield from parse_rows(file, problems, parse_passage, expected, places=places)
-    elif path.is_dir():
+    elif os.path.isdir(path):
         yield from read_text_folder(path, problems)
-    elif path.suffix.lower() in TEXT_SUFFIXES and path.is_file():
+    elif path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
         yield from read_text_file(path, path.name, problems)
     else:
         near = suggest_path(path)

@@ -36,8 +36,9 @@ class Question:
     """A question of any row shape. `path` and `line` say where the row is.
 
     `evidence` is what the row says of its gold passages without their ids. `split` is the one that
-    its data set puts it into; "" leaves that open. `queries` and `bridge` are for the scripted
-    policies of a handbook; a corpus has none.
+    its data set puts it into; "" leaves that open. `answer_id` names the answer in a file
+    of further names (`folders.read_aliases`). `queries` and `bridge` are for the scripted policies
+    of a handbook; a corpus has none.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Question:
     difficulty: str = ""
     evidence: Evidence = NO_EVIDENCE
     split: str = ""
+    answer_id: str = ""
 
     def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
         """The question as task `index` of a split of `env`."""
@@ -103,6 +105,7 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
     kind = str(_read_fact(value, "type") or "question")
     gold_ids = _read_gold_ids(value.get("supporting_ids"))
     evidence = NO_EVIDENCE if gold_ids else read_evidence(value)
+    answer_id = _read_fact(value, "answer_id")  # null where an answer has one name
     if value.get("answerable") is False:
         raise BadRow(
             "is not answerable, so no answer is right; leave such rows out (MuSiQue has files "
@@ -120,6 +123,7 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
         difficulty=_read_difficulty(value),
         evidence=evidence,
         split=split,
+        answer_id=answer_id if isinstance(answer_id, str) else "",
     )
 
 

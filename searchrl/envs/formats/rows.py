@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,7 +99,7 @@ def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
     if path.suffix == ".arrow" or is_arrow_folder(path):
         yield from read_arrow(path, problems)
         return
-    if path.suffix == ".parquet" and path.is_file():
+    if path.suffix == ".parquet" and os.path.isfile(path):
         yield from read_parquet(path, problems)
         return
     with open_bytes(path, problems, f"a file of rows ({FILE_KINDS})") as stream:
@@ -155,7 +156,7 @@ def open_bytes(path: Path, problems: Problems, expected: str) -> Iterator[Binary
 
     What goes wrong while it is read in the context ends the context and is noted, too.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         problems.add(path, 0, f"is a pipe or a device, which may never end; expected {expected}")
         yield None
         return

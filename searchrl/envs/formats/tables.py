@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,10 @@ TABLE_SUFFIXES = (".csv", ".tsv")
 
 _PROSE = frozenset({"id", "_id", "title", "text", "contents", "question"})
 """Columns whose cells are always text, even if one looks like a list."""
+_OPEN = (
+    "a cell begins with a quotation mark and takes in rows that follow; put the cell in quotes and "
+    'write each mark inside it twice (""), as `csv` and pandas do'
+)
 _MAX_CELL = 1 << 27
 """Characters of the longest cell; the limit of `csv` is 131,072."""
 
@@ -31,6 +36,7 @@ def read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[Row
     """The rows of a table, each with its first line; an empty cell is a value that is missing.
 
     A cell that begins with `[` or `{` and is JSON, or a list as Python writes it, is that value.
+    A cell whose quotes take in rows that follow is noted: these rows would be lost in it.
     """
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
@@ -38,7 +44,8 @@ def read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[Row
     try:
         first = text.readline()
         delimiter = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
-        reader = csv.reader(_again(first, text), delimiter=delimiter)
+        lines = _Lines(first, text)
+        reader = csv.reader(lines, delimiter=delimiter)
         names = [name.strip() for name in next(reader, [])]
         questions = _dpr_question(names)
         if questions is not None:
@@ -50,7 +57,9 @@ def read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[Row
         line = reader.line_num + 1
         for cells in reader:
             if any(cells):
-                if len(cells) == len(names):
+                if lines.are_over or (delimiter == "\t" and any(map(_holds_rows, cells))):
+                    problems.add(path, line, _OPEN)
+                elif len(cells) == len(names):
                     yield Row(line, _as_object(names, cells))
                 else:
                     problems.add(path, line, f"has {len(cells)} cells under {len(names)} columns")
@@ -63,9 +72,21 @@ def read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[Row
         text.detach()  # the stream belongs to whoever opened it
 
 
-def _again(first: str, rest: io.TextIOWrapper) -> Iterator[str]:
-    yield first
-    yield from rest
+class _Lines:
+    """The lines of a table for `csv`. A row that it gives after the last line has open quotes."""
+
+    def __init__(self, first: str, rest: io.TextIOWrapper) -> None:
+        self._lines = itertools.chain([first], rest)
+        self.are_over = False
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._lines
+        self.are_over = True
+
+
+def _holds_rows(cell: str) -> bool:
+    """Whether a quoted cell of a TSV holds what parts cells and what parts rows."""
+    return "\t" in cell and "\n" in cell
 
 
 def _as_object(names: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ those of rows. Called by `passages`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,7 @@ def find_text_files(folder: Path) -> list[Path]:
         path
         for path in folder.rglob("*")
         if path.suffix.lower() in TEXT_SUFFIXES
-        and path.is_file()
+        and os.path.isfile(path)
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
 

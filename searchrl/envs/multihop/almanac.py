@@ -69,7 +69,7 @@ def make_almanac(world_seed: int, test_frac: float) -> Dataset:
         for title, year in zip(titles[:_FILMS], years, strict=True)
     ]
     bands = [
-        _Work(name.removeprefix("The ") + "s", 1960 + n % 60, rng.randrange(_TOWNS), n % _PEOPLE)
+        _Work(_plural(name.removeprefix("The ")), 1960 + n % 60, rng.randrange(_TOWNS), n % _PEOPLE)
         for n, name in enumerate(titles[_FILMS : _FILMS + _BANDS])
     ]
     articles = [
@@ -189,6 +189,10 @@ def _about_band(band: _Work, people: list[_Person], towns: list[str]) -> tuple[s
         f"{band.name} are a band from {towns[band.town]}, formed in {band.year}. "
         f"Their singer is {people[band.person].name}."
     )
+
+
+def _plural(name: str) -> str:
+    return name + ("es" if name.endswith("s") else "s")
 
 
 def _names(rng: Random, count: int, ends: list[str]) -> list[str]:

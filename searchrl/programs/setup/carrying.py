@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.config.curriculum import alone
 from searchrl.config.sections import SCRATCH, TaskConfig
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.run_folder import Run, looks_like_run
@@ -86,7 +87,8 @@ def _fitting_tasks(
     if any(isinstance(env, Mapping) and "name" in env for env in envs):
         return  # a configuration that describes its environment
     names = [env for env in envs if isinstance(env, str)]
-    yield from tasks if not names else (t for t in tasks if t["env"]["name"] == names[-1])
+    fitting = [t for t in tasks if not names or t["env"]["name"] == names[-1]]
+    yield from fitting if len(fitting) == len(tasks) else map(alone, fitting)
 
 
 def task_flags(config: RunConfig, world: TaskWorld) -> str:

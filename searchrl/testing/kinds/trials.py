@@ -94,7 +94,9 @@ def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
                     )
                 except PluginError as error:
                     first, *_ = cases.values()
-                    yield Problem(str(error), trial.find_place(subject, first))
+                    is_late = isinstance(error, elsewhere.LateElsewhere)
+                    fix = elsewhere.LateElsewhere.fix if is_late else ""
+                    yield Problem(str(error), trial.find_place(subject, first), fix)
                     return
             elif way is Way.ELSEWHEN:
                 expected = _answers_at(subject, trial, cases, 1)[0]

@@ -36,6 +36,15 @@ class DiedElsewhere(PluginError):
         self.status = status
 
 
+class LateElsewhere(PluginError):
+    """The other process took too long, and was ended."""
+
+    fix = (
+        "let it do there what it does here, in bounded time. If the machine has other work, check "
+        "again when that is done: the seconds of the CPU say how far it came"
+    )
+
+
 def call_elsewhere(
     registry: Registry,
     function: Callable[..., Any],
@@ -54,6 +63,7 @@ def call_elsewhere(
 
     Raises:
         DiedElsewhere: with the last line that the other process wrote, if it fails.
+        LateElsewhere: it took longer than `timeout_s`.
     """
     with tempfile.TemporaryDirectory() as folder:
         path, asked, told = (Path(folder) / name for name in ("path", "asked", "told"))
@@ -61,16 +71,25 @@ def call_elsewhere(
         asked.write_bytes(pickle.dumps((registry.spec(), function, args)))
         # Another order of sets, whatever seed this process has.
         seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-        done = subprocess.run(
-            [sys.executable, "-c", _CODE, str(path), str(asked), str(told)],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
+        before = os.times()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _CODE, str(path), str(asked), str(told)],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            after = os.times()
+            cpu_s = sum(after[2:4]) - sum(before[2:4])  # of processes that have ended
+            raise LateElsewhere(
+                f"another process did not do the same within {timeout_s:g} s, imports included; it "
+                f"had {cpu_s:.1f} s of the CPU"
+            ) from None
         if shows_output:
             sys.stderr.write(done.stdout + done.stderr)
         if done.returncode or not told.is_file():

@@ -23,6 +23,9 @@ _PATIENCE_S = 0.1
 _MAX_LINES = 4000
 """Changes of the baton; a long call goes on without."""
 
+_tracing = threading.Lock()
+"""Held while a trace function is put in or taken out: Python refuses two threads at once there."""
+
 
 def files_of(file: str, made: object) -> frozenset[str]:
     """The files of a plugin whose lines take turns: its own, and that of the object's class."""
@@ -47,13 +50,15 @@ def call_both(
                 baton.pass_on(number)
             return trace
 
-        sys.settrace(trace)
+        with _tracing:
+            sys.settrace(trace)
         try:
             outcomes[number] = Returned(call())
         except (Exception, SystemExit) as error:
             outcomes[number] = Raised(error)
         finally:
-            sys.settrace(None)
+            with _tracing:
+                sys.settrace(None)
             baton.leave(number)
 
     threads = [

@@ -43,6 +43,12 @@ def played(world: TaskWorld, *scores: float | None, name: str = "em") -> list[An
     return made
 
 
+def unscored(world: TaskWorld, score: float) -> Any:
+    """A rollout whose reward could not be told, though one component could score it."""
+    scored = SimpleNamespace(reward=None, scores={"em": score})
+    return SimpleNamespace(world=world, scored=scored)
+
+
 def run(curriculum: Curriculum, step: int, rollouts: list[Any]) -> list[str]:
     begun = curriculum.look(step)
     curriculum.take_in(rollouts)
@@ -104,7 +110,8 @@ def test_the_mean_is_that_of_all_rollouts_of_the_last_five_steps(worlds_of: Any)
     for step in range(10):
         # From step 5 on: 3 of 4 rollouts in one step, 0 of 1 in the others: 3 of 8 then 3 of 7 …
         scores = (1.0, 1.0, 1.0, 0.0) if step == 6 else (0.0,) if step < 9 else (1.0, 1.0, None)
-        assert run(curriculum, step, played(world, *scores)) == []
+        rollouts = [*played(world, *scores), unscored(world, 1.0), unscored(world, 1.0)]
+        assert run(curriculum, step, rollouts) == []
     # Steps 5 to 9: 0/1 + 3/4 + 0/1 + 0/1 + 2/2 (one could not be scored): 5 of 9.
     assert len(curriculum.look(10)) == 1
 

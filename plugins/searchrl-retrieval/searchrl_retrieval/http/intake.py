@@ -48,17 +48,13 @@ class Intake:
             return
         reading = _Reading(self._find_fault(scope))
         try:
-            async with asyncio.timeout(self.limits.body_s):
-                is_whole = await self._read(reading, receive)
-        except TimeoutError:
-            text = f"the body took longer than {self.limits.body_s:g} s"
-            reading.fault, is_whole = BadRequest(408, text), True
-        try:
-            if is_whole and reading.fault is not None:
+            if not await self._read_in_time(reading, receive):
+                return
+            if reading.fault is not None:
                 await _refuse(send, reading.fault)
-            elif is_whole:
+            else:
                 await self.app(scope, _replay(b"".join(reading.chunks), receive), send)
-        finally:
+        finally:  # also if the server ends while the body comes
             self._pending_bytes -= reading.held
 
     def _find_fault(self, scope: Message) -> BadRequest | None:
@@ -71,6 +67,16 @@ class Intake:
         length = headers.get(b"content-length", b"")
         is_too_large = length.isdigit() and int(length) > self.limits.body_bytes
         return self._too_large() if is_too_large else None
+
+    async def _read_in_time(self, reading: _Reading, receive: Receive) -> bool:
+        """Read a body within the time it may take; False if the client is gone."""
+        try:
+            async with asyncio.timeout(self.limits.body_s):
+                return await self._read(reading, receive)
+        except TimeoutError:
+            text = f"the body took longer than {self.limits.body_s:g} s"
+            reading.fault = BadRequest(408, text)
+            return True
 
     async def _read(self, reading: _Reading, receive: Receive) -> bool:
         """Read a body to its end; False if the client is gone.

@@ -101,7 +101,7 @@ def read_request(raw: bytes, limits: Limits) -> Asked:
     if (body.queries is None) == (body.query is None):
         text = 'expected {"queries": [text, …], "topk": number} or {"query": text}'
         raise BadRequest(422, f"{text}, with one of 'queries' and 'query'")
-    k = limits.topk if body.topk is None else body.topk
+    k = body.topk or limits.topk  # 0 as well: so does the stock server
     if body.query is not None:
         asked = Asked((body.query,), k, Form.BROWSECOMP)
     else:

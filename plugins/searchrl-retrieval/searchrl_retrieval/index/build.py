@@ -38,10 +38,11 @@ from searchrl_retrieval.index.manifest import (
     IndexFault,
     Manifest,
     list_files,
+    read_manifest,
     write_json,
     write_manifest,
 )
-from searchrl_retrieval.index.work import Previous, Work
+from searchrl_retrieval.index.work import Previous, Work, sync
 
 _LOCK, _PASSAGES, _FILES = ".lock", "passages", "index"
 _PACKAGES = ("searchrl", "searchrl-retrieval", "bm25s", "faiss-cpu", "sentence-transformers")
@@ -66,11 +67,11 @@ def build_index(
         sources: flags that name the corpus, for the command that builds it again.
         wait_s: seconds to wait for another process that builds here; -1 waits without limit.
         is_kept: an index that is there when the folder is free is opened, and nothing is built.
-        previous: an index of `kind` whose passages are the first of `passages`.
+        previous: the index of this folder, of `kind`, whose passages are the first of `passages`.
 
     Raises:
-        IndexFault: another process builds here, the folder holds something else, or the disk is
-            full.
+        IndexFault: another process builds here, or has replaced `previous`, the folder holds
+            something else, or the disk is full.
         DataError: two passages have the same id.
     """
     began = time.monotonic()
@@ -79,6 +80,8 @@ def build_index(
         with holding(folder, wait_s):
             if is_kept and find_index(folder):
                 return open_index(folder)
+            if previous is not None:
+                _ensure_current(previous)
             return _build(kind, passages, folder, tuple(sources), previous, began)
     except OSError as error:
         raise IndexFault(
@@ -119,6 +122,7 @@ def _build(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         took_s=round(time.monotonic() - began, 3),
     )
+    sync(data)  # or a power cut might leave the manifest and lose what it speaks of
     os.replace(data, folder / manifest.data)
     write_manifest(folder, manifest)
     for old in folder.glob("data-*"):
@@ -155,6 +159,15 @@ def _ensure_ours(folder: Path) -> None:
     raise IndexFault(
         f"'{folder}' is a folder with other files in it ({min(others)}, …); name a new one"
     )
+
+
+def _ensure_current(previous: Index) -> None:
+    """Refuse to extend an index that was replaced since it was read: its new passages would go."""
+    if read_manifest(previous.folder).data != previous.manifest.data:
+        raise IndexFault(
+            f"index '{previous.folder}' was changed by another process meanwhile, and nothing was "
+            "added to it; give the same command again"
+        )
 
 
 def _store(passages: Iterable[Passage], work: Path) -> PassageStore:

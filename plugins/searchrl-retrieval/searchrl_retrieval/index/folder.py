@@ -56,15 +56,24 @@ class Index:
     def retriever(self, kind: IndexKind) -> Retriever:
         """The retriever of this index, with the search settings of `kind`.
 
+        If another process replaces the index meanwhile, the new one is opened.
+
         Raises:
-            IndexFault: it was built by another kind, version or with other settings.
+            IndexFault: it was built by another kind, version or with other settings, or a file is
+                gone.
         """
         if difference := self._find_difference(kind):
             raise IndexFault(
                 f"index '{self.folder}' {difference}. Build it again: "
                 + build_command(self.folder, kind.name, kind.built_with, self.manifest.sources)
             )
-        return kind.open(self.files, self.passages)
+        try:
+            return kind.open(self.files, self.passages)
+        except FileNotFoundError:
+            now = open_index(self.folder)
+            if now.manifest.data == self.manifest.data:
+                raise
+        return now.retriever(kind)
 
     def ensure_corpus(self, fingerprint: str, count: int) -> None:
         """Refuse the index if it is of another corpus.

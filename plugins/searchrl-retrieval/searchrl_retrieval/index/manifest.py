@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from searchrl.errors import SearchRLError
@@ -95,11 +96,28 @@ def read_manifest(folder: Path) -> Manifest:
         facts["files"] = {
             name: (int(size), str(sum_)) for name, (size, sum_) in facts["files"].items()
         }
-        return Manifest(**facts | {"sources": tuple(facts["sources"])})
+        made = Manifest(**facts | {"sources": tuple(facts["sources"])})
+        _ensure_sound(made)
+        return made
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexFault(f"is damaged: {NAME} cannot be read ({error})") from error
+
+
+def _ensure_sound(made: Manifest) -> None:
+    """Raise ValueError if a value is of the wrong kind, or a path leads out of the folder.
+
+    A folder may come from somebody else, whose checksum is right whatever they wrote.
+    """
+    if not isinstance(made.settings, dict) or not isinstance(made.count, int):
+        raise ValueError("its settings or its count are of the wrong kind")
+    if not re.fullmatch(r"data-[0-9a-f]+", made.data):
+        raise ValueError(f"{made.data!r} is no folder of an index")
+    for name in made.files:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{name!r} is no file of an index")
 
 
 def list_files(folder: Path) -> dict[str, tuple[int, str]]:

@@ -95,8 +95,12 @@ def cache_folder() -> Path:
 def _build_for_now(kind: IndexKind, passages: Sequence[Passage]) -> Retriever:
     """An index that ends with the retriever."""
     temporary = tempfile.TemporaryDirectory(prefix="searchrl-index-", ignore_cleanup_errors=True)
-    index: Index = build_index(kind, passages, Path(temporary.name) / "index")
-    retriever = index.retriever(kind)
+    try:
+        index: Index = build_index(kind, passages, Path(temporary.name) / "index")
+        retriever = index.retriever(kind)
+    except BaseException:
+        temporary.cleanup()
+        raise
     # Its files are mapped, so they stay as long as it does.
     weakref.finalize(retriever, temporary.cleanup)
     return retriever

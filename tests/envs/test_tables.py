@@ -1,0 +1,97 @@
+"""Tables of questions: delimiters, quotes, cells that hold lists, and rows that are no rows."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from searchrl.envs.formats.dataset import read_question_set
+from searchrl.envs.formats.problems import Problems
+from searchrl.envs.formats.questions import Question
+
+
+def read(path: Path) -> tuple[list[Question], list[tuple[int, str]]]:
+    """The questions of a file, and the lines and reasons of what is wrong with it."""
+    problems = Problems()
+    questions = list(read_question_set([path], problems))
+    return questions, [(problem.line, problem.reason) for problem in problems.found]
+
+
+def questions_of(path: Path) -> list[Question]:
+    questions, wrong = read(path)
+    assert not wrong
+    return questions
+
+
+def reasons(path: Path) -> list[tuple[int, str]]:
+    return read(path)[1]
+
+
+@pytest.mark.parametrize("name", ["q.csv", "q.CSV.gz", "q.tsv", "q.tsv.gz"])
+def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    mark = "\t" if "tsv" in name else ","
+    lines = [
+        ("id", "question", "golden_answers", "supporting_ids", "type"),
+        ("7", '"Wann, schließt\nes?"', '"[""x"", ""y""]"', "\"['3', '4']\"", "bridge"),
+        ("", "", "", "", ""),
+        ("8", "[1]?", "x", "", ""),
+    ]
+    # As spreadsheets write it: with a byte order mark.
+    data = "\n".join(mark.join(cells) for cells in lines).encode("utf-8-sig")
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    first, second = questions_of(path)
+    assert (first.id, first.question) == ("7", "Wann, schließt\nes?")
+    assert (first.answers, first.gold_ids, first.kind) == (("x", "y"), ("3", "4"), "bridge")
+    assert (second.question, second.answers, second.line) == ("[1]?", ("x",), 5)
+
+
+def test_a_table_that_is_not_called_one_says_how_to_name_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text("question\tanswer\nWhich, now?\tx\n")
+    ((line, reason),) = reasons(path)
+    assert line == 0 and reason.startswith("looks like a table; name it FILE.tsv")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("question,answer\nq?,x\nq2?\n", 3, "has 1 cells under 2 columns"),
+        ("question,question\nq?,x\n", 1, "names the column 'question' twice"),
+        (",\n1,2\n", 1, "names no columns"),
+        ("question,answer\n,x\n", 2, "has no 'question'"),
+    ],
+)
+def test_bad_tables_are_reported(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(text)
+    ((found, why),) = reasons(path)
+    assert found == line and reason in why
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang it?\tz\n'),
+        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang "Low"\tz\n'),
+        ("q.csv", 'question,answer\nok?,x\n"Heroes,y\nWho sang it?,z\n'),
+    ],
+    ids=["to the end", "to another mark", "comma"],
+)
+def test_rows_that_an_open_quote_takes_in_are_not_lost(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    """`csv` made one long cell of them and said nothing."""
+    path = tmp_path / name
+    path.write_text(text)
+    ((line, reason),) = reasons(path)
+    assert line == 3 and "begins with a quotation mark and takes in rows that follow" in reason
+
+
+def test_a_table_of_a_spreadsheet_with_semicolons_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text('question;answer\n"Wo; wann?";x\n')
+    (question,) = questions_of(path)
+    assert (question.question, question.answers) == ("Wo; wann?", ("x",))

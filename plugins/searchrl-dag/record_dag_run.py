@@ -2,7 +2,7 @@
 
     searchrl train --env multisource --protocol dag \\
         --reward "0.5*dag_judge+0.25*dag+0.25*format" --model tiny --run-dir runs/dag
-    python plugins/searchrl-dag/record_run.py runs/dag
+    python plugins/searchrl-dag/record_dag_run.py runs/dag
 
 keeps what is small of the run in recorded_run/, plays the scripted policies on the same tasks and
 writes the block in README.md anew. Without a run it only writes that. Owns what is measured and how

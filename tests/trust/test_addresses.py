@@ -71,6 +71,42 @@ def test_a_retriever_inside_an_environment_is_looked_at_as_well() -> None:
         Permission().ensure({"tasks": [{"env": settings}]}, "run")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"retriever": "exa"},
+        {"retriever": {"name": "exa", "category": "news"}},
+        {"retriever": {"name": "rerank", "retriever": "exa"}},
+        {"env": {"name": "multisource_questions", "news": {"name": "exa"}}},
+        {"tasks": [{"retriever": {"name": "exa"}}]},
+    ],
+)
+def test_a_retriever_with_an_address_of_its_own_is_asked_about_too(
+    settings: dict[str, Any],
+) -> None:
+    said = r"https://api\.exa\.ai/search with the key in EXA_API_KEY"
+    with pytest.raises(PluginError, match=said):
+        Permission().ensure(settings, "run")
+    allow(settings).ensure(settings, "run")
+    allow({"env": {"name": "x", "general": "exa"}}).ensure(settings, "run")
+
+
+def test_another_address_takes_the_place_of_its_own() -> None:
+    found = find_code({"retriever": {"name": "exa", "url": "http://localhost:1/search"}})
+    assert [code.source for code in found] == [
+        "http://localhost:1/search with the key in EXA_API_KEY"
+    ]
+
+
+def test_a_file_that_is_written_is_asked_about(tmp_path: Path) -> None:
+    settings = {"retriever": {"name": "http", "cache": str(tmp_path / "found.sqlite")}}
+    with pytest.raises(PluginError, match=r"cache .*found\.sqlite"):
+        Permission().ensure(settings, "run")
+    allow(settings).ensure(settings, "run")
+    for cache in ("auto", "off", False):
+        assert find_code({"retriever": {"name": "http", "cache": cache}}) == ()
+
+
 def test_a_trusted_address_is_trusted_from_then_on() -> None:
     (address,) = find_code(EVIL)
     store.trust([(address, address.digest())], "run")

@@ -21,6 +21,11 @@ def register_rewards(register: RegisterTool) -> None:
     """What a plan earns, and what it costs."""
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(
+        "dag_judge",
+        "searchrl_dag.judged:make_dag_judge",
+        description="what the judge says of the answer; 0 if the plan is not valid",
+    )
+    register(
         "dag_nodes", "searchrl_dag.rewards:make_nodes", description="queries planned, for a cost"
     )
     register(

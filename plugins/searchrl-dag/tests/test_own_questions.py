@@ -127,6 +127,30 @@ def test_without_files_it_asks_about_the_demo() -> None:
     assert env.step(plan)[4]["passages"]
 
 
+def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
+    rows = [{**ROWS[0], "id": str(i), "level": "hard" if i % 3 else "easy"} for i in range(30)]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    town = tmp_path / "town.jsonl"
+    town.write_text('{"id": "a", "text": "Skarn"}', "utf-8")
+
+    def count(**settings: Any) -> int:
+        env = searchrl.make_env(
+            "multisource_questions",
+            plugins=[MODULE],
+            questions=str(path),
+            corpus=str(town),
+            test_frac=0.0,
+            **settings,
+        )
+        return int(env.unwrapped.num_tasks("train"))  # type: ignore[attr-defined]
+
+    assert count() == 30 and count(difficulty="hard") == 20 and count(num_questions=4) == 4
+    assert count(difficulty="easy", num_questions=100) == 10
+    with pytest.raises(ConfigError, match="no question has the difficulty 'hart'. Did you mean"):
+        count(difficulty="hart")
+
+
 def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_path: Path) -> None:
     def make(**settings: Any) -> None:
         searchrl.make_env("multisource_questions", plugins=[MODULE], **settings)

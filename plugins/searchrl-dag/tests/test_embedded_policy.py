@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 from tokenizers import Tokenizer
 
 import searchrl
+from searchrl.config import build_config
 from searchrl.config.packaged import find_packaged
 from searchrl.plugins import load_plugins
 from searchrl.programs.setup.planning import plan_run
@@ -37,6 +40,19 @@ def test_it_is_small_enough_to_travel() -> None:
     files = [file for file in folder().iterdir() if file.is_file()]
     assert (folder() / "README.md") in files
     assert sum(file.stat().st_size for file in files) <= MAX_BYTES
+
+
+def test_the_recorded_command_makes_a_policy_of_its_shape() -> None:
+    text = (Path(__file__).parents[1] / "cold_start.yaml").read_text("utf-8")
+    config = build_config(yaml.safe_load(text))
+    shape = config.model.scratch.model_dump(exclude={"tokenizer_tasks", "num_layers"})
+    shape["num_hidden_layers"] = config.model.scratch.num_layers
+    shape["num_attention_heads"] = shape.pop("num_heads")
+    shape["num_key_value_heads"] = shape.pop("num_kv_heads")
+    made = json.loads((folder() / "config.json").read_text("utf-8"))
+    assert {name: made[name] for name in shape} == shape
+    named = {name for stage in config.sft.stages for name in stage.mix}
+    assert named <= set(load_plugins([MODULE]).get("env", "multisource").script_names)
 
 
 def test_an_episode_is_short_and_every_name_is_two_tokens() -> None:

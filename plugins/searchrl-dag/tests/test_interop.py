@@ -217,6 +217,10 @@ def test_the_program_has_twelve_lines_and_uses_transformers_alone() -> None:
     assert re.findall(r"^(?:from|import) (\w+)", code, re.M) == ["transformers"]
 
 
+LONG = {"max_turn_tokens": 500, "max_observation_tokens": 1000}
+"""Limits that cut nothing, as the program has none."""
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_twelve_lines_of_transformers_give_the_turns_of_the_agent(
@@ -243,7 +247,7 @@ def test_twelve_lines_of_transformers_give_the_turns_of_the_agent(
 
     names["search"] = listening
     exec(block("answer.py"), names)
-    settings = {"eval": {"num_tasks": 1, "forced": False}, "rollout": {"max_turn_tokens": 500}}
+    settings = {"eval": {"num_tasks": 1, "forced": False}, "rollout": LONG}
     played = searchrl.evaluate(
         {
             "env": "multisource",

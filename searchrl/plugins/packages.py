@@ -38,7 +38,9 @@ PACKAGES: Mapping[tuple[str, str], str] = {
 
 
 ADDRESSES: Mapping[str, tuple[str, str]] = {
+    "endpoint": ("http://localhost:8000/v1", "SEARCHRL_API_KEY"),
     "exa": ("https://api.exa.ai/search", "EXA_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
 }
 """Whom a part of ours asks if its settings name nobody, and the variable with the key for it. A run
 folder of somebody else needs permission for it, as for an address that it names."""

@@ -145,6 +145,8 @@ def test_the_example_resolves_without_a_key_a_gpu_or_weights(
 def test_commands_that_train_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("searchrl_judge")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(KEY_ENV, KEY)  # with questions of its own, a source is made at once
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "examples").symlink_to(REPO / "examples")
     write_town(tmp_path / "hotpot.jsonl")
     shown = [shlex.split(command)[1:] for command in commands() if " train " in command]

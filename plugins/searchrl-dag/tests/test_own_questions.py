@@ -120,6 +120,20 @@ def test_an_evaluation_over_a_recorded_web_sends_nothing(
     ]
 
 
+def test_a_source_without_its_key_is_told_before_any_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(KEY_ENV)
+    config = {
+        "env": {"name": "multisource_questions", "news": {"name": "exa", "cache": "off"}},
+        "plugins": [MODULE],
+        "policy": "scripted",
+        "eval": {"num_tasks": 1},
+    }
+    with pytest.raises(ConfigError, match=f"retriever exa: .*{KEY_ENV} is not set"):
+        searchrl.evaluate(config)
+
+
 def test_without_files_it_asks_about_the_demo() -> None:
     env = searchrl.make_env("multisource_questions", plugins=[MODULE])
     prompt, _ = env.reset(options={"split": "test", "index": 0})

@@ -6,6 +6,7 @@ import pytest
 
 from searchrl.config import build_config, load_preset
 from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards import RewardSchedule
 
@@ -38,3 +39,9 @@ def test_one_that_is_not_there_says_so() -> None:
         plan_run({"preset": "searchrl_dag:presets/publishd"})
     with pytest.raises(ConfigError, match="in an installed package 'nobody'. Install that package"):
         plan_run({"preset": "nobody:published"})
+
+
+def test_every_component_that_it_names_is_there() -> None:
+    registry = load_plugins(["searchrl_dag"], entry_points=False)
+    schedule = RewardSchedule.parse(load_preset(PRESET)["reward"])
+    assert {registry.get("reward", name).name for name in schedule.names} == set(schedule.names)

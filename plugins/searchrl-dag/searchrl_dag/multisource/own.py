@@ -117,6 +117,11 @@ class OwnQuestionsEnv(CorpusEnv):
             kept["train"] = kept["train"][: self.num_questions]
         return replace(data, questions=kept)
 
+    def build_indexes(self) -> None:
+        """Make the retrievers of all sources; see `TextEnv.build_indexes` and `Sources.build`."""
+        super().build_indexes()
+        self._sources.build(lambda source: (self._data.key, self._data.passages))
+
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `PlanRunner.run`."""
 

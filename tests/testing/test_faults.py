@@ -26,7 +26,8 @@ from searchrl.testing.probes import elsewhere, interleave
 pytestmark = pytest.mark.thorough
 
 KINDS = (
-    *("env", "protocol", "reward", "group_reward", "retriever", "tracker", "alarm", "algorithm"),
+    *("env", "protocol", "reward", "group_reward", "judge", "retriever", "tracker", "alarm"),
+    "algorithm",
 )
 FAULTS = [(kind, name) for kind in KINDS for name in faults_of(kind)]
 NEED_A_PROCESS = ("E19", "W11", "J9", "R11")

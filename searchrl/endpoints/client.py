@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -157,8 +158,7 @@ class Client:
             BudgetSpent: if nothing may be sent any more.
             EndpointFailure: if there is no reply; it says why, and what to do.
         """
-        body = make_body(self.access.model, self.access.api, request, self.access.extra)
-        key = cache_key(self.url, body, request.draw)
+        body, key = self._body_and_key(request)
         if self._cache is not None and (kept := self._cache.get(key)) is not None:
             self._budget.count(cached=1)
             return kept
@@ -175,6 +175,17 @@ class Client:
             except EndpointFailure as error:  # the reply is good, and paid for
                 self._budget.count(unkept=1, fault=str(error))
         return reply
+
+    def forget(self, request: Request) -> None:
+        """Keep no reply to a request: the caller could not use it, and another one may come."""
+        if self._cache is not None:
+            with suppress(EndpointFailure):  # it is only asked for in vain once more
+                self._cache.drop(self._body_and_key(request)[1])
+
+    def _body_and_key(self, request: Request) -> tuple[dict[str, Any], str]:
+        """What is sent for a request, and the key of its reply in the cache."""
+        body = make_body(self.access.model, self.access.api, request, self.access.extra)
+        return body, cache_key(self.url, body, request.draw)
 
     def told(self, stops: tuple[str, ...]) -> tuple[str, ...]:
         """Which of some stop strings the server is told (`extra: {stop: null}`: none)."""

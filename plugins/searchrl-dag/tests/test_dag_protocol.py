@@ -63,17 +63,31 @@ def test_prompt_and_validator_agree_on_nodes_and_sources() -> None:
     assert "1 to 2 nodes" in protocol.instruction
     assert "Sources: Wiki, Code." in protocol.instruction
     assert "(General)" not in protocol.instruction
-    example = protocol.instruction.partition("Example of a plan:\n")[2].partition("</search>")[0]
-    assert protocol.parse(f"{example}</search>").kind == SEARCH
     body = "<search>Nodes:\nA: a (wiki)\nB: b (CODE)\n{more}</search>"
     assert protocol.parse(body.format(more="")).queries == ("a", "b")
     assert "2 at most" in protocol.parse(body.format(more="C: c (Wiki)\n")).reason
     assert "there are Wiki and Code" in protocol.parse(body.format(more="C: c (News)\n")).reason
 
 
+@pytest.mark.parametrize("max_nodes", [1, 2, 6])
+def test_the_example_in_the_prompt_may_be_written(max_nodes: int) -> None:
+    protocol = SearchDag(max_nodes=max_nodes)
+    example = protocol.instruction.partition("Example of a plan:\n")[2].partition("</search>")[0]
+    assert protocol.parse(f"{example}</search>").kind == SEARCH
+    said = "A plan has 1 node." if max_nodes == 1 else f"A plan has 1 to {max_nodes} nodes."
+    assert said in protocol.instruction
+
+
+def test_a_source_with_full_width_letters_is_read_as_it_is_named() -> None:
+    protocol = SearchDag(sources=["Ｗeb"], aliases={"Ｎet": "web"})
+    for written in ("Ｗeb", "web", "Web", "net"):
+        assert protocol.parse(f"<search>Nodes:\nA: a ({written})</search>").kind == SEARCH
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{"sources": []}, {"sources": ["News", "news"]}, {"sources": [" "]}, {"max_nodes": 0},
+    [{"sources": []}, {"sources": ["Web (old)"]}, {"sources": ["a\nb"]},
+     {"sources": ["News", "news"]}, {"sources": [" "]}, {"max_nodes": 0},
      {"result": "answer"}, {"result": "<r>"}],
 )  # fmt: skip
 def test_unusable_settings_are_refused(settings: dict[str, Any]) -> None:

@@ -15,13 +15,15 @@ from click.testing import CliRunner
 from exa_server import KEY, exa_server, searching
 from searchrl_dag.exa.client import KEY_ENV, ExaRetriever
 from searchrl_dag.multisource.own import OwnQuestionsEnv
+from searchrl_dag.plans.protocol import SearchDag
 
 import searchrl
 from searchrl.cli import main
-from searchrl.config import build_config, load_yaml
+from searchrl.config import build_config, load_preset, load_yaml
 from searchrl.config.keys import config_keys
 from searchrl.core.episode import Passage
 from searchrl.envs.corpus import DEMO_FOLDER
+from searchrl.plugins import load_plugins
 from searchrl.retrieval.bm25 import BM25Retriever
 
 REPO = Path(__file__).resolve().parents[3]
@@ -142,6 +144,23 @@ def test_the_example_resolves_without_a_key_a_gpu_or_weights(
     assert not list(tmp_path.iterdir())
 
 
+def test_what_differs_is_told_with_our_defaults() -> None:
+    config = build_config(load_preset("qwen3_4b_lora"))
+    algorithm = load_plugins().get("algorithm", config.algorithm.name).make()
+    settings = inspect.signature(OwnQuestionsEnv).parameters
+    optim, protocol = config.optim, inspect.signature(SearchDag).parameters
+    text = PAGE.read_text("utf-8")
+    for row in (
+        f"| {config.rollout.temperature}, so that log-probs are the sampler's own |",
+        f"| the plan has at most 8 nodes | {protocol['max_nodes'].default} |",
+        f"| `<{protocol['result'].default}>` | `protocol.result: r` |",
+        f"| {optim.warmup_steps} steps (the preset of large models), {optim.max_grad_norm} |",
+        f"0 in later versions | {algorithm.resolve(config.algorithm).beta} |",
+    ):
+        assert row in text, row
+    assert settings["parent_results"].default is True and settings["max_turns"].default == 2
+
+
 def test_commands_that_train_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("searchrl_judge")
     monkeypatch.chdir(tmp_path)
@@ -217,6 +236,10 @@ def test_the_program_has_twelve_lines_and_uses_transformers_alone() -> None:
     assert re.findall(r"^(?:from|import) (\w+)", code, re.M) == ["transformers"]
 
 
+LONG = {"max_turn_tokens": 500, "max_observation_tokens": 1000}
+"""Limits that cut nothing, as the program has none."""
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_twelve_lines_of_transformers_give_the_turns_of_the_agent(
@@ -243,7 +266,7 @@ def test_twelve_lines_of_transformers_give_the_turns_of_the_agent(
 
     names["search"] = listening
     exec(block("answer.py"), names)
-    settings = {"eval": {"num_tasks": 1, "forced": False}, "rollout": {"max_turn_tokens": 500}}
+    settings = {"eval": {"num_tasks": 1, "forced": False}, "rollout": LONG}
     played = searchrl.evaluate(
         {
             "env": "multisource",

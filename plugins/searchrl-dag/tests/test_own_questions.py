@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from searchrl_dag.exa.client import KEY_ENV
 
 import searchrl
 from searchrl.errors import ConfigError
+from searchrl.testing import check_plugin
 
 MODULE = "searchrl_dag"
 ROWS = [
@@ -175,3 +178,9 @@ def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_p
         make(questions=str(write(tmp_path / "q.jsonl")))
     with pytest.raises(ConfigError, match="Did you mean 'exa'"):
         make(news={"name": "exe"})
+
+
+def test_it_keeps_every_criterion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    (report,) = check_plugin("multisource_questions", kind="env", plugins=[MODULE])
+    assert report.is_good, report.failed

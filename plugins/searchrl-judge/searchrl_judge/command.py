@@ -161,7 +161,7 @@ def _say_estimates(estimates: Mapping[str, Any]) -> None:
     from searchrl.endpoints.exchange import describe_estimate
 
     if not estimates:
-        click.echo("nobody is asked who costs anything")
+        click.echo("asking this judge costs nothing")
     for key, told in estimates.items():
         click.echo(f"{key}: {describe_estimate(told)}")
 

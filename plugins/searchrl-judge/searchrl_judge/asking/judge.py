@@ -191,16 +191,18 @@ class EndpointJudge:
         """Ask until a reply can be read; `first` ends a question that is under way."""
         said = ""
         for draw in range(MAX_DRAWS):
-            wait = first if draw == 0 and first is not None else self._start(make(draw))
+            request = make(draw)
+            wait = first if draw == 0 and first is not None else self._start(request)
             reply = wait()
             if reply.finish is Finish.WITHHELD:
                 return Unscored("the server withholds what its model says of this answer")
             try:
                 return read(reply.text)
             except Unreadable as error:
+                self._client.forget(request)  # else it could never be judged again
                 said = str(error)
                 if reply.finish is Finish.LENGTH:
-                    said = f"it was cut off at {make(0).max_tokens} tokens; {said}"
+                    said = f"it was cut off at {request.max_tokens} tokens; {said}"
         raise EndpointFailure(
             f"{self._client.url} sent no verdict in {MAX_DRAWS} replies; the last: {said}"
         )

@@ -2,7 +2,8 @@
 
 Owns the messages and the JSON schemas of the three questions: one verdict, the scores of a list,
 the better one of two. Every text of a model is inside a JSON string, so it cannot end the frame it
-stands in; characters that nobody sees are taken out, and long answers are cut. Sends nothing.
+stands in, nor begin a control token; characters that nobody sees are taken out, and long answers
+are cut. Sends nothing.
 """
 
 from __future__ import annotations
@@ -131,11 +132,13 @@ def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _request(
     rubric: str, form: str, shown: Mapping[str, Any], choices: Mapping[str, Any], draw: int
 ) -> Request:
+    # No server can take a text for one of its control tokens, such as <|im_end|>.
+    data = json.dumps(shown, ensure_ascii=False, indent=1).replace("<", "\\u003c")
     told = f"You judge answers.\n\n{rubric}\n\n{_DATA} Reply with JSON only: {_FORMS[form]}"
     return Request(
         messages=(
             Message(Role.SYSTEM, told),
-            Message(Role.USER, make_encodable(json.dumps(shown, ensure_ascii=False, indent=1))),
+            Message(Role.USER, make_encodable(data)),
         ),
         max_tokens=MAX_REPLY_TOKENS,
         # The same reply would come again to the same question.

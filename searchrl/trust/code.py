@@ -181,8 +181,7 @@ def _servers_in_values(
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, Mapping):
-        name = value.get("name")
-        address, own_key = ADDRESSES.get(name, ("", None)) if isinstance(name, str) else ("", None)
+        address, own_key = _address_of(value.get("name")) or ("", None)
         key_env = value.get(KEY_SETTING, own_key or key_env)
         if address and "url" not in value:
             yield from _servers_in_values(address, key_env, depth + 1)
@@ -197,8 +196,13 @@ def _servers_in_values(
             yield from _servers_in_values(inner, key_env, depth + 1)
     elif isinstance(value, str) and _ADDRESS.match(value):
         yield CodeKind.ADDRESS, f"{value} with the key in {key_env}" if key_env else value
-    elif isinstance(value, str) and value in ADDRESSES:
-        yield from _servers_in_values(*ADDRESSES[value], depth + 1)
+    elif known := _address_of(value):
+        yield from _servers_in_values(*known, depth + 1)
+
+
+def _address_of(name: object) -> tuple[str, str] | None:
+    """Whom a part of our packages asks by default, and with which key; it may be `plugin:name`."""
+    return ADDRESSES.get(name.rpartition(":")[2]) if isinstance(name, str) else None
 
 
 def _find_top(module: str) -> importlib.machinery.ModuleSpec | None:

@@ -107,6 +107,16 @@ def test_a_file_that_is_written_is_asked_about(tmp_path: Path) -> None:
         assert find_code({"retriever": {"name": "http", "cache": cache}}) == ()
 
 
+@pytest.mark.parametrize("name", ["exa", "searchrl_dag:exa", "dag:exa"])
+def test_whom_a_part_asks_by_default_is_looked_at_whatever_it_is_called(name: str) -> None:
+    for part in (name, {"name": name, "category": "news"}):
+        for settings in ({"retriever": part}, {"env": {"name": "multisource", "news": part}}):
+            with pytest.raises(
+                PluginError, match=r"api\.exa\.ai/search with the key in EXA_API_KEY"
+            ):
+                Permission().ensure(settings, "run")
+
+
 def test_a_trusted_address_is_trusted_from_then_on() -> None:
     (address,) = find_code(EVIL)
     store.trust([(address, address.digest())], "run")

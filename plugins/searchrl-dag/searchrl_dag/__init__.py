@@ -54,6 +54,7 @@ def register_envs(register: RegisterEnv) -> None:
             "general_plan": "searchrl_dag.multisource.heuristics:make_general_plan",
             "every_source": "searchrl_dag.multisource.heuristics:make_every_source",
         },
+        policies={"dag": "searchrl_dag:assets/tiny"},
         description="questions over General, News and Academic; a plan searches them at once",
     )
     register(

@@ -157,11 +157,12 @@ class SearchDag(InlineProtocol):
 
     def opening(self, kind: str) -> str:
         """Text that commits a turn to a `search` or an `answer`, up to and with its tag."""
-        openings = {SEARCH: (FIRST_THOUGHT, "search"), ANSWER: (ANSWER_THOUGHT, "answer")}
+        # With the line end that every plan begins with: without it, small models lose the thread.
+        openings = {SEARCH: (FIRST_THOUGHT, "search>\n"), ANSWER: (ANSWER_THOUGHT, "answer>")}
         if kind not in openings:
             raise ValueError(f"{self.name} can open a search or an answer, not {kind!r}")
         thought, tag = openings[kind]
-        return f"{self._render_thought(thought)}\n<{tag}>"
+        return f"{self._render_thought(thought)}\n<{tag}"
 
     def render_results(
         self, plan: Plan, results: Mapping[str, NodeResult], budget: TokenBudget | None = None

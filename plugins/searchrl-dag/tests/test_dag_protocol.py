@@ -16,6 +16,7 @@ from searchrl.contracts import TokenBudget
 from searchrl.core.drawing import Graph, Table
 from searchrl.core.episode import INVALID, SEARCH, Action, Passage, Task
 from searchrl.errors import ConfigError
+from searchrl.protocols import FIRST_THOUGHT
 from searchrl.testing import check_plugin
 from searchrl.testing.kit.cases import make_episode
 from searchrl.testing.kit.policies import Says, play_episode
@@ -193,3 +194,8 @@ def test_a_search_of_another_protocol_is_no_plan() -> None:
     episode = make_episode(Task("t", "test", 0, "Which?", answers=("tea",)), turns)
     assert episode.num_searches == 1
     assert make_dag()(episode) == 0
+
+
+def test_a_forced_search_begins_as_a_plan_does() -> None:
+    protocol, plan = SearchDag(), Plan((Node("A", "mayor of Bonn", "news"),))
+    assert protocol.render_plan(plan, FIRST_THOUGHT).startswith(f"{protocol.opening(SEARCH)}Nodes:")

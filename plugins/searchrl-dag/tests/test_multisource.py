@@ -24,12 +24,12 @@ def make(**settings: Any) -> Any:
     return searchrl.make_env("multisource", plugins=[MODULE], **settings).unwrapped
 
 
-def exact_match(script: str, split: str = "test", **settings: Any) -> float:
+def exact_match(script: str, split: str = "test", num_tasks: int = SOME, **settings: Any) -> float:
     """The share of tasks that a scripted policy solves."""
     env = make(**settings)
     act = load_plugins([MODULE]).get("env", "multisource").load_script(script)
     total = 0.0
-    for index in range(SOME):
+    for index in range(num_tasks):
         observation, info = env.reset(options={"split": split, "index": index})
         policy = act(env, info["task"], env.protocol)
         is_over = False
@@ -37,7 +37,7 @@ def exact_match(script: str, split: str = "test", **settings: Any) -> float:
             observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
             total += float(reward)
             is_over = terminated or truncated
-    return total / SOME
+    return total / num_tasks
 
 
 @pytest.mark.parametrize("split", list(NUM_TASKS))
@@ -133,6 +133,12 @@ def test_a_protocol_may_leave_out_sources() -> None:
     env.reset(options={"split": "test", "index": 0})
     observation, *_ = env.step("<search>Nodes:\nA: mayor (Academic)</search>")
     assert "unknown source; there are General and News" in observation
+
+
+@pytest.mark.parametrize("script", load_plugins([MODULE]).get("env", "multisource").script_names)
+def test_scripts_ask_no_source_that_a_protocol_leaves_out(script: str) -> None:
+    protocol = {"name": "dag", "sources": ["News", "General"]}
+    assert exact_match(script, num_tasks=12, protocol=protocol) < 1.0
 
 
 class Failing:

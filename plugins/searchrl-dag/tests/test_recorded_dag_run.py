@@ -12,7 +12,9 @@ HERE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE))
 
 import record_dag_run as record  # noqa: E402
+from click.testing import CliRunner  # noqa: E402
 
+from searchrl.cli import main  # noqa: E402
 from searchrl.run_folder import Run  # noqa: E402
 from searchrl.run_folder.changes import describe_sources  # noqa: E402
 
@@ -54,3 +56,11 @@ def test_it_learned_to_plan_and_to_answer() -> None:
 def test_chains_need_the_results_of_parents() -> None:
     parents = COMPARED["without_parents"]
     assert parents["with"]["value"] >= 0.60 and parents["without"]["value"] <= 0.20
+
+
+def test_its_page_draws_the_plans(tmp_path: Path) -> None:
+    words = ("inspect", str(record.RECORD), "--out", str(tmp_path / "page"))
+    result = CliRunner().invoke(main, ["--plugin", "searchrl_dag", *words])
+    assert result.exit_code == 0, result.output
+    written = "".join(file.read_text("utf-8") for file in (tmp_path / "page").rglob("*.js"))
+    assert "what the plan of turn 1 found, level by level" in written

@@ -223,6 +223,7 @@ def test_cases_are_rows_of_any_file_and_rollouts_of_a_run(tmp_path: Path) -> Non
     assert OWN.is_file()
 
 
+@pytest.mark.thorough
 def test_every_part_meets_its_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)

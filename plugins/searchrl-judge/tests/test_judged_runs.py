@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from fixtures.openai_server import Fault, OpenAIServer
+from fixtures.openai_server import Fault, OpenAIServer, Raw
 from judge_models import careful, say
 
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.core.episode import Episode, FailureKind, Task
 from searchrl.engine.episodes.world import make_scorer, name_defaults
-from searchrl.errors import BudgetSpent, FailureLimitError
+from searchrl.errors import BudgetSpent, FailureLimitError, PluginError
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import score_together
 from searchrl.run_folder import Run
+from searchrl.run_folder.changes import describe_sources
+from searchrl.trust.permission import Permission
 
 KEY = "sk-secret-0123"
 TINY = {
@@ -40,18 +42,21 @@ def scripted(url: str, num_tasks: int = 10, **judge: Any) -> dict[str, Any]:
     return settings(url, **judge) | {"policy": "scripted", "eval": {"num_tasks": num_tasks}}
 
 
-@pytest.mark.parametrize("said", [Fault(500), Fault(429), "no JSON at all"])
+LATE = Raw(b" " * 40, pause_s=0.1)
+"""A reply that takes four seconds."""
+
+
+@pytest.mark.parametrize("said", [Fault(500), Fault(429), "no JSON at all", LATE])
 def test_an_outage_leaves_episodes_out_and_never_gives_a_zero(said: Any) -> None:
-    # What cannot be read is asked for three times, so it must fail each time.
-    failing = {"When": 0}
+    # What cannot be read is asked for again, so one question must fail each time.
+    seen: dict[str, int] = {}
 
     def answer(body: dict[str, Any]) -> Any:
-        text = body["messages"][-1]["content"]
-        first = failing.setdefault(text, len(failing))
-        return said if first == 3 else careful(body)
+        number = seen.setdefault(body["messages"][-1]["content"], len(seen))
+        return said if number == 3 else careful(body)
 
     with OpenAIServer(answer) as server:
-        result = evaluate(scripted(server.url))
+        result = evaluate(scripted(server.url, timeout_s=1.5))
     unscored = [r for r in result.rollouts if r.scored.reward is None]
     assert len(unscored) == 1
     failure = unscored[0].scored.failure
@@ -66,6 +71,46 @@ def test_more_failures_than_the_limit_end_the_program_with_the_reason() -> None:
         evaluate(scripted(server.url))
     assert "down for today" in str(caught.value)
     assert "10 of 10 episodes failed (limit: rollout.max_failure_frac=0.2)" in str(caught.value)
+
+
+def test_training_goes_on_past_a_few_failures_and_stops_at_many(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def answer(body: dict[str, Any]) -> Any:
+        asked.append(1)
+        return Fault(500) if len(asked) % 5 == 0 else say("right")
+
+    with OpenAIServer(answer) as server:
+        config = settings(server.url, "0.5*judge+format", max_retries=0) | TINY
+        config |= {"max_steps": 2, "run_dir": str(tmp_path / "run")}
+        limit = {"max_failure_frac": 0.6}
+        path = train({**config, "rollout": {**TINY["rollout"], **limit}}).path
+        assert _steps(path) == 2 and len(asked) >= 5
+        rows = [row for row in Run(path).rollouts() if row["failure"] is not None]
+        assert rows and all(row["reward"] is None for row in rows)
+        assert all("answered 500" in row["failure"]["message"] for row in rows)
+    with OpenAIServer(lambda body: Fault(500)) as server:
+        config = settings(server.url, "0.5*judge+format") | TINY
+        config |= {"max_steps": 2, "run_dir": str(tmp_path / "dead")}
+        with pytest.raises(FailureLimitError, match="answered 500"):
+            train(config)
+
+
+def test_a_rubric_belongs_to_the_data_of_a_run_and_a_cache_does_not(tmp_path: Path) -> None:
+    rubric, cache = tmp_path / "rubric.txt", tmp_path / "c.sqlite"
+    rubric.write_text("right: the same", "utf-8")
+    cache.touch()
+    given = settings("http://x/v1", rubric=str(rubric), cache=str(cache))
+    assert list(describe_sources(build_config(given), {})["data"]) == [str(rubric)]
+
+
+def test_whom_a_judge_asks_must_be_trusted_in_the_run_of_a_stranger() -> None:
+    named = {"judge": {"name": "endpoint", "url": "https://evil.example/v1", "key_env": "MY_KEY"}}
+    with pytest.raises(PluginError, match=r"evil\.example/v1 with the key in MY_KEY"):
+        Permission().ensure(named, "run")
+    with pytest.raises(PluginError, match=r"googleapis\.com.* with the key in GEMINI_API_KEY"):
+        Permission().ensure({"tasks": [{"judge": {"name": "gemini"}}]}, "run")
+    Permission().ensure({"judge": {"name": "lexical"}}, "run")
 
 
 def test_a_budget_that_is_spent_leaves_the_rest_unscored_and_is_no_failure() -> None:
@@ -112,20 +157,20 @@ def test_training_stops_politely_where_the_budget_ends_and_goes_on_from_there(
     with OpenAIServer(lambda body: say("wrong")) as server:
         given = settings(server.url, "0.5*judge+format", max_calls=4, concurrency=1, cache=cache)
         with pytest.raises(BudgetSpent) as caught:
-            train(given | TINY | {"max_steps": 3, "run_dir": str(run_dir)})
+            train(given | TINY | {"max_steps": 2, "run_dir": str(run_dir)})
         said = str(caught.value)
         assert re.search(r"stopped before step \d, of which \d of 4 episodes have no score", said)
         assert "raise it with --set judge.max_calls=…" in said and caught.value.exit_code == 4
         assert f"continue with: searchrl train --resume {run_dir}" in said
         assert len(server.bodies) == 4
-        assert _steps(run_dir) < 3, "a step of which a part has no score is not trained on"
+        assert _steps(run_dir) < 2, "a step of which a part has no score is not trained on"
         for _ in range(8):  # what was paid for is in the cache, and each time begins a new budget
             try:
                 train(resume=run_dir)
                 break
             except BudgetSpent:
                 continue
-        assert _steps(run_dir) == 3
+        assert _steps(run_dir) == 2
         asked = [body["messages"][-1]["content"] for body in server.bodies]
         assert len(set(asked)) == len(asked), "nothing was paid for twice"
     assert not [f for f in tmp_path.rglob("*") if f.is_file() and KEY.encode() in f.read_bytes()]

@@ -29,6 +29,8 @@ from searchrl.plugins.records import read_records
 from searchrl.run_folder.reader import Run
 from searchrl.trust.code import CACHE_SETTING
 
+REPLAY_SETTING = "replay"
+"""The setting beside a cache that is true where a run rests on the cache, and writes nothing."""
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of larger ones `NUM_PARTS` parts of `PART_BYTES`."""
 NUM_PARTS, PART_BYTES = 64, 1 << 20
@@ -160,7 +162,8 @@ def _paths_in(value: Any) -> Iterator[Path]:
             return
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            if key != CACHE_SETTING:  # what was answered before: it grows while a run works
+            # What was answered before grows while a run works, unless it is what is replayed.
+            if key != CACHE_SETTING or value.get(REPLAY_SETTING) is True:
                 yield from _paths_in(inner)
     elif isinstance(value, Sequence):
         for inner in value:

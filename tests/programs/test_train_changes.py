@@ -65,6 +65,13 @@ class TestChanges:
         task = {"env": {"name": "corpus", "news": part}, "retriever": part, "judge": part}
         assert self.find(build_config({"tasks": [task]}), lambda: file.write_text("more")) == []
 
+    def test_a_cache_that_is_replayed_is_data(self, tmp_path: Path):
+        file = tmp_path / "answers.sqlite"
+        file.write_text("one")
+        part = {"name": "exa", "cache": str(file), "replay": True}
+        config = build_config({"tasks": [{"env": {"name": "corpus", "news": part}}]})
+        assert len(self.find(config, lambda: file.write_text("more"))) == 1
+
     def test_file_that_is_gone(self, tmp_path: Path):
         file = tmp_path / "q.jsonl"
         file.write_text("one\n")

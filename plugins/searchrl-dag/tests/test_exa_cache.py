@@ -227,6 +227,8 @@ TRAINING = {
 }
 
 
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_no_file_of_a_run_holds_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -180,6 +180,7 @@ def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_p
         make(news={"name": "exe"})
 
 
+@pytest.mark.thorough
 def test_it_keeps_every_criterion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     (report,) = check_plugin("multisource_questions", kind="env", plugins=[MODULE])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from searchrl.config import build_config, load_preset
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
+from searchrl.programs.setup.carrying import carried_settings
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards import RewardSchedule
 
@@ -32,6 +35,21 @@ def test_it_lies_over_the_preset_of_the_model_and_below_what_is_written() -> Non
     assert again.config == plan.config
     own = plan_run({"preset": PRESET, "model": "tiny", "reward": "em"})
     assert own.config.tasks[0].reward == "em"
+
+
+@pytest.mark.parametrize("preset", [PRESET, "nobody:published"])
+def test_it_follows_the_tasks_of_a_run_and_not_its_weights(tmp_path: Path, preset: str) -> None:
+    """Even where the package is not installed any more."""
+    plan = plan_run({"preset": PRESET, "env": "multisource", "model": "tiny"})
+    (tmp_path / "config.yaml").write_text(plan.config.to_yaml().replace(PRESET, preset))
+    (tmp_path / "provenance.json").write_text("{}")
+    begun = {"init_from": str(tmp_path)}
+    again = carried_settings(build_config(begun), [begun])
+    assert "preset" not in again
+    assert [stage["until_step"] for stage in again["tasks"][0]["reward"]] == [30, None]
+    other = begun | {"env": "regulations"}
+    elsewhere = carried_settings(build_config(other), [other])
+    assert "preset" not in elsewhere and "tasks" not in elsewhere
 
 
 def test_one_that_is_not_there_says_so() -> None:

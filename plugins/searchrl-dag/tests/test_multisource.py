@@ -152,6 +152,24 @@ class Failing:
         raise OSError("the line is dead")
 
 
+def test_the_indexes_of_all_sources_are_built_before_any_episode() -> None:
+    """A slow one would miss the time limit of a search."""
+    made: list[int] = []
+
+    def slow(passages: Any) -> Failing:
+        made.append(len(passages))
+        return Failing(passages)
+
+    env = make(retriever=slow)
+    env.build_indexes()
+    corpora = [own for split in NUM_TASKS for own in env.world(split).corpora.values()]
+    assert made == [len(own) for own in corpora]
+    env.reset(options={"split": "test", "index": 0})
+    with pytest.raises(RetrieverFailure):
+        env.step("<search>Nodes:\nA: crop (News)</search>")
+    assert len(made) == len(corpora)
+
+
 def test_a_source_has_a_retriever_of_its_own_and_its_failure_names_it() -> None:
     env = make(news=Failing)
     env.reset(options={"split": "test", "index": 0})

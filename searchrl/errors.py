@@ -64,7 +64,12 @@ class EndpointFailure(SearchRLError):
 
 
 class BudgetSpent(EndpointFailure):
-    """The calls, tokens or money that an endpoint may cost are spent."""
+    """The calls, tokens or money that an endpoint or a judge may cost are spent.
+
+    Where it ends training, everything up to the last whole step is kept.
+    """
+
+    exit_code = 4
 
 
 class ScoringFailure(SearchRLError):

@@ -44,6 +44,8 @@ NOT_RUN: dict[str, list[str]] = {
     "docs/cli.md": ["starts processes of its own"],
     # `tests/cli/test_cli_eval_endpoint.py` asks a server, the test beside it compares checkpoints.
     "docs/evaluate.md": ["needs a finished run", "needs a server"],
+    # `plugins/searchrl-dag/tests/test_interop.py` runs these.
+    "docs/plan-then-search.md": ["needs searchrl-dag"] * 5,
     # `plugins/searchrl-retrieval/tests/test_retrieval_page.py` runs these.
     "docs/retrieval.md": ["needs searchrl-retrieval"] * 2,
     # `test_qwen3_4b` runs these with the tiny model.

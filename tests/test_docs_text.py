@@ -47,6 +47,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_no_merge_was_left_half_done(path: Path) -> None:
+    assert not re.findall(r"^(?:<{7}|>{7})(?: .*)?$", path.read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
 def test_no_path_of_somebodys_machine(path: Path) -> None:
     if path.is_file():
         found = re.findall(r"(?<![\w.])/(?:work|tmp|root|home|Users)/\S*", path.read_text("utf-8"))

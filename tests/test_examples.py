@@ -90,7 +90,15 @@ def test_plugin_example_keeps_every_criterion() -> None:
     assert "env capitals" in said and "reward frugal" in said
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+OF_PACKAGES = {"dag_r1_distill_7b.yaml": "searchrl-dag"}
+"""Examples that need a package of plugins, whose tests look at them."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in EXAMPLES.glob("*.yaml") if path.name not in OF_PACKAGES),
+    ids=lambda path: path.name,
+)
 def test_example_configuration_is_valid_and_its_names_are_registered(path: Path) -> None:
     config = build_config(load_yaml(path))
     registry = load_plugins()
@@ -98,6 +106,12 @@ def test_example_configuration_is_valid_and_its_names_are_registered(path: Path)
     for world in make_worlds(config, registry):
         assert world.num_tasks("train") > 0 and world.num_tasks(config.eval.split) > 0
         world.close()
+
+
+def test_examples_of_packages_are_looked_at_by_their_tests() -> None:
+    for name, package in OF_PACKAGES.items():
+        tests = (EXAMPLES.parent / "plugins" / package / "tests").glob("test_*.py")
+        assert any(name in path.read_text("utf-8") for path in tests), name
 
 
 def test_example_configuration_is_the_main_command() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import tomllib
 from collections import Counter
@@ -13,12 +14,13 @@ import pytest
 from searchrl.errors import UnknownNameError
 from searchrl.hookspecs import HOOKS
 from searchrl.plugins import load_plugins
+from searchrl.plugins.packages import ADDRESSES
 from searchrl.plugins.packages import PACKAGES as NAMES_OF_PACKAGES
 
 PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
 PACKAGES = sorted(path for path in PLUGINS.iterdir() if path.is_dir())
 MAX_LINES = 250
-MANY_ROOMS = {"searchrl-dag", "searchrl-retrieval"}
+MANY_ROOMS = {"searchrl-dag", "searchrl-judge", "searchrl-retrieval"}
 """Packages of several subjects: ADR 0013 says why, and what holds for them instead."""
 MAX_LINES_OF_A_FILE = 450
 MAX_FILES_OF_A_ROOM = 14
@@ -139,3 +141,21 @@ def test_name_of_a_package_that_is_not_installed_says_how_to_install_it() -> Non
     for (kind, name), package in NAMES_OF_PACKAGES.items():
         with pytest.raises(UnknownNameError, match=f"pip install plugins/{package}"):
             load_plugins(entry_points=False).get(kind, name)
+
+
+def test_whom_a_part_asks_by_default_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no run folder of somebody else can have it asked, with a key, without a question."""
+    asked = {}
+    for package in PACKAGES:
+        monkeypatch.syspath_prepend(str(package))
+    modules = [package.name.replace("-", "_") for package in PACKAGES]
+    registry = load_plugins(modules, entry_points=False)
+    for entry in registry.entries():
+        if entry.kind in ("retriever", "judge") and entry.owner.name in modules:
+            defaults = {
+                name: parameter.default
+                for name, parameter in inspect.signature(entry.load()).parameters.items()
+            }
+            if isinstance(url := defaults.get("url"), str):
+                asked[entry.name] = url
+    assert asked == {name: url for name, (url, _) in ADDRESSES.items()}

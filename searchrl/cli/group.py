@@ -23,6 +23,7 @@ from searchrl.cli.lines import clean_streams, say, shorten, style
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.errors import (
     AlarmStop,
+    BudgetSpent,
     CheckError,
     PluginError,
     SearchRLError,
@@ -99,7 +100,7 @@ class CommandGroup(click.Group):
                 return super().main(*args, **extra)
         except SearchRLError as error:
             # Only the first process prints. An alarm has said how to go on, as its last line.
-            if read_place().is_first and not isinstance(error, AlarmStop):
+            if read_place().is_first and not isinstance(error, AlarmStop | BudgetSpent):
                 _show_error(error)
             sys.exit(error.exit_code)
 

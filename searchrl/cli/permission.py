@@ -26,17 +26,19 @@ def find_permission(values: Mapping[str, Any]) -> Permission:
     The plugins of such a file are listed, before they run.
     """
     sources = [*plugin_sources(click.get_current_context()), *(values.get("plugin") or ())]
-    layers = [{"plugins": sources, "env": values.get("env")}]
-    # Together: the address of a server and the name of its key are two settings.
+    named_by_flag = {key: values[key] for key in ("env", "retriever", "judge") if values.get(key)}
+    layers: list[dict[str, Any]] = [{"plugins": sources, **named_by_flag}]
     sets = map(parse_set, values.get("set") or ())
     layers.append(functools.reduce(merge, sets, {}))
     config = values.get("config") or ""
     if config and not is_of_run(config):
         own = read_file(values)
-        layers.append(own)
+        layers.insert(0, own)
         if listed := listed_plugins(own):
             text = f"{config} names plugins, which run: {', '.join(listed)}"
             say(style("note: ", dim=True), text, err=True)
+    # Together, too: whom a retriever asks may be said in one place, and with which key in another.
+    layers.append(functools.reduce(merge, layers, {}))
     named = [Permission.of(layer).sources for layer in layers]
     return Permission(frozenset().union(*named), bool(values.get("trust")))
 

@@ -27,6 +27,7 @@ from searchrl.engine.model.loading import NO_SCRATCH
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.setup.doubts import ensure_can_learn, few_tasks, tiny_abroad
+from searchrl.programs.setup.judging import foresee_training
 from searchrl.programs.setup.planning import Plan, ensure_whole_distribution
 from searchrl.programs.traces import load_traces
 from searchrl.run_folder import choose_folder
@@ -137,11 +138,14 @@ def _facts(
         doubts = [*tiny_abroad(plan, worlds), *doubts]
     elif config.sft.traces is not None:
         load_traces(config.sft.traces)
+    judging = list(foresee_training(config, worlds)) if has_rewards else []
     stages = Curriculum(worlds) if has_rewards else ""
     for world in worlds:
         world.close()
     loss = algorithm.resolve(config.algorithm)
+    judged = {"judging": "; ".join(judging)} if judging else {}
     return {
+        **judged,
         "warnings": [doubt for doubt in doubts if doubt],
         "model": plan.label,
         "device": str(plan.device),

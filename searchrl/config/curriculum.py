@@ -7,11 +7,11 @@ difficulty and reward have in common. What a condition says of a run is found in
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -220,21 +220,31 @@ def check_tasks(tasks: Sequence[TaskConfig]) -> None:
                         f"{stage.when.task}, and there are {len(tasks)}, counted from 0"
                     )
     weights = [list_stages(task, "weight") for task in tasks]
-    starts = [
-        tuple((stage.from_step, _of(stage.when, place)) for stage in stages[1:])
-        for place, stages in enumerate(weights)
-    ]
-    # Tasks whose stages begin alike change together; what waits for a condition may stand anywhere.
-    waiting = sorted({one for one in starts if any(when for _, when in one)}, key=str)
-    steps = {0, *(step for one in starts if one not in waiting for step, _ in one if step)}
-    for step, *reached in product(sorted(steps), *(range(len(one) + 1) for one in waiting)):
-        stood = dict(zip(waiting, reached, strict=True))
-        fixed = [stood.get(one, sum(start <= step for start, _ in one if start)) for one in starts]
-        if not any(stages[at].value for stages, at in zip(weights, fixed, strict=True)):
+    # Tasks whose stages begin alike change together; all others may stand anywhere.
+    together: dict[Any, list[tuple[Stage, ...]]] = {}
+    for place, stages in enumerate(weights):
+        starts = tuple((stage.from_step, _of(stage.when, place)) for stage in stages)
+        together.setdefault(starts, []).append(stages)
+    for step in sorted({stage.from_step or 0 for stages in weights for stage in stages}):
+        if all(_can_be_zero(group, step) for group in together.values()):
             raise ValueError(
                 f"every weight can be 0 from step {step} on, and then nothing is left to draw; "
                 "give a task that waits, or the one it waits for, a weight above 0 (0.01, say)"
             )
+
+
+def _can_be_zero(group: Sequence[tuple[Stage, ...]], step: int) -> bool:
+    """Whether tasks that change together can all have the weight 0 at a step."""
+    first = due_stage(group[0], step)
+    last = first
+    while last + 1 < len(group[0]) and group[0][last + 1].when is not None:
+        last += 1
+    return any(all(not one[at].value for one in group) for at in range(first, last + 1))
+
+
+def due_stage(stages: Sequence[Stage], step: int) -> int:
+    """The number of the last stage, from 0, that has begun at a step whatever the means are."""
+    return max(n for n, one in enumerate(stages) if n == 0 or (one.from_step or math.inf) <= step)
 
 
 def _of(when: Condition | None, place: int) -> Condition | None:

@@ -73,4 +73,8 @@ class PaidJudge(Judge, Protocol):
         """What was spent so far."""
 
     def estimate(self, num_groups: int, group_size: int) -> Traffic:
-        """Return what judging so many groups would cost at most; of size 1: answers one by one."""
+        """Return about what judging so many groups would cost; of size 1: answers one by one.
+
+        The calls are those of replies that all come at once and can be read. Raises ConfigError if
+        it could not be asked at all: this is called before anything starts.
+        """

@@ -29,10 +29,14 @@ class Allowance:
 
 
 class Budget:
-    """Counts what is spent and refuses what would come after the limit."""
+    """Counts what is spent and refuses what would come after the limit.
 
-    def __init__(self, allowance: Allowance | None = None) -> None:
+    `section` is where its settings stand, for messages: `endpoint`, `judge`.
+    """
+
+    def __init__(self, allowance: Allowance | None = None, section: str = "endpoint") -> None:
         self.allowance = allowance = allowance or Allowance()
+        self._section = section
         has_prices = allowance.prompt_price is not None or allowance.completion_price is not None
         self._traffic = Traffic(cost=0.0 if has_prices else None)
         self._lock = threading.Lock()
@@ -61,29 +65,36 @@ class Budget:
                     continue
                 if used >= limit:
                     raise BudgetSpent(
-                        f"the budget of the endpoint is used up: {name} = {limit:g}, {used:g} "
-                        f"spent; raise it with --set endpoint.{name}=…"
+                        f"the budget of the {self._section} is used up: {name} = {limit:g}, "
+                        f"{used:g} spent; raise it with --set {self._section}.{name}=…"
                     )
                 if spent.uncounted and name != "max_calls":
                     raise BudgetSpent(
-                        f"the endpoint does not say how many tokens it used, so {name} = {limit:g} "
-                        "cannot be kept; bound the calls instead: --set endpoint.max_calls=…"
+                        f"the {self._section} does not say how many tokens it used, so {name} = "
+                        f"{limit:g} cannot be kept; bound the calls instead: "
+                        f"--set {self._section}.max_calls=…"
                     )
             self._traffic = replace(
                 spent, calls=spent.calls + 1, retries=spent.retries + int(is_retry)
             )
 
+    def cost_of(self, usage: Usage) -> float | None:
+        """What so many tokens cost; None if there are no prices."""
+        limits = self.allowance
+        if limits.prompt_price is None and limits.completion_price is None:
+            return None
+        cost = usage.prompt_tokens * (limits.prompt_price or 0.0)
+        return (cost + usage.completion_tokens * (limits.completion_price or 0.0)) / _MILLION
+
     def add(self, usage: Usage | None) -> None:
         """Count the tokens of a reply that was sent for; None: the server did not count them."""
         with self._lock:
-            spent, limits = self._traffic, self.allowance
+            spent = self._traffic
             if usage is None:
                 self._traffic = replace(spent, uncounted=spent.uncounted + 1)
                 return
-            cost = spent.cost
-            if cost is not None:
-                cost += usage.prompt_tokens * (limits.prompt_price or 0.0) / _MILLION
-                cost += usage.completion_tokens * (limits.completion_price or 0.0) / _MILLION
+            more = self.cost_of(usage)
+            cost = None if spent.cost is None or more is None else spent.cost + more
             self._traffic = replace(
                 spent,
                 prompt_tokens=spent.prompt_tokens + usage.prompt_tokens,

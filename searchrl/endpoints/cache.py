@@ -97,6 +97,14 @@ class JsonCache:
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
+    def drop(self, key: str) -> None:
+        """Keep nothing under a key any more."""
+        try:
+            with self._lock, self._database:
+                self._database.execute("DELETE FROM replies WHERE key = ?", (key,))
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:

@@ -2,7 +2,7 @@
 
 Owns the order of things: a request is looked up in the cache, then sent by `sending`, and kept.
 Whatever goes wrong is an `EndpointFailure`, or `BudgetSpent`. It knows no tags, tasks or rewards.
-Callers: the endpoint policy; judges and writers of queries are meant to use it as well.
+Callers: the endpoint policy, and judges; writers of queries are meant to use it as well.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -18,15 +19,12 @@ from typing import Any
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.endpoints.budget import Allowance, Budget
 from searchrl.endpoints.cache import ReplyCache, cache_key, default_cache
-from searchrl.endpoints.exchange import Api, Reply, Request, Traffic
+from searchrl.endpoints.exchange import Api, Reply, Request, Traffic, Usage
 from searchrl.endpoints.retries import Retries
 from searchrl.endpoints.sending import Sender
 from searchrl.endpoints.transport import Target, read_key
 from searchrl.endpoints.wire import MAX_STOPS, endpoint_url, make_body, read_reply
 from searchrl.errors import BudgetSpent, EndpointFailure
-
-_NOT_TAKEN = "a key that it does not take is left out with --set endpoint.extra.KEY=null"
-_ADVICE = ((400, _NOT_TAKEN), (422, _NOT_TAKEN), (404, "look at the address and at --model"))
 
 _GONE_AFTER = 20
 """Requests without an answer, one after the other, from which on nothing more is sent: each could
@@ -39,7 +37,10 @@ _Job = tuple[Future[Reply], Request]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How an endpoint is reached. `key` is never shown."""
+    """How an endpoint is reached. `key` is never shown.
+
+    `section` is where its settings stand, for messages: `endpoint`, `judge`.
+    """
 
     url: str
     model: str
@@ -48,6 +49,15 @@ class Access:
     timeout_s: float = 120.0
     concurrency: int = 8
     extra: Mapping[str, Any] = field(default_factory=dict)
+    section: str = "endpoint"
+
+    @property
+    def advice(self) -> tuple[tuple[int, str], ...]:
+        """What to do about a status, for messages."""
+        extra = f"--set {self.section}.extra.KEY=null"
+        not_taken = f"a key that it does not take is left out with {extra}"
+        lost = "look at the address and at the name of the model"
+        return ((400, not_taken), (422, not_taken), (404, lost))
 
 
 class Client:
@@ -72,22 +82,25 @@ class Client:
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         self.access = access
-        self.url = endpoint_url(access.url, access.api)
+        self.url = endpoint_url(access.url, access.api, access.section)
         target = Target(
-            self.url, "endpoint", access.key, access.timeout_s, access.concurrency, _ADVICE
+            *(self.url, access.section, access.key, access.timeout_s),
+            *(access.concurrency, access.advice),
         )
         # Requests that were under way together are one sign, not many.
         gone_after = max(_GONE_AFTER, 2 * access.concurrency)
         self._sender = Sender(target, retries=retries, gone_after=gone_after, sleep=sleep)
-        self._budget = budget or Budget()
+        self._budget = budget or Budget(section=access.section)
         self._cache = cache
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, url: str, model: str, settings: EndpointConfig) -> Client:
-        """The client that the section `endpoint` of a config describes.
+    def of(
+        cls, url: str, model: str, settings: EndpointConfig, section: str = "endpoint"
+    ) -> Client:
+        """The client that the section `endpoint` of a config describes, or another with its keys.
 
         Raises:
             ConfigError: for a wrong address or key.
@@ -108,18 +121,23 @@ class Client:
             settings.timeout_s,
             settings.concurrency,
             settings.extra,
+            section,
         )
-        endpoint_url(url, access.api)  # before anything is made on disk
+        endpoint_url(url, access.api, section)  # before anything is made on disk
         cache = None
         if settings.has_cache:
-            cache = ReplyCache(settings.cache_path or default_cache())
+            cache = ReplyCache(settings.cache_path or default_cache(), section=section)
         retries = Retries(settings.max_retries)
-        return cls(access, retries=retries, budget=Budget(allowance), cache=cache)
+        return cls(access, retries=retries, budget=Budget(allowance, section), cache=cache)
 
     @property
     def traffic(self) -> Traffic:
         """What was sent and spent so far."""
         return self._budget.traffic
+
+    def cost_of(self, usage: Usage) -> float | None:
+        """What so many tokens cost; None if there are no prices."""
+        return self._budget.cost_of(usage)
 
     def start(self, request: Request) -> Future[Reply]:
         """Ask in the background, at most `concurrency` requests at a time."""
@@ -140,8 +158,7 @@ class Client:
             BudgetSpent: if nothing may be sent any more.
             EndpointFailure: if there is no reply; it says why, and what to do.
         """
-        body = make_body(self.access.model, self.access.api, request, self.access.extra)
-        key = cache_key(self.url, body, request.draw)
+        body, key = self._body_and_key(request)
         if self._cache is not None and (kept := self._cache.get(key)) is not None:
             self._budget.count(cached=1)
             return kept
@@ -158,6 +175,17 @@ class Client:
             except EndpointFailure as error:  # the reply is good, and paid for
                 self._budget.count(unkept=1, fault=str(error))
         return reply
+
+    def forget(self, request: Request) -> None:
+        """Keep no reply to a request: the caller could not use it, and another one may come."""
+        if self._cache is not None:
+            with suppress(EndpointFailure):  # it is only asked for in vain once more
+                self._cache.drop(self._body_and_key(request)[1])
+
+    def _body_and_key(self, request: Request) -> tuple[dict[str, Any], str]:
+        """What is sent for a request, and the key of its reply in the cache."""
+        body = make_body(self.access.model, self.access.api, request, self.access.extra)
+        return body, cache_key(self.url, body, request.draw)
 
     def told(self, stops: tuple[str, ...]) -> tuple[str, ...]:
         """Which of some stop strings the server is told (`extra: {stop: null}`: none)."""

@@ -1,13 +1,15 @@
 """What is asked of an endpoint and what comes back: plain records, whatever the wire looks like.
 
-Owns no behaviour. `wire` turns a request into a body and a body into a reply, `client` sends it.
-Standard library only. Callers: whoever asks a model over HTTP.
+Owns no behaviour but the sentences about what is spent. `wire` turns a request into a body and a
+body into a reply, `client` sends it. Standard library only. Callers: whoever asks models over HTTP.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Api(StrEnum):
@@ -53,7 +55,8 @@ class Request:
     """One question to a model.
 
     `max_tokens` bounds the answer. `draw` numbers the draws of one question where several are
-    wanted: it is not sent, but the cache keeps the draws apart.
+    wanted: it is not sent, but the cache keeps the draws apart. `schema` is the JSON schema that
+    the answer must follow, of servers that know `response_format`.
     """
 
     messages: tuple[Message, ...]
@@ -62,6 +65,7 @@ class Request:
     temperature: float = 0.0
     top_p: float = 1.0
     draw: int = 0
+    schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +110,35 @@ class Traffic:
     cost: float | None = None
     unkept: int = 0
     fault: str = ""
+
+
+def describe_traffic(traffic: Traffic) -> str:
+    """What a client was asked and what it cost, in one line."""
+    tokens = traffic.prompt_tokens + traffic.completion_tokens
+    parts = [f"{_count(traffic.calls, 'call')} ({traffic.retries} repeated)"]
+    parts.append(f"{_count(traffic.cached, 'reply', 'replies')} from the cache")
+    if tokens or not traffic.uncounted:
+        parts.append(f"{tokens:,} tokens")
+    if traffic.uncounted:
+        uncounted = _count(traffic.uncounted, "reply", "replies")
+        parts.append(f"{uncounted} whose tokens it did not count")
+    if traffic.failed:
+        parts.append(f"{_count(traffic.failed, 'request')} without an answer")
+    if traffic.cost is not None:
+        least = "at least " if traffic.uncounted else ""
+        parts.append(f"cost {least}{traffic.cost:.4f}")
+    if traffic.unkept:
+        unkept = _count(traffic.unkept, "reply", "replies")
+        parts.append(f"{unkept} not kept: {traffic.fault}")
+    return ", ".join(parts)
+
+
+def describe_estimate(told: Traffic) -> str:
+    """What asking would cost, in one line."""
+    tokens = told.prompt_tokens + told.completion_tokens
+    cost = "" if told.cost is None else f", cost about {told.cost:.4f}"
+    return f"about {_count(told.calls, 'call')}, {tokens:,} tokens{cost}"
+
+
+def _count(number: int, one: str, several: str = "") -> str:
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"

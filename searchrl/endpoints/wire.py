@@ -24,13 +24,15 @@ _LARGEST = 2**40
 """Tokens of one answer, at most: no more than what a sum of them can hold."""
 
 
-def endpoint_url(base: str, api: Api) -> str:
+def endpoint_url(base: str, api: Api, section: str = "endpoint") -> str:
     """The address to post to: the base, such as `http://localhost:8000/v1`, and the path.
+
+    `section` is where its settings stand, for messages.
 
     Raises:
         ConfigError: if the base is no http address, or holds a name, password or query.
     """
-    ensure_address(base, "an endpoint", "http://localhost:8000/v1", "endpoint")
+    ensure_address(base, "an endpoint", "http://localhost:8000/v1", section)
     root = base.rstrip("/")
     for path in _PATHS.values():  # a whole address, of either interface
         root = root.removesuffix(path)
@@ -51,6 +53,9 @@ def make_body(model: str, api: Api, request: Request, extra: Mapping[str, Any]) 
         body["top_p"] = request.top_p
     if request.stops:
         body["stop"] = list(request.stops[:MAX_STOPS])
+    if request.schema is not None:
+        named = {"name": "reply", "strict": True, "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
     body |= extra
     return {key: value for key, value in body.items() if value is not None}
 

@@ -1,7 +1,7 @@
 """Our own packages of plugins: which package offers a name, for those who have not installed it.
 
-Owns the list, which a test compares with the packages, and the sentence about it. Callers:
-`registry`, where a name is unknown, and the command line.
+Owns the list, which a test compares with the packages, the sentence about it, and whom their parts
+ask by default. Callers: `registry`, where a name is unknown, the command line, and `trust.code`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("retriever", "static"): "searchrl-retrieval",
     ("retriever", "hybrid"): "searchrl-retrieval",
     ("retriever", "rerank"): "searchrl-retrieval",
+    ("judge", "endpoint"): "searchrl-judge",
+    ("judge", "gemini"): "searchrl-judge",
+    ("group_reward", "judge_rank"): "searchrl-judge",
+    ("command", "judge"): "searchrl-judge",
     ("protocol", "dag"): "searchrl-dag",
     ("reward", "dag"): "searchrl-dag",
+    ("reward", "dag_judge"): "searchrl-dag",
     ("reward", "dag_nodes"): "searchrl-dag",
     ("reward", "dag_levels"): "searchrl-dag",
     ("env", "multisource"): "searchrl-dag",
@@ -30,6 +35,15 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("command", "serve-retriever"): "searchrl-retrieval",
 }
 """What our own packages of plugins offer: (kind, name) -> the package."""
+
+
+ADDRESSES: Mapping[str, tuple[str, str]] = {
+    "endpoint": ("http://localhost:8000/v1", "SEARCHRL_API_KEY"),
+    "exa": ("https://api.exa.ai/search", "EXA_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+}
+"""Whom a part of ours asks if its settings name nobody, and the variable with the key for it. A run
+folder of somebody else needs permission for it, as for an address that it names."""
 
 
 def say_package(kind: str, name: str) -> str:

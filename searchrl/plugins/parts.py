@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 
+from searchrl.config.sections import Named
 from searchrl.contracts import (
     CHOICE_TURNS,
     GroupReward,
@@ -81,6 +83,29 @@ class Judges:
         if key not in self._made:
             self._made[key] = make_judge(self._registry, name, settings)
         return self._made[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The judge of a task, and the components that ask it: about episodes, and about groups."""
+
+    name: str
+    judge: Judge
+    singles: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+def find_judged(
+    registry: Registry, judges: Judges, named: Named, components: Iterable[str]
+) -> Judged | None:
+    """The judge `named`, and which of these components ask it; None if none does."""
+    entries = [registry.get("reward", one) for one in components]
+    asking = [entry for entry in entries if takes_judge(entry.load())]
+    if not asking:
+        return None
+    groups = tuple(entry.name for entry in asking if entry.kind == "group_reward")
+    singles = tuple(entry.name for entry in asking if entry.kind == "reward")
+    return Judged(named.name, judges.get(named.name, named.settings), singles, groups)
 
 
 def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupReward:

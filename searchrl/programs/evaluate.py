@@ -26,6 +26,7 @@ from searchrl.engine.figures.failures import FailureLimit
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.setup.indexes import build_indexes
+from searchrl.programs.setup.judging import describe_spent, foresee_evaluation
 from searchrl.run_folder import save_beside
 from searchrl.trust.permission import Permission
 
@@ -95,12 +96,30 @@ def play_held_out(
     registry: Registry,
     on_phase: Callable[[str, int, int], None],
     plan: Plan | None = None,
+    on_note: Callable[[str], None] = lambda text: None,
 ) -> EvalResult:
     """The episodes, with the figures that training has, too.
 
     `plan` says where the model of `config` comes from, if the caller has found that out already.
+    `on_note` hears what judges will cost, and have cost.
     """
     worlds = make_worlds(config, registry)
+    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy.name)):
+        on_note(line)
+    result = _play(config, registry, worlds, on_phase, plan)
+    for line in describe_spent(worlds):
+        on_note(line)
+    return result
+
+
+def _play(
+    config: RunConfig,
+    registry: Registry,
+    worlds: list[TaskWorld],
+    on_phase: Callable[[str, int, int], None],
+    plan: Plan | None,
+) -> EvalResult:
+    """Play the policy of `config`: a script, an endpoint or a model."""
     build_indexes(worlds, on_phase)
     script, address = script_name(config.policy.name), endpoint_address(config.policy.name)
     if script is not None:
@@ -142,12 +161,13 @@ def play_table(
     registry: Registry,
     on_phase: Callable[[str, int, int], None],
     plan: Plan | None = None,
+    on_note: Callable[[str], None] = lambda text: None,
 ) -> EvalResult:
     """What `play_held_out` plays, with every figure of the table (`breakdown.measure`).
 
     However many episodes fail: the caller looks at that.
     """
-    result = play_held_out(with_components(config, registry), registry, on_phase, plan)
+    result = play_held_out(with_components(config, registry), registry, on_phase, plan, on_note)
     return replace(result, metrics=result.metrics | measure(result.rollouts))
 
 

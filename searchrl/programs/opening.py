@@ -15,6 +15,7 @@ from searchrl.engine.memory.machine import describe_machine
 from searchrl.programs.observer import Observer
 from searchrl.programs.progress import Progress, ProgressShape, work_of
 from searchrl.programs.setup.doubts import few_tasks, tiny_abroad
+from searchrl.programs.setup.judging import foresee_training
 from searchrl.programs.setup.planning import first_advice
 from searchrl.programs.setup.session import Session
 from searchrl.run_folder import Run, RunWriter, SilentWriter, newest_checkpoint
@@ -57,6 +58,8 @@ def reopen_run(
         _record_origin(session, writer)
     writer.update_provenance(**changed)
     observer.note(f"resumed {run_dir} after step {progress.step}")
+    for line in foresee_training(session.config, session.worlds, progress.step):
+        observer.note(line)
     return Opened(writer, progress)
 
 
@@ -86,6 +89,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
     `folder` is None in all processes but the first.
     """
     config, learner, policy = session.config, session.learner, session.policy
+    judging = list(foresee_training(config, session.worlds))  # a judge without a key is refused
     learner.ensure_same_weights("at the start")
     # The first process makes the folder; the others only have to know where it is.
     own = None if folder is None else RunWriter.create(config, folder)
@@ -118,6 +122,8 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
     plan, worlds = session.plan, session.worlds
     for doubt in (*tiny_abroad(plan, worlds), *few_tasks(config, worlds)):
         observer.warn(doubt)
+    for line in judging:
+        observer.note(line)
     if advice := first_advice(session.plan, policy.num_parameters[1], worlds[0]):
         observer.note(advice)
     for world in session.worlds:

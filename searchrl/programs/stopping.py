@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from searchrl.calls.watchdog import advising
 from searchrl.engine.episodes.playing import Interrupted
-from searchrl.errors import AlarmStop, Stopped
+from searchrl.errors import AlarmStop, BudgetSpent, Stopped
 from searchrl.run_folder import list_checkpoints
 from searchrl.trust.texts import clean
 
@@ -98,7 +98,7 @@ def keeping_finished(
 
     Raises:
         KeyboardInterrupt: for `Interrupted`, which loops raise when they were asked to stop.
-        AlarmStop: which says how to go on, and was shown.
+        AlarmStop, BudgetSpent: which say how to go on, and were shown.
         Exception: whatever ended the block, with how to go on as a note.
     """
     way_on = f"continue with: searchrl {program} --resume {shlex.quote(str(run_dir))}"
@@ -117,7 +117,7 @@ def keeping_finished(
         last_words(text)
         error.args = (text,)
         raise
-    except AlarmStop as error:
+    except (AlarmStop, BudgetSpent) as error:
         error.args = (f"{error}; {_keep(save, run_dir, way_on)}",)
         with suppress(OSError):  # as above
             last_words(str(error))

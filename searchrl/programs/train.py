@@ -41,6 +41,7 @@ from searchrl.programs.doctor import ensure_sound
 from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.opening import begin_run, reopen_run
 from searchrl.programs.progress import Progress
+from searchrl.programs.setup.judging import describe_spent
 from searchrl.programs.setup.planning import Plan, find_plan
 from searchrl.programs.setup.session import Session
 from searchrl.programs.stopping import StopFlag, catching_signals, ensure_recorded, keeping_finished
@@ -214,6 +215,8 @@ class _Training:
             save_policy(self.writer.path, self.session.policy)
         summary = self.summary(after)
         self.session.memory.tell_peak(self.observer.note)
+        for line in describe_spent(self.session.worlds):
+            self.observer.note(line)
         self.writer.write_summary(summary)
         return summary
 
@@ -234,6 +237,7 @@ class _Training:
         sampled = time.perf_counter()
         rollouts = drawn.rollouts
         self.limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
+        self.limit.ensure_paid(rollouts, f"step {step + 1}")
         self.limit.ensure_scored(rollouts, f"step {step + 1}")
         self.tell_unread(rollouts)
         columns: dict[str, TokenColumns] = {}

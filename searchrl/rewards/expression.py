@@ -12,7 +12,6 @@ The same strings serve `train`, `eval`, `score` and `check`; the scorer evaluate
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import re
 import unicodedata
@@ -320,10 +319,11 @@ class RewardSchedule:
     def at(self, step: int) -> Expression:
         """The expression that holds at `step`; steps count from 0.
 
-        A stage that waits for a condition has not begun, unless `begun` said so.
+        A stage that waits for a condition has not begun, unless `begun` said so. One whose step has
+        come does not wait for those before it.
         """
-        ended = itertools.takewhile(lambda end: end <= step, self.ends)
-        return self.expressions[len(list(ended))]
+        begun = (number for number, end in enumerate(self.ends, 1) if end <= step)
+        return self.expressions[max(begun, default=0)]
 
     def begun(self, steps: Sequence[int]) -> RewardSchedule:
         """The schedule whose stages after the first began at these steps, as far as they did."""

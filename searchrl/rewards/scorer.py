@@ -30,6 +30,7 @@ from searchrl.errors import (
     UnknownNameError,
     suggest,
 )
+from searchrl.rewards.components import SIGNAL
 from searchrl.rewards.expression import RewardSchedule
 
 _TOLERANCE = 1e-9
@@ -106,6 +107,8 @@ class Scorer:
                 raise UnknownNameError(
                     f"unknown reward component '{name}'.{suggest(name, components)}"
                 )
+        self.components = tuple(name for name in self.names if not name.startswith(SIGNAL))
+        """The names that somebody registered: all but the signals of the environment."""
         self._owners = dict(owners)
         self._group_names = frozenset(group_names)
         self._components = {name: components[name] for name in self.names}

@@ -27,7 +27,10 @@ from searchrl.plugins import Registry
 from searchrl.plugins.owners import find_distribution
 from searchrl.plugins.records import read_records
 from searchrl.run_folder.reader import Run
+from searchrl.trust.code import CACHE_SETTING
 
+REPLAY_SETTING = "replay"
+"""The setting beside a cache that is true where a run rests on the cache, and writes nothing."""
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of larger ones `NUM_PARTS` parts of `PART_BYTES`."""
 NUM_PARTS, PART_BYTES = 64, 1 << 20
@@ -41,7 +44,7 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
 
     Args:
         config: every setting of a task's environment, retriever, protocol, judge and reward,
-            and `sft.traces`, that names a file or folder counts as its data.
+            and `sft.traces`, that names a file or folder counts as its data, but for caches.
         num_tasks: tasks by split.
 
     Returns:
@@ -136,11 +139,8 @@ def _data_paths(config: RunConfig) -> list[Path]:
     """Every file and folder that the settings name as data, absolute."""
     found: dict[Path, None] = {}
     for task in config.tasks:
-        for part in (task.env, task.retriever, task.protocol):
+        for part in (task.env, task.retriever, task.protocol, task.judge):
             found |= dict.fromkeys(_paths_in(part.settings))
-        # What a judge keeps of replies grows while it works.
-        judged = {key: value for key, value in task.judge.settings.items() if key != "cache"}
-        found |= dict.fromkeys(_paths_in(judged))
     found |= dict.fromkeys(_paths_in(config.sft.traces))
     return list(found)
 
@@ -161,8 +161,10 @@ def _paths_in(value: Any) -> Iterator[Path]:
         except (OSError, ValueError):  # a text, and no name that a file can have
             return
     elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _paths_in(inner)
+        for key, inner in value.items():
+            # What was answered before grows while a run works, unless it is what is replayed.
+            if key != CACHE_SETTING or value.get(REPLAY_SETTING) is True:
+                yield from _paths_in(inner)
     elif isinstance(value, Sequence):
         for inner in value:
             yield from _paths_in(inner)

@@ -2,9 +2,9 @@
 
 Owns what counts as code, whether it belongs to an installed distribution, and its hash. It imports
 nothing of what it looks at. A file that the setting `instruction` names counts as well: its text
-goes into every prompt, and into the model card of an export. So does an address in the settings of
-a retriever or an environment: queries go there, and a key with them. Callers: `permission` and
-`store`.
+goes into every prompt, and into the model card of an export. So does whom a
+retriever, a judge or an environment asks: queries go there, and a key with them; and the file in
+which answers are kept, because it is written. Callers: `permission` and `store`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.owners import hash_bytes, hash_package, read_origin
+from searchrl.plugins.packages import ADDRESSES
 
 _ID = re.compile(r"([A-Za-z_][\w.]*):[\w./\-]+")
 """An id of Gymnasium, or an entry point: `package.module:Name-v0`."""
@@ -35,6 +36,8 @@ _MAX_DEPTH = 20
 
 KEY_SETTING = "key_env"
 """The setting beside an address that names the environment variable with the key for it."""
+CACHE_SETTING = "cache"
+"""The setting that names the file in which answers of a server are kept."""
 
 
 class CodeKind(StrEnum):
@@ -48,6 +51,8 @@ class CodeKind(StrEnum):
     """A text that is read into prompts."""
     ADDRESS = "address"
     """A server that is sent queries, and the key in an environment variable if one is named."""
+    CACHE = "cache"
+    """A file in which answers of a server are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class NamedCode:
         """Whether there is anything to run."""
         if self.kind is CodeKind.MODULE:
             return _find_top(self.source) is not None
-        return self.kind is CodeKind.ADDRESS or os.path.lexists(self.source)
+        return self.kind in _NO_CODE or os.path.lexists(self.source)
 
     @property
     def is_installed(self) -> bool:
@@ -79,10 +84,10 @@ class NamedCode:
     def digest(self) -> str:
         """The SHA-256 of the code on disk: a file, or all of a package; "" if it has none.
 
-        Of an address, that of its text.
+        Of an address and of a cache, that of its text.
         """
-        if self.kind is CodeKind.ADDRESS:
-            return hash_bytes(f"address {self.source}".encode("utf-8", "surrogatepass"))
+        if self.kind in _NO_CODE:
+            return hash_bytes(f"{self.kind} {self.source}".encode("utf-8", "surrogatepass"))
         try:
             if self.kind is not CodeKind.MODULE:
                 path = Path(self.source)
@@ -96,6 +101,10 @@ class NamedCode:
             return hashlib.sha256("\n".join(found).encode()).hexdigest() if found else ""
         except OSError:
             return ""
+
+
+_NO_CODE = (CodeKind.ADDRESS, CodeKind.CACHE)
+"""What is judged by its name, and not by what is in it."""
 
 
 def find_code(settings: Mapping[str, Any]) -> tuple[NamedCode, ...]:
@@ -129,8 +138,8 @@ def _find_in_tasks(settings: Mapping[str, Any]) -> Iterator[NamedCode]:
             yield NamedCode(CodeKind.INSTRUCTION, path, f"{prefix}protocol.instruction")
         # An environment may have retrievers of its own.
         for part in ("retriever", "env", "judge"):
-            for address in _addresses_in_values(task.get(part)):
-                yield NamedCode(CodeKind.ADDRESS, address, f"{prefix}{part}")
+            for kind, source in _servers_in_values(task.get(part)):
+                yield NamedCode(kind, source, f"{prefix}{part}")
 
 
 def _numbered(tasks: Any) -> Iterator[tuple[Any, Any]]:
@@ -161,22 +170,39 @@ def _modules_in_values(value: Any, depth: int = 0) -> Iterator[str]:
         yield match[1]
 
 
-def _addresses_in_values(value: Any, key_env: object = None, depth: int = 0) -> Iterator[str]:
-    """The addresses in the settings of a part, each with the variable that holds its key.
+def _servers_in_values(
+    value: Any, key_env: object = None, depth: int = 0
+) -> Iterator[tuple[CodeKind, str]]:
+    """Who is asked in the settings of a part, with the variable that holds the key, and the caches.
 
     Another variable makes another address: who trusts a server has not trusted it with every key.
+    The name of a part of our packages that has an address by default stands for that address.
     """
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, Mapping):
-        key_env = value.get(KEY_SETTING, key_env)
-        for inner in value.values():
-            yield from _addresses_in_values(inner, key_env, depth + 1)
+        address, own_key = _address_of(value.get("name")) or ("", None)
+        key_env = value.get(KEY_SETTING, own_key or key_env)
+        if address and "url" not in value:
+            yield from _servers_in_values(address, key_env, depth + 1)
+        for key, inner in value.items():
+            if key == CACHE_SETTING and isinstance(inner, str):
+                if inner not in ("auto", "off"):
+                    yield CodeKind.CACHE, str(Path(os.path.expanduser(inner)).absolute())
+            elif key != "name" or not address:
+                yield from _servers_in_values(inner, key_env, depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _addresses_in_values(inner, key_env, depth + 1)
+            yield from _servers_in_values(inner, key_env, depth + 1)
     elif isinstance(value, str) and _ADDRESS.match(value):
-        yield f"{value} with the key in {key_env}" if key_env else value
+        yield CodeKind.ADDRESS, f"{value} with the key in {key_env}" if key_env else value
+    elif known := _address_of(value):
+        yield from _servers_in_values(*known, depth + 1)
+
+
+def _address_of(name: object) -> tuple[str, str] | None:
+    """Whom a part of our packages asks by default, and with which key; it may be `plugin:name`."""
+    return ADDRESSES.get(name.rpartition(":")[2]) if isinstance(name, str) else None
 
 
 def _find_top(module: str) -> importlib.machinery.ModuleSpec | None:

@@ -80,6 +80,7 @@ model.lora_dropout=1.5 ; device=gpu ; algorithm.reduction=mean ; rollout.tempera
 tasks=[] ; env=3 ; log.trackers=3 ; model.scratch.head_dim=3 ; model.scratch.num_kv_heads=3
 seed=-1 ; seed=99999999999999999999 ; model.name="" ; init_from="" ; sft.stages=[]
 sft.stages.0.mix={} ; sft.stages.0.mix={expert: 0} ; sft.stages.0.mix={expert: -1, passive: 2}
+model.lora_targets=[] ; model.lora_targets=[""] ; model.lora_targets=["q_(proj|x)"]
 sft.stages.0.mix={expert: .inf} ; sft.stages.0.mix=expert
 """
 

@@ -176,3 +176,18 @@ def test_a_step_without_any_weight_is_refused(layer: dict[str, Any], step: int) 
 def test_weights_that_cross_are_fine() -> None:
     build_config(two({0: 1.0, 30: 0}, {0: 0, 30: 1}))
     build_config(both_wait("tasks.0.em>0.8"))  # both change at the same step
+
+
+def test_a_task_that_has_begun_by_then_keeps_a_step_from_being_refused() -> None:
+    late = [{"weight": 0}, {"from_step": 20, "when": "em>0.5", "weight": 1}]
+    build_config(two({0: 1.0, 30: 0}, late))
+    with pytest.raises(ConfigError, match="every weight can be 0 from step 10 on"):
+        build_config(two({0: 1.0, 10: 0}, late))
+
+
+def test_many_tasks_with_conditions_of_their_own_are_looked_at_at_once() -> None:
+    tasks: list[dict[str, Any]] = [{"weight": waits} for waits in [WAITS] * 60]
+    build_config({"tasks": tasks})
+    gone = [{"weight": 1}, {"when": "em>0.8", "weight": 0}]
+    with pytest.raises(ConfigError, match="every weight can be 0 from step 0 on"):
+        build_config({"tasks": [{"weight": gone}] * 60})

@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 
-from searchrl.cli.screen.evaluated import describe_traffic
 from searchrl.endpoints.budget import Allowance, Budget
 from searchrl.endpoints.cache import ReplyCache
 from searchrl.endpoints.client import PATIENCE_S, Access, Client
-from searchrl.endpoints.exchange import Api, Finish, Message, Reply, Request, Role, Usage
+from searchrl.endpoints.exchange import (
+    Api,
+    Finish,
+    Message,
+    Reply,
+    Request,
+    Role,
+    Usage,
+    describe_traffic,
+)
 from searchrl.endpoints.retries import Retries, read_retry_after
 from searchrl.endpoints.wire import make_body
 from searchrl.errors import BudgetSpent, EndpointFailure

@@ -58,6 +58,20 @@ class TestChanges:
         config = build_config({"tasks": [{"env": {"name": "corpus"}, "protocol": protocol}]})
         assert len(self.find(config, lambda: file.write_text("Answer at once."))) == 1
 
+    def test_caches_grow_while_a_run_works(self, tmp_path: Path):
+        file = tmp_path / "answers.sqlite"
+        file.write_text("one")
+        part = {"name": "http", "cache": str(file)}
+        task = {"env": {"name": "corpus", "news": part}, "retriever": part, "judge": part}
+        assert self.find(build_config({"tasks": [task]}), lambda: file.write_text("more")) == []
+
+    def test_a_cache_that_is_replayed_is_data(self, tmp_path: Path):
+        file = tmp_path / "answers.sqlite"
+        file.write_text("one")
+        part = {"name": "exa", "cache": str(file), "replay": True}
+        config = build_config({"tasks": [{"env": {"name": "corpus", "news": part}}]})
+        assert len(self.find(config, lambda: file.write_text("more"))) == 1
+
     def test_file_that_is_gone(self, tmp_path: Path):
         file = tmp_path / "q.jsonl"
         file.write_text("one\n")

@@ -198,3 +198,11 @@ def test_a_wrong_expression_in_a_schedule_keeps_its_caret_and_names_the_stage() 
         RewardSchedule.parse([{"expr": "em", "until_step": 3}, {"expr": "em+forma"}], KNOWN)
     assert str(caught.value).startswith("reward stage 2 of 2: reward expression, column 4")
     assert "\n     ^\n" in str(caught.value)
+
+
+def test_a_stage_whose_step_has_come_does_not_wait_for_one_before_it() -> None:
+    waits = {"when": "em>0.5", "until_step": 30, "expr": "f1"}
+    schedule = RewardSchedule.parse([{"expr": "em"}, waits, {"expr": "format"}])
+    assert [str(schedule.at(step)) for step in (0, 29, 30)] == ["em", "em", "format"]
+    begun = schedule.begun([10])
+    assert [str(begun.at(step)) for step in (9, 10, 29, 30)] == ["em", "f1", "f1", "format"]

@@ -26,8 +26,8 @@ from searchrl.testing.probes import elsewhere, interleave
 pytestmark = pytest.mark.thorough
 
 KINDS = (
-    *("env", "protocol", "reward", "group_reward", "retriever", "tracker", "alarm", "algorithm"),
-    "policy",
+    *("env", "protocol", "reward", "group_reward", "judge", "retriever", "tracker", "alarm"),
+    *("algorithm", "policy"),
 )
 SOUND_ONES = (*KINDS, "choice_env")
 FAULTS = [(kind, name) for kind in SOUND_ONES for name in faults_of(kind)]

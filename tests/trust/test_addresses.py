@@ -71,6 +71,52 @@ def test_a_retriever_inside_an_environment_is_looked_at_as_well() -> None:
         Permission().ensure({"tasks": [{"env": settings}]}, "run")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"retriever": "exa"},
+        {"retriever": {"name": "exa", "category": "news"}},
+        {"retriever": {"name": "rerank", "retriever": "exa"}},
+        {"env": {"name": "multisource_questions", "news": {"name": "exa"}}},
+        {"tasks": [{"retriever": {"name": "exa"}}]},
+    ],
+)
+def test_a_retriever_with_an_address_of_its_own_is_asked_about_too(
+    settings: dict[str, Any],
+) -> None:
+    said = r"https://api\.exa\.ai/search with the key in EXA_API_KEY"
+    with pytest.raises(PluginError, match=said):
+        Permission().ensure(settings, "run")
+    allow(settings).ensure(settings, "run")
+    allow({"env": {"name": "x", "general": "exa"}}).ensure(settings, "run")
+
+
+def test_another_address_takes_the_place_of_its_own() -> None:
+    found = find_code({"retriever": {"name": "exa", "url": "http://localhost:1/search"}})
+    assert [code.source for code in found] == [
+        "http://localhost:1/search with the key in EXA_API_KEY"
+    ]
+
+
+def test_a_file_that_is_written_is_asked_about(tmp_path: Path) -> None:
+    settings = {"retriever": {"name": "http", "cache": str(tmp_path / "found.sqlite")}}
+    with pytest.raises(PluginError, match=r"cache .*found\.sqlite"):
+        Permission().ensure(settings, "run")
+    allow(settings).ensure(settings, "run")
+    for cache in ("auto", "off", False):
+        assert find_code({"retriever": {"name": "http", "cache": cache}}) == ()
+
+
+@pytest.mark.parametrize("name", ["exa", "searchrl_dag:exa", "dag:exa"])
+def test_whom_a_part_asks_by_default_is_looked_at_whatever_it_is_called(name: str) -> None:
+    for part in (name, {"name": name, "category": "news"}):
+        for settings in ({"retriever": part}, {"env": {"name": "multisource", "news": part}}):
+            with pytest.raises(
+                PluginError, match=r"api\.exa\.ai/search with the key in EXA_API_KEY"
+            ):
+                Permission().ensure(settings, "run")
+
+
 def test_a_trusted_address_is_trusted_from_then_on() -> None:
     (address,) = find_code(EVIL)
     store.trust([(address, address.digest())], "run")
@@ -118,4 +164,15 @@ def test_own_run_with_an_address_is_used_again_without_a_question(tmp_path: Path
     )
     trace.unlink()
     succeed("eval", own)
+    assert trace.read_text() == "https://mine.example sk-secret"
+
+
+def test_a_file_of_mine_and_a_flag_say_together_whom_to_ask(tmp_path: Path) -> None:
+    trace, plugin, own = (tmp_path / name for name in ("trace", "asking.py", "own.yaml"))
+    plugin.write_text(ASKING.format(trace=str(trace)))
+    retriever = {"name": "asking", "key_env": "MY_KEY"}
+    config = {"env": "regulations", "policy": "scripted", "retriever": retriever}
+    own.write_text(yaml.safe_dump({**config, "eval": {"num_tasks": 1}}))
+    address = "retriever.url=https://mine.example"
+    succeed("eval", "--config", own, "--plugin", plugin, "--set", address)
     assert trace.read_text() == "https://mine.example sk-secret"

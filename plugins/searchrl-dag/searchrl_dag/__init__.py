@@ -21,6 +21,11 @@ def register_rewards(register: RegisterTool) -> None:
     """What a plan earns, and what it costs."""
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(
+        "dag_judge",
+        "searchrl_dag.judged:make_dag_judge",
+        description="what the judge says of the answer; 0 if the plan is not valid",
+    )
+    register(
         "dag_nodes", "searchrl_dag.rewards:make_nodes", description="queries planned, for a cost"
     )
     register(
@@ -49,6 +54,7 @@ def register_envs(register: RegisterEnv) -> None:
             "general_plan": "searchrl_dag.multisource.heuristics:make_general_plan",
             "every_source": "searchrl_dag.multisource.heuristics:make_every_source",
         },
+        policies={"dag": "searchrl_dag:assets/tiny"},
         description="questions over General, News and Academic; a plan searches them at once",
     )
     register(

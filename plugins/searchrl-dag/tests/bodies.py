@@ -60,6 +60,9 @@ VALID: dict[str, tuple[str, Nodes, Edges]] = {
     "an alias": ("Nodes:\nC: three (Academy)\nEdges:", (C,), ()),
     "an alias in small letters": ("Nodes:\nC: three ( academy )\nEdges:", (C,), ()),
     "a stop after the source": ("Nodes:\nA: one (General).\nEdges:", (A,), ()),
+    "a full-width stop after the source": ("Nodes：\nA：one（General）。", (A,), ()),
+    "an em space after the source": ("Nodes:\nA: one (General)\u2003\nEdges:", (A,), ()),
+    "a header with a long s": (f"{TWO}Edge\u017f:\nA -> B", (A, B), (("A", "B"),)),
     "a long label": ("Nodes:\nnode_1: one (General)\nEdges:", (("node_1", "one", "general"),), ()),
     "a number as label": ("Nodes:\n1: one (General)\nEdges:", (("1", "one", "general"),), ()),
     "a colon in the query": (
@@ -83,6 +86,11 @@ VALID: dict[str, tuple[str, Nodes, Edges]] = {
         (A, ("B", "mayor using A", "news")),
         (("A", "B"),),
     ),
+    "a reference with full-width letters": (
+        "Nodes:\nＡ: one (General)\nB: mayor of ｛Ａ｝ (News)\nEdges:\nＡ → B",
+        (A, ("B", "mayor of ｛Ａ｝", "news")),
+        (("A", "B"),),
+    ),
     "using as plain English": (
         "Nodes:\nA: cooking using gas (General)\nEdges:",
         (("A", "cooking using gas", "general"),),
@@ -102,6 +110,7 @@ INVALID: dict[str, tuple[str, Fault]] = {
     "a sentence first": ("Here is my plan.\nNodes:\nA: one (General)", Fault.NO_NODES_LINE),
     "nodes twice": (f"{TWO}Nodes:\nC: three (News)", Fault.SECTION_TWICE),
     "edges twice": (f"{TWO}Edges:\nEdges:\nA -> B", Fault.SECTION_TWICE),
+    "edges twice, once with a long s": (f"{TWO}Edge\u017f:\nEdges:\nA -> B", Fault.SECTION_TWICE),
     "no source": ("Nodes:\nA: one\nEdges:", Fault.NODE_LINE),
     "no label": ("Nodes:\none (General)\nEdges:", Fault.NODE_LINE),
     "a header as label": ("Nodes: Nodes: one (General)\nEdges:", Fault.NODE_LINE),

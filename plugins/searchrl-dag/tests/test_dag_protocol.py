@@ -16,6 +16,7 @@ from searchrl.contracts import TokenBudget
 from searchrl.core.drawing import Graph, Table
 from searchrl.core.episode import INVALID, SEARCH, Action, Passage, Task
 from searchrl.errors import ConfigError
+from searchrl.protocols import FIRST_THOUGHT
 from searchrl.testing import check_plugin
 from searchrl.testing.kit.cases import make_episode
 from searchrl.testing.kit.policies import Says, play_episode
@@ -63,17 +64,31 @@ def test_prompt_and_validator_agree_on_nodes_and_sources() -> None:
     assert "1 to 2 nodes" in protocol.instruction
     assert "Sources: Wiki, Code." in protocol.instruction
     assert "(General)" not in protocol.instruction
-    example = protocol.instruction.partition("Example of a plan:\n")[2].partition("</search>")[0]
-    assert protocol.parse(f"{example}</search>").kind == SEARCH
     body = "<search>Nodes:\nA: a (wiki)\nB: b (CODE)\n{more}</search>"
     assert protocol.parse(body.format(more="")).queries == ("a", "b")
     assert "2 at most" in protocol.parse(body.format(more="C: c (Wiki)\n")).reason
     assert "there are Wiki and Code" in protocol.parse(body.format(more="C: c (News)\n")).reason
 
 
+@pytest.mark.parametrize("max_nodes", [1, 2, 6])
+def test_the_example_in_the_prompt_may_be_written(max_nodes: int) -> None:
+    protocol = SearchDag(max_nodes=max_nodes)
+    example = protocol.instruction.partition("Example of a plan:\n")[2].partition("</search>")[0]
+    assert protocol.parse(f"{example}</search>").kind == SEARCH
+    said = "A plan has 1 node." if max_nodes == 1 else f"A plan has 1 to {max_nodes} nodes."
+    assert said in protocol.instruction
+
+
+def test_a_source_with_full_width_letters_is_read_as_it_is_named() -> None:
+    protocol = SearchDag(sources=["Ｗeb"], aliases={"Ｎet": "web"})
+    for written in ("Ｗeb", "web", "Web", "net"):
+        assert protocol.parse(f"<search>Nodes:\nA: a ({written})</search>").kind == SEARCH
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{"sources": []}, {"sources": ["News", "news"]}, {"sources": [" "]}, {"max_nodes": 0},
+    [{"sources": []}, {"sources": ["Web (old)"]}, {"sources": ["a\nb"]},
+     {"sources": ["News", "news"]}, {"sources": [" "]}, {"max_nodes": 0},
      {"result": "answer"}, {"result": "<r>"}],
 )  # fmt: skip
 def test_unusable_settings_are_refused(settings: dict[str, Any]) -> None:
@@ -159,6 +174,8 @@ BAD = GOOD.replace("A -> B", "A -> A")
         ([GOOD, GOOD, ANSWER], 1, 4, 4),
         ([BAD, ANSWER], 0, 0, 0),
         ([GOOD, BAD, ANSWER], 0, 2, 2),
+        ([GOOD.replace("News", "Library"), ANSWER], 0, 0, 0),
+        ([f"<result>mine</result>{GOOD}", ANSWER], 0, 0, 0),
         ([ANSWER], 0, 0, 0),
         (["<think>a</think><search>mayor</search>", ANSWER], 0, 0, 0),
         ([GOOD.removesuffix("</search>"), ANSWER], 0, 0, 0),
@@ -177,3 +194,8 @@ def test_a_search_of_another_protocol_is_no_plan() -> None:
     episode = make_episode(Task("t", "test", 0, "Which?", answers=("tea",)), turns)
     assert episode.num_searches == 1
     assert make_dag()(episode) == 0
+
+
+def test_a_forced_search_begins_as_a_plan_does() -> None:
+    protocol, plan = SearchDag(), Plan((Node("A", "mayor of Bonn", "news"),))
+    assert protocol.render_plan(plan, FIRST_THOUGHT).startswith(f"{protocol.opening(SEARCH)}Nodes:")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,9 +205,12 @@ def test_a_server_that_is_down_or_silent_is_a_failure() -> None:
     assert "did not answer within 0.1 s (retriever.timeout_s)" in slow[0]
 
 
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 429, 500])
+@pytest.mark.parametrize("status", [200, 400, 401, 402, 403, 429, 500])
 def test_a_server_that_sends_the_key_back_does_not_show_it(status: int) -> None:
-    text, _ = failure_of(Sent({"error": f"the key {KEY} is wrong"}, status))
+    said = Sent({"error": f"the key {KEY} is wrong"}, status)
+    with exa_server(lambda body: said) as (url, _), pytest.raises(RetrieverFailure) as error:
+        make(url).search(["q"], 1)
+    text = "".join(traceback.format_exception(error.value))
     assert KEY not in text and "[key]" in text
 
 
@@ -271,3 +276,15 @@ def test_recorded_answers_have_what_the_reference_names() -> None:
     (first, _) = RECORDED["research paper"]["results"]
     assert {"title", "url", "publishedDate", "author", "id", "text", "highlights"} <= set(first)
     assert {"requestId", "results", "costDollars"} <= set(RECORDED["research paper"])
+
+
+def test_every_setting_is_in_the_readme_with_its_default() -> None:
+    readme = Path(__file__).resolve().parents[1] / "README.md"
+    section = readme.read_text("utf-8").partition("## The retriever `exa`")[2]
+    rows = dict(re.findall(r"^\| `(\w+)` \|\s*`?([^|`]*?)`?\s*\|", section, re.MULTILINE))
+    settings = list(inspect.signature(ExaRetriever).parameters.values())[1:]
+    assert list(rows) == [one.name for one in settings]
+    for one in settings:
+        plain = "" if one.default is None else str(one.default).lower()
+        shown = {"url": "Exa's", "calls_per_s": "8", "timeout_s": "15"}.get(one.name, plain)
+        assert rows[one.name] == shown, one.name

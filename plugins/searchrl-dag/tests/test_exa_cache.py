@@ -173,6 +173,14 @@ def test_a_cache_says_what_was_asked_and_holds_no_key(tmp_path: Path) -> None:
     assert KEY.encode() not in (tmp_path / "c.sqlite").read_bytes()
 
 
+def test_a_page_that_holds_the_key_is_kept_without_it(tmp_path: Path) -> None:
+    page = Sent({"results": [{"url": "u", "text": f"sent with Bearer {KEY}"}]})
+    with exa_server(lambda body: page) as (url, _):
+        ((found,),) = make(url, tmp_path / "c.sqlite").search(["a"], 1)
+    assert found.text == "sent with Bearer [key]"
+    assert KEY.encode() not in (tmp_path / "c.sqlite").read_bytes()
+
+
 # In programs.
 
 
@@ -219,6 +227,8 @@ TRAINING = {
 }
 
 
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_no_file_of_a_run_holds_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

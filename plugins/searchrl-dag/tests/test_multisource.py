@@ -24,12 +24,12 @@ def make(**settings: Any) -> Any:
     return searchrl.make_env("multisource", plugins=[MODULE], **settings).unwrapped
 
 
-def exact_match(script: str, split: str = "test", **settings: Any) -> float:
+def exact_match(script: str, split: str = "test", num_tasks: int = SOME, **settings: Any) -> float:
     """The share of tasks that a scripted policy solves."""
     env = make(**settings)
     act = load_plugins([MODULE]).get("env", "multisource").load_script(script)
     total = 0.0
-    for index in range(SOME):
+    for index in range(num_tasks):
         observation, info = env.reset(options={"split": split, "index": index})
         policy = act(env, info["task"], env.protocol)
         is_over = False
@@ -37,7 +37,7 @@ def exact_match(script: str, split: str = "test", **settings: Any) -> float:
             observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
             total += float(reward)
             is_over = terminated or truncated
-    return total / SOME
+    return total / num_tasks
 
 
 @pytest.mark.parametrize("split", list(NUM_TASKS))
@@ -135,6 +135,12 @@ def test_a_protocol_may_leave_out_sources() -> None:
     assert "unknown source; there are General and News" in observation
 
 
+@pytest.mark.parametrize("script", load_plugins([MODULE]).get("env", "multisource").script_names)
+def test_scripts_ask_no_source_that_a_protocol_leaves_out(script: str) -> None:
+    protocol = {"name": "dag", "sources": ["News", "General"]}
+    assert exact_match(script, num_tasks=12, protocol=protocol) < 1.0
+
+
 class Failing:
     """A retriever that fails."""
 
@@ -144,6 +150,24 @@ class Failing:
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """Fails."""
         raise OSError("the line is dead")
+
+
+def test_the_indexes_of_all_sources_are_built_before_any_episode() -> None:
+    """A slow one would miss the time limit of a search."""
+    made: list[int] = []
+
+    def slow(passages: Any) -> Failing:
+        made.append(len(passages))
+        return Failing(passages)
+
+    env = make(retriever=slow)
+    env.build_indexes()
+    corpora = [own for split in NUM_TASKS for own in env.world(split).corpora.values()]
+    assert made == [len(own) for own in corpora]
+    env.reset(options={"split": "test", "index": 0})
+    with pytest.raises(RetrieverFailure):
+        env.step("<search>Nodes:\nA: crop (News)</search>")
+    assert len(made) == len(corpora)
 
 
 def test_a_source_has_a_retriever_of_its_own_and_its_failure_names_it() -> None:

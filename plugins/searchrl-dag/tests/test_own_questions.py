@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from searchrl_dag.exa.client import KEY_ENV
 
 import searchrl
 from searchrl.errors import ConfigError
+from searchrl.testing import check_plugin
 
 MODULE = "searchrl_dag"
 ROWS = [
@@ -120,11 +123,49 @@ def test_an_evaluation_over_a_recorded_web_sends_nothing(
     ]
 
 
+def test_a_source_without_its_key_is_told_before_any_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(KEY_ENV)
+    config = {
+        "env": {"name": "multisource_questions", "news": {"name": "exa", "cache": "off"}},
+        "plugins": [MODULE],
+        "policy": "scripted",
+        "eval": {"num_tasks": 1},
+    }
+    with pytest.raises(ConfigError, match=f"retriever exa: .*{KEY_ENV} is not set"):
+        searchrl.evaluate(config)
+
+
 def test_without_files_it_asks_about_the_demo() -> None:
     env = searchrl.make_env("multisource_questions", plugins=[MODULE])
     prompt, _ = env.reset(options={"split": "test", "index": 0})
     plan = f"<think>x</think>\n<search>\nNodes:\nA: {prompt} (News)\nEdges:\n</search>"
     assert env.step(plan)[4]["passages"]
+
+
+def test_only_some_of_the_questions_are_used(tmp_path: Path) -> None:
+    rows = [{**ROWS[0], "id": str(i), "level": "hard" if i % 3 else "easy"} for i in range(30)]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    town = tmp_path / "town.jsonl"
+    town.write_text('{"id": "a", "text": "Skarn"}', "utf-8")
+
+    def count(**settings: Any) -> int:
+        env = searchrl.make_env(
+            "multisource_questions",
+            plugins=[MODULE],
+            questions=str(path),
+            corpus=str(town),
+            test_frac=0.0,
+            **settings,
+        )
+        return int(env.unwrapped.num_tasks("train"))  # type: ignore[attr-defined]
+
+    assert count() == 30 and count(difficulty="hard") == 20 and count(num_questions=4) == 4
+    assert count(difficulty="easy", num_questions=100) == 10
+    with pytest.raises(ConfigError, match="no question has the difficulty 'hart'. Did you mean"):
+        count(difficulty="hart")
 
 
 def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_path: Path) -> None:
@@ -137,3 +178,10 @@ def test_a_protocol_without_plans_and_sources_without_passages_are_refused(tmp_p
         make(questions=str(write(tmp_path / "q.jsonl")))
     with pytest.raises(ConfigError, match="Did you mean 'exa'"):
         make(news={"name": "exe"})
+
+
+@pytest.mark.thorough
+def test_it_keeps_every_criterion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    (report,) = check_plugin("multisource_questions", kind="env", plugins=[MODULE])
+    assert report.is_good, report.failed

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from searchrl.config import build_config, load_preset
 from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
+from searchrl.programs.setup.carrying import carried_settings
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards import RewardSchedule
 
@@ -33,8 +37,29 @@ def test_it_lies_over_the_preset_of_the_model_and_below_what_is_written() -> Non
     assert own.config.tasks[0].reward == "em"
 
 
+@pytest.mark.parametrize("preset", [PRESET, "nobody:published"])
+def test_it_follows_the_tasks_of_a_run_and_not_its_weights(tmp_path: Path, preset: str) -> None:
+    """Even where the package is not installed any more."""
+    plan = plan_run({"preset": PRESET, "env": "multisource", "model": "tiny"})
+    (tmp_path / "config.yaml").write_text(plan.config.to_yaml().replace(PRESET, preset))
+    (tmp_path / "provenance.json").write_text("{}")
+    begun = {"init_from": str(tmp_path)}
+    again = carried_settings(build_config(begun), [begun])
+    assert "preset" not in again
+    assert [stage["until_step"] for stage in again["tasks"][0]["reward"]] == [30, None]
+    other = begun | {"env": "regulations"}
+    elsewhere = carried_settings(build_config(other), [other])
+    assert "preset" not in elsewhere and "tasks" not in elsewhere
+
+
 def test_one_that_is_not_there_says_so() -> None:
     with pytest.raises(ConfigError, match=r"no file 'presets/publishd.yaml' in an installed packa"):
         plan_run({"preset": "searchrl_dag:presets/publishd"})
     with pytest.raises(ConfigError, match="in an installed package 'nobody'. Install that package"):
         plan_run({"preset": "nobody:published"})
+
+
+def test_every_component_that_it_names_is_there() -> None:
+    registry = load_plugins(["searchrl_dag"], entry_points=False)
+    schedule = RewardSchedule.parse(load_preset(PRESET)["reward"])
+    assert {registry.get("reward", name).name for name in schedule.names} == set(schedule.names)

@@ -62,8 +62,8 @@ def eval(run: str | None, **values: Any) -> None:
     """
     from searchrl.cli.loading import load_registry
     from searchrl.cli.screen.console import ConsoleObserver, make_console
-    from searchrl.cli.screen.evaluated import describe_traffic
     from searchrl.cli.screen.next_command import show_next
+    from searchrl.endpoints.exchange import describe_traffic
     from searchrl.engine.figures.breakdown import task_means
     from searchrl.programs.evaluate import play_table
     from searchrl.results.browsecomp import ensure_new, write_browsecomp
@@ -93,13 +93,16 @@ def eval(run: str | None, **values: Any) -> None:
         if values["against"] is not None:
             both.append(find_contender(values["against"], first.config, registry, observer.note))
         try:
-            results = [play_table(one.config, registry, observer.phase, one.plan) for one in both]
+            results = [
+                play_table(one.config, registry, observer.phase, one.plan, observer.note)
+                for one in both
+            ]
         except KeyboardInterrupt as error:
             error.args = (_way_on(first.config),)
             observer.last_words(f"stopped: {error}")
             raise
         if results[0].traffic is not None:
-            observer.note(describe_traffic(results[0].traffic))
+            observer.note(f"endpoint: {describe_traffic(results[0].traffic)}")
         _keep(first.config, registry, results, began, observer.note)
         if exported is not None:
             number = write_browsecomp(exported, results[0].rollouts, first.model)

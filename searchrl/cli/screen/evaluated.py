@@ -13,7 +13,6 @@ from rich.table import Column, Table
 
 from searchrl.cli.screen.figures import format_metric, format_value, label, shown_keys
 from searchrl.contracts import Metric, Paired
-from searchrl.endpoints.exchange import Traffic
 from searchrl.engine.figures.breakdown import DIFFICULTY, GROUPED
 
 Figures = Mapping[str, Metric]
@@ -62,31 +61,6 @@ def show_paired(console: Console, names: Sequence[str], pairs: Mapping[str, Pair
     console.print("", f"{first} minus {second}, task by task", sep="\n")
     console.print(table)
     console.print(_CHOSEN, style="dim")
-
-
-def describe_traffic(traffic: Traffic) -> str:
-    """What an endpoint was asked and what it cost, in one line."""
-    tokens = traffic.prompt_tokens + traffic.completion_tokens
-    parts = [f"{_count(traffic.calls, 'call')} ({traffic.retries} repeated)"]
-    parts.append(f"{_count(traffic.cached, 'reply', 'replies')} from the cache")
-    if tokens or not traffic.uncounted:
-        parts.append(f"{tokens:,} tokens")
-    if traffic.uncounted:
-        uncounted = _count(traffic.uncounted, "reply", "replies")
-        parts.append(f"{uncounted} whose tokens it did not count")
-    if traffic.failed:
-        parts.append(f"{_count(traffic.failed, 'request')} without an answer")
-    if traffic.cost is not None:
-        least = "at least " if traffic.uncounted else ""
-        parts.append(f"cost {least}{traffic.cost:.4f}")
-    if traffic.unkept:
-        unkept = _count(traffic.unkept, "reply", "replies")
-        parts.append(f"{unkept} not kept: {traffic.fault}")
-    return f"endpoint: {', '.join(parts)}"
-
-
-def _count(number: int, one: str, several: str = "") -> str:
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def _add(table: Table, name: str, key: str, columns: Sequence[Figures]) -> None:

@@ -20,6 +20,7 @@ from searchrl.config.curriculum import (
     Condition,
     Stage,
     describe_stages,
+    due_stage,
     list_stages,
 )
 from searchrl.engine.episodes.playing import Rollout
@@ -143,15 +144,20 @@ class Curriculum:
             scorer.schedule = scorer.schedule.begun(schedule.begun)
 
     def _advance(self, schedule: Schedule, step: int) -> str:
-        """Begin every stage that is due; returns the mean that decided, in words."""
+        """Begin every stage that is due; returns the mean that decided, in words.
+
+        A stage whose step has come begins even if one before it still waits: that one is left out.
+        """
         because = ""
+        due = due_stage(schedule.stages, step)
         while len(schedule.begun) < len(schedule.stages) - 1:
-            stage = schedule.stages[len(schedule.begun) + 1]
+            number = len(schedule.begun) + 1
+            stage = schedule.stages[number]
             since = schedule.begun[-1] if schedule.begun else 0
             mean = self._mean(schedule.source(stage.when)) if stage.when else math.nan
             # Its own steps only: what was played before says nothing about this stage.
             holds = stage.when is not None and step - since >= WINDOW and stage.when.holds(mean)
-            if not holds and (stage.from_step is None or step < stage.from_step):
+            if not holds and number > due:
                 break
             schedule.begun.append(step)
             because = f" ({stage.when}: {mean:.3g} in the last {WINDOW} steps)" if holds else ""

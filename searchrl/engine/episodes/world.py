@@ -37,7 +37,14 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry
-from searchrl.plugins.parts import Judges, fill_parts, make_retriever_factory, put_into_words
+from searchrl.plugins.parts import (
+    Judged,
+    Judges,
+    fill_parts,
+    find_judged,
+    make_retriever_factory,
+    put_into_words,
+)
 from searchrl.plugins.registry import describe_error
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
@@ -74,6 +81,8 @@ class TaskWorld:
     """Where its difficulty changes: the world of each difficulty. It itself is the last one."""
     has_indexes: bool = False
     """Whether the indexes that can be built before an episode are built."""
+    judged: Judged | None = None
+    """The judge that its components ask, if one does."""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
 
@@ -405,6 +414,7 @@ def _make_world(
         protocol_owner=str(protocol_entry.owner),
         files=_files_of(registry),
         timeout_s=run.rollout.env_timeout_s,
+        judged=find_judged(registry, judges, config.judge, scorer.components),
     )
     try:
         env = make_env()

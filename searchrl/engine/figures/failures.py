@@ -15,7 +15,7 @@ from pathlib import Path
 
 from searchrl.core.episode import FailureKind
 from searchrl.engine.episodes.playing import Rollout
-from searchrl.errors import FailureLimitError
+from searchrl.errors import BudgetSpent, FailureLimitError
 
 _TOLD = 3
 """Reasons that are told, at most."""
@@ -48,8 +48,8 @@ class FailureLimit:
             failure = unplayed[0].scored.failure
             assert failure is not None
             self.note(
-                f"{where}: {len(unplayed)} of {len(rollouts)} episodes were not played to their "
-                f"end and are left out: {failure.message}"
+                f"{where}: {len(unplayed)} of {len(rollouts)} episodes have no score and are left "
+                f"out: {failure.message}"
             )
         failures = [
             (r, r.scored.failure)
@@ -75,6 +75,20 @@ class FailureLimit:
                 f"{self.program} stopped at {where}: {share} "
                 f"(limit: rollout.max_failure_frac={self.max_frac:g}).\n"
                 f"First: {cause}\nTracebacks: {path}\n{self.remedy}"
+            )
+
+    def ensure_paid(self, rollouts: Sequence[Rollout], where: str) -> None:
+        """Refuse to learn from a step that a budget ended: half of it is no fair sample.
+
+        Raises:
+            BudgetSpent: if one of its episodes was not paid for.
+        """
+        unpaid = [r.scored.failure for r in rollouts if _is_unpaid(r) and r.scored.failure]
+        if unpaid:
+            raise BudgetSpent(
+                f"{self.program} stopped before {where}, of which {len(unpaid)} of "
+                f"{len(rollouts)} episodes have no score: {unpaid[0].message}. A run that is "
+                "continued begins a new budget"
             )
 
     def ensure_scored(self, rollouts: Sequence[Rollout], where: str) -> None:

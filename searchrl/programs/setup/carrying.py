@@ -15,6 +15,7 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.config.curriculum import alone
+from searchrl.config.packaged import is_packaged
 from searchrl.config.policy import is_registered
 from searchrl.config.sections import SCRATCH, TaskConfig
 from searchrl.engine.episodes.world import TaskWorld
@@ -52,10 +53,12 @@ def carried_settings(asked: RunConfig, layers: Sequence[Mapping[str, Any]]) -> d
         return {}
     config = source.config
     there = config.to_dict()
-    usual = build_config(load_preset(config.preset) if config.preset else {}).to_dict()
+    # That of a package is not about the model: what it says of the tasks comes with the tasks.
+    preset = None if config.preset is None or is_packaged(config.preset) else config.preset
+    usual = build_config(load_preset(preset) if preset else {}).to_dict()
     # A model made from scratch had no preset of its own: what it is now decides.
-    has_preset = bool(config.preset) and config.model.name != SCRATCH
-    carried: dict[str, Any] = {"preset": config.preset} if has_preset else {}
+    has_preset = preset is not None and config.model.name != SCRATCH
+    carried: dict[str, Any] = {"preset": preset} if has_preset else {}
     for section, keys in (("model", tuple(there["model"])), ("rollout", _LIMITS)):
         own = {
             key: there[section][key]

@@ -13,7 +13,7 @@ from typing import Any
 from searchrl.contracts import PaidJudge, RankingJudge, find_verdict_problem
 from searchrl.core.episode import JudgeCase, Verdict
 from searchrl.endpoints.exchange import Traffic
-from searchrl.errors import EndpointFailure
+from searchrl.errors import ConfigError, EndpointFailure
 from searchrl.testing.criteria import MAX_PROBLEMS, Check, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import (
     Trial,
@@ -149,7 +149,10 @@ def _foretells(subject: Subject) -> Iterator[Problem]:
     if not isinstance(judge, PaidJudge):
         raise NotApplicable("it has no traffic and no estimate(): asking it costs nothing")
     for number, size in ((0, 1), (10, 1), (10, 4)):
-        told: Any = judge.estimate(number, size)
+        try:
+            told: Any = judge.estimate(number, size)
+        except ConfigError as error:
+            raise NotApplicable(f"it could not be asked: {error}") from error
         at = subject.returned_at(_again(judge.estimate, number, size))
         if not isinstance(told, Traffic):
             what = f"estimate({number}, {size}) returned {type(told).__name__}; expected Traffic"

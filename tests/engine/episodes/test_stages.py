@@ -168,6 +168,20 @@ def test_whichever_comes_first(worlds_of: Any) -> None:
         assert told == [f"step {begun + 1}: tasks.0.weight is 2.0 from here on{because}"]
 
 
+def test_at_its_step_a_stage_begins_though_one_before_it_still_waits(worlds_of: Any) -> None:
+    stages = [{"weight": 1}, {"when": "em>0.8", "weight": 2}, {"from_step": 8, "weight": 3}]
+    reward = [{"expr": "em"}, {"when": "em>0.8", "until_step": 8, "expr": "f1"}, {"expr": "format"}]
+    for score, begun in ((1.0, 5), (0.0, 8)):
+        (world,) = worlds_of({"env": "toy", "weight": stages, "reward": reward})
+        curriculum = Curriculum([world])
+        told = [line for step in range(10) for line in run(curriculum, step, played(world, score))]
+        assert curriculum.begun == {"tasks.0.weight": [begun, 8], "tasks.0.reward": [begun, 8]}
+        assert curriculum.weights(7) == [2.0 if begun == 5 else 1.0]
+        assert curriculum.weights(8) == [3.0]
+        assert str(world.scorer.schedule.at(8)) == "format"
+        assert "step 9: tasks.0.weight is 3.0 from here on" in told
+
+
 def test_the_difficulty_changes_and_every_level_has_its_own_tasks(worlds_of: Any) -> None:
     (world,) = worlds_of(LEVELS | {"difficulty": {0: "easy", 3: "hard", 6: "easy"}})
     stream = PromptStream([world], 0, 6, 1, Curriculum([world]))

@@ -7,6 +7,7 @@ answer ends it. The world is in `world` and `questions`, running a plan in `sour
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -20,7 +21,7 @@ from searchrl.envs.results import Found
 from searchrl.envs.text import Matches, TextEnv, same_answer
 from searchrl.errors import ConfigError, suggest
 from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
-from searchrl_dag.multisource.sources import Sources
+from searchrl_dag.multisource.sources import Corpus, Sources
 from searchrl_dag.multisource.world import World, make_world
 
 NUM_TASKS: Mapping[str, int] = {"train": 20_000, "validation": 400, "test": 1_000}
@@ -139,15 +140,27 @@ class MultisourceEnv(TextEnv):
         corpora = self.world(task.split).corpora.values()
         return self._key(task.split, "all"), tuple(p for corpus in corpora for p in corpus)
 
+    def build_indexes(self) -> None:
+        """Make the retrievers of all sources and splits, before any time limit runs.
+
+        Raises:
+            ConfigError, RetrieverFailure: as `Sources.build`.
+        """
+        for split in self.splits:
+            self._sources.build(functools.partial(self._corpus, split))
+
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `PlanRunner.run`."""
-        corpora = self.world(task.split).corpora
         return self._sources.look_up(
             turn,
-            lambda source: (self._key(task.split, source), corpora[source]),
+            functools.partial(self._corpus, task.split),
             lambda passages: self._ordered(task, tuple(passages)),
             self.budget,
         )
+
+    def _corpus(self, split: str, source: str) -> Corpus:
+        """What a source has in a split, with its name."""
+        return self._key(split, source), self.world(split).corpora[source]
 
     def _key(self, split: str, source: str) -> str:
         return f"multisource/{self.world_seed}/{split}/{source}"

@@ -18,7 +18,7 @@ from searchrl.contracts import Expert
 from searchrl.core.episode import Passage, Task
 from searchrl.envs.corpus import names_in
 from searchrl.envs.shown import UNKNOWN
-from searchrl_dag.multisource.planner import Planner
+from searchrl_dag.multisource.planner import Planner, fit_sources
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import SearchDag
@@ -96,7 +96,8 @@ class _PlanReader(Planner):
     """Reads what each last node of a plan found, by its query as it was sent."""
 
     def __init__(self, env: Any, task: Task, protocol: SearchDag, plan: Plan) -> None:
-        super().__init__(env, protocol, protocol.render_plan(plan, "I look this up."), self._tell)
+        turn = protocol.render_plan(fit_sources(plan, protocol), "I look this up.")
+        super().__init__(env, protocol, turn, self._tell)
         self._last = {one.label for one in plan.nodes} - {edge.parent for edge in plan.edges}
         self._sent: dict[str, str] = {}
 
@@ -120,7 +121,8 @@ def _reader(env: Any, task: Task, protocol: SearchDag, plan: Plan) -> Expert:
     def answer() -> tuple[str, str]:
         return _read(task.question, planner.shown.passages), "That is the nearest."
 
-    planner = Planner(env, protocol, protocol.render_plan(plan, "I look this up."), answer)
+    turn = protocol.render_plan(fit_sources(plan, protocol), "I look this up.")
+    planner = Planner(env, protocol, turn, answer)
     return planner
 
 

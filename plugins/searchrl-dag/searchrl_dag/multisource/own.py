@@ -7,6 +7,7 @@ are `sources`. Registered as `multisource_questions`; made by `searchrl` or `gym
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -15,9 +16,10 @@ from pydantic import Field
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Action, Passage, Task
 from searchrl.envs.corpus import CorpusEnv
-from searchrl.envs.formats.dataset import Paths
+from searchrl.envs.formats.dataset import Dataset, Paths
 from searchrl.envs.results import Found
 from searchrl.envs.text import Matches, same_answer
+from searchrl.errors import ConfigError, suggest
 from searchrl_dag.multisource.sources import Sources
 
 
@@ -32,6 +34,8 @@ class OwnQuestionsEnv(CorpusEnv):
         retriever: of every source that has none of its own.
         general, news, academic: the retrievers of these sources.
         questions, corpus, test_questions, test_frac: as for the environment `corpus`.
+        difficulty: only questions that their file says to be so hard (`level: hard`); null: all.
+        num_questions: how many questions of the training split are used, the first ones; null: all.
         parent_results: whether queries get the results of their parents.
         topk: passages shown for each query.
         search_timeout_s: how long one source may take for the queries of one level.
@@ -56,6 +60,8 @@ class OwnQuestionsEnv(CorpusEnv):
         corpus: str | Path | None = None,
         test_questions: Paths | None = None,
         test_frac: float = 0.2,
+        difficulty: str | None = None,
+        num_questions: Annotated[int, Field(ge=1)] | None = None,
         parent_results: bool = True,
         topk: int = 2,
         shuffle: bool = False,
@@ -65,6 +71,8 @@ class OwnQuestionsEnv(CorpusEnv):
         render_mode: str | None = None,
         matches: Matches = same_answer,
     ) -> None:
+        self.difficulty = difficulty
+        self.num_questions = num_questions
         super().__init__(
             protocol=protocol,
             retriever=retriever,
@@ -88,6 +96,31 @@ class OwnQuestionsEnv(CorpusEnv):
             timeout_s=search_timeout_s,
             owner=f"env {self.name}",
         )
+
+    def load(
+        self, questions: Paths | None, corpus: str | Path | None, test_questions: Paths | None
+    ) -> Dataset:
+        """As `CorpusEnv.load`, without the questions that the settings leave out."""
+        data = super().load(questions, corpus, test_questions)
+        wanted = self.difficulty
+        known = {one.difficulty for rows in data.questions.values() for one in rows} - {""}
+        if wanted is not None and wanted not in known:
+            raise ConfigError(
+                f"env {self.name}: no question has the difficulty '{wanted}'."
+                + suggest(wanted, known, "The files name none.")
+            )
+        kept = {
+            split: tuple(one for one in rows if wanted in (None, one.difficulty))
+            for split, rows in data.questions.items()
+        }
+        if "train" in kept:
+            kept["train"] = kept["train"][: self.num_questions]
+        return replace(data, questions=kept)
+
+    def build_indexes(self) -> None:
+        """Make the retrievers of all sources; see `TextEnv.build_indexes` and `Sources.build`."""
+        super().build_indexes()
+        self._sources.build(lambda source: (self._data.key, self._data.passages))
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
         """Run the plan of a turn; see `PlanRunner.run`."""

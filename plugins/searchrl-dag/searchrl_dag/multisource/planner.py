@@ -1,6 +1,7 @@
 """A scripted policy that plans once and then answers: the common part of all scripts.
 
-Owns the two turns, and what the episode has shown so far. Called by `scripts` and `heuristics`.
+Owns the two turns, which sources a plan may ask, and what the episode has shown so far. Called by
+`scripts` and `heuristics`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,21 @@ from typing import Any
 
 from searchrl.core.episode import ANSWER, Action
 from searchrl.envs.shown import Shown
+from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.protocol import SearchDag
 
 Answers = Callable[[], tuple[str, str]]
 """An answer, and the thought before it."""
+
+
+def fit_sources(plan: Plan, protocol: SearchDag) -> Plan:
+    """A plan that asks the first source of a protocol in place of those that it leaves out."""
+    first = protocol.sources[0]
+    nodes = (
+        node if node.source in protocol.sources else node._replace(source=first)
+        for node in plan.nodes
+    )
+    return Plan(tuple(nodes), plan.edges)
 
 
 class Planner:

@@ -57,7 +57,6 @@ def draft_task(world: World, kind: str, key: str, split: str) -> Draft:
 
 def _draw_steps(world: World, kind: str, rng: Random) -> tuple[Step, ...]:
     if kind in (LOOKUP, PAIR):
-        # Names with different beginnings, as far as there are any.
         towns = rng.sample(world.towns, 2)
         nouns = [*words.TOWN_VALUES, *words.ROLES]
         count = 1 if kind == LOOKUP else 2

@@ -19,7 +19,7 @@ from searchrl.envs.shown import UNKNOWN
 from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.heuristics import make_every_source
-from searchrl_dag.multisource.planner import Planner
+from searchrl_dag.multisource.planner import Planner, fit_sources
 from searchrl_dag.multisource.world import SOURCES, Fact
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import SearchDag
@@ -45,7 +45,7 @@ def make_expert(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The plan that answers the task, and then what it was shown."""
     if "nodes" not in task.meta:  # a user's question
         return make_every_source(env, task, protocol)
-    plan = _plan_of(task)
+    plan = _plan_of(task, protocol)
     return _Known(env, task, protocol, protocol.render_plan(plan, _thought_of(task, plan)))
 
 
@@ -53,7 +53,9 @@ def make_brief(env: Any, task: Task, protocol: SearchDag) -> Expert:
     """The expert, with the one thought that a search has which is forced upon a policy."""
     if "nodes" not in task.meta:
         return make_every_source(env, task, protocol)
-    return _Known(env, task, protocol, protocol.render_plan(_plan_of(task), FIRST_THOUGHT))
+    return _Known(
+        env, task, protocol, protocol.render_plan(_plan_of(task, protocol), FIRST_THOUGHT)
+    )
 
 
 def make_passive(env: Any, task: Task, protocol: SearchDag) -> Expert:
@@ -72,7 +74,7 @@ def make_clumsy(env: Any, task: Task, protocol: SearchDag) -> Expert:
     if "nodes" not in task.meta:
         return make_every_source(env, task, protocol)
     rng = Random(f"clumsy/{task.id}")
-    plan = _plan_of(task)
+    plan = _plan_of(task, protocol)
     lines = protocol.render_plan(plan, _thought_of(task, plan))
     thought, _, body = lines.partition("\n<search>\n")
     body = body.removesuffix(f"\n{protocol.stops[0]}")
@@ -128,10 +130,10 @@ def make_hasty(env: Any, task: Task, protocol: SearchDag) -> Expert:
         return make_every_source(env, task, protocol)
     rng = Random(f"hasty/{task.id}")
     is_general, is_circle = (rng.random() < _HABIT_FRAC for _ in range(2))
-    right = _plan_of(task)
+    right = _plan_of(task, protocol)
     nodes = [one._replace(source=SOURCES[0]) if is_general else one for one in right.nodes]
     back = [Edge(edge.child, edge.parent) for edge in right.edges if is_circle]
-    plan = Plan(tuple(nodes), (*right.edges, *back))
+    plan = fit_sources(Plan(tuple(nodes), (*right.edges, *back)), protocol)
     facts = _facts_of(env, task, plan)
 
     def answer() -> tuple[str, str]:
@@ -161,9 +163,10 @@ def _facts_of(env: Any, task: Task, plan: Plan) -> dict[str, Fact]:
     return facts
 
 
-def _plan_of(task: Task) -> Plan:
+def _plan_of(task: Task, protocol: SearchDag) -> Plan:
     nodes = tuple(Node(*node) for node in task.meta["nodes"])
-    return Plan(nodes, tuple(Edge(*edge) for edge in task.meta["edges"]))
+    plan = Plan(nodes, tuple(Edge(*edge) for edge in task.meta["edges"]))
+    return fit_sources(plan, protocol)
 
 
 def _thought_of(task: Task, plan: Plan) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
 from searchrl.core.episode import Passage
 from searchrl.envs.results import Found, round_robin
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, RetrieverFailure, SearchRLError
 from searchrl.retrieval.indexes import IndexCache
 from searchrl_dag.multisource.running import PlanRunner
 
@@ -67,6 +67,24 @@ class Sources:
         self._parent_results = parent_results
         self._timeout_s = timeout_s
         self._owner = owner
+
+    def build(self, corpus_of: Callable[[str], Corpus]) -> None:
+        """Make the retriever of every source now, so that a setting that cannot work is told now.
+
+        Raises:
+            ConfigError: a retriever lacks something, such as a key.
+            RetrieverFailure: a retriever could not be made.
+        """
+        for source, indexes in self._indexes.items():
+            try:
+                indexes.get(*corpus_of(source))
+            except SearchRLError:
+                raise
+            except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
+                raise RetrieverFailure(
+                    f"{self._owner}, source {source}: the retriever could not be made; it raised "
+                    f"{type(error).__name__}: {error}"
+                ) from error
 
     def look_up(
         self,

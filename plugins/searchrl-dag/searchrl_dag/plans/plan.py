@@ -7,6 +7,7 @@ in `reading`, running it is the environment's. networkx is imported when levels 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 LABEL = r"\w{1,16}"
 """A label: up to 16 letters, digits and underscores."""
 
-_REFERENCE = re.compile(rf"[{{｛]\s*({LABEL})\s*[}}｝]|\busing\s+({LABEL})\b")
+_REFERENCE = re.compile(rf"[{{｛]\s*({LABEL})\s*[}}｝]|\b[Uu]sing\s+({LABEL})\b")
+_MAX_WRITTEN = 64
+"""Characters of a label as it is written, at most: to normalise long texts takes long."""
 
 
 class Node(NamedTuple):
@@ -72,9 +75,18 @@ def make_graph(nodes: Sequence[Node], edges: Sequence[Edge]) -> Any:
     return graph
 
 
+def read_label(written: str) -> str:
+    """A label as nodes, edges and references share it: full-width letters are plain ones.
+
+    Empty for a text that is too long for a label.
+    """
+    text = written.strip()
+    return "" if len(text) > _MAX_WRITTEN else unicodedata.normalize("NFKC", text).strip()
+
+
 def braced_labels(query: str) -> tuple[str, ...]:
     """The labels that a query refers to in braces, `{A}`."""
-    return tuple(match[1] for match in _REFERENCE.finditer(query) if match[1])
+    return tuple(read_label(match[1]) for match in _REFERENCE.finditer(query) if match[1])
 
 
 def fill(query: str, parents: Sequence[str], result: Callable[[str], str]) -> str:
@@ -84,7 +96,7 @@ def fill(query: str, parents: Sequence[str], result: Callable[[str], str]) -> st
     """
 
     def replace(match: re.Match[str]) -> str:
-        label = match[1] or match[2]
+        label = read_label(match[1] or match[2])
         return result(label) if label in parents else match[0]
 
     return " ".join(_REFERENCE.sub(replace, query).split())

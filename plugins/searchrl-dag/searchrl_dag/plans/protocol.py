@@ -7,6 +7,7 @@ verdict and foreign text are those of `searchrl.protocols.inline`; the grammar o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
@@ -29,7 +30,7 @@ from searchrl.protocols.tags import Part, Tags, ensure_tag_names
 from searchrl.protocols.wrapping import NO_PASSAGE, Line
 from searchrl_dag.plans.drawing import draw_plans
 from searchrl_dag.plans.plan import Node, Plan
-from searchrl_dag.plans.reading import PlanReader, Violation
+from searchrl_dag.plans.reading import PlanReader, Violation, fold_source
 
 SOURCES = ("General", "News", "Academic")
 """The sources of the published system."""
@@ -40,6 +41,7 @@ ALIASES: Mapping[str, str] = {"academy": "academic"}
 MAX_NODES = 6
 """Nodes of a plan in the published system."""
 
+_NO_SOURCE = re.compile(r"[()（）\r\n]")
 _INSTRUCTION = Path(__file__).with_name("dag.txt")
 
 
@@ -84,17 +86,22 @@ class SearchDag(InlineProtocol):
             {"think": "think", "search": "search", "answer": "answer", "result": result}
         )
         super().__init__("dag", Tags("think", "search", result, "answer"))
-        named = {name.strip().casefold(): name.strip() for name in sources}
+        named = {fold_source(name): name.strip() for name in sources}
         if not named or "" in named or len(named) < len(sources):
             raise ConfigError(
                 f"protocol.sources: expected different names of sources, got {list(sources)!r}"
             )
+        if unfit := [name for name in sources if _NO_SOURCE.search(name)]:
+            raise ConfigError(
+                f"protocol.sources: {unfit[0]!r} cannot stand in the parentheses behind a query; "
+                "expected one line without parentheses"
+            )
         if max_nodes < 1:
             raise ConfigError(f"protocol.max_nodes must be at least 1, got {max_nodes}")
         known = {
-            name.casefold(): source.casefold()
+            fold_source(name): fold_source(source)
             for name, source in aliases.items()
-            if source.casefold() in named
+            if fold_source(source) in named
         }
         self.reader = PlanReader(named, known, max_nodes)
         self.instruction = (
@@ -150,11 +157,12 @@ class SearchDag(InlineProtocol):
 
     def opening(self, kind: str) -> str:
         """Text that commits a turn to a `search` or an `answer`, up to and with its tag."""
-        openings = {SEARCH: (FIRST_THOUGHT, "search"), ANSWER: (ANSWER_THOUGHT, "answer")}
+        # With the line end that every plan begins with: without it, small models lose the thread.
+        openings = {SEARCH: (FIRST_THOUGHT, "search>\n"), ANSWER: (ANSWER_THOUGHT, "answer>")}
         if kind not in openings:
             raise ValueError(f"{self.name} can open a search or an answer, not {kind!r}")
         thought, tag = openings[kind]
-        return f"{self._render_thought(thought)}\n<{tag}>"
+        return f"{self._render_thought(thought)}\n<{tag}"
 
     def render_results(
         self, plan: Plan, results: Mapping[str, NodeResult], budget: TokenBudget | None = None
@@ -197,17 +205,16 @@ class SearchDag(InlineProtocol):
         return " ".join(self.neutralise(text).splitlines())
 
     def _write_instruction(self) -> str:
-        names = list(self.reader.sources.values())
-        return (
-            _INSTRUCTION.read_text(encoding="utf-8")
-            .strip()
-            .format(
-                source=names[0],
-                last=names[min(1, len(names) - 1)],
-                sources=", ".join(names),
-                most=self.reader.max_nodes,
-                result=self.tags.information,
-            )
+        names, most = list(self.reader.sources.values()), self.reader.max_nodes
+        lines = _INSTRUCTION.read_text(encoding="utf-8").strip().splitlines()
+        if most == 1:  # its example is a plan that may be written
+            lines = [line for line in lines if not line.startswith(("B: ", "A -> B"))]
+        return "\n".join(lines).format(
+            source=names[0],
+            last=names[min(1, len(names) - 1)],
+            sources=", ".join(names),
+            size="1 node" if most == 1 else f"1 to {most} nodes",
+            result=self.tags.information,
         )
 
 

@@ -20,11 +20,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from searchrl_dag.plans.plan import LABEL, Edge, Node, Plan, braced_labels, make_graph
+from searchrl_dag.plans.plan import (
+    LABEL,
+    Edge,
+    Node,
+    Plan,
+    braced_labels,
+    make_graph,
+    read_label,
+)
 
 
 class Fault(StrEnum):
-    """What is wrong with a plan; the first that is found, in this order."""
+    """What is wrong with a plan. Those of lines come first, line by line; then those of the graph.
+
+    The latter are looked for in this order, from `NO_NODES` on.
+    """
 
     NO_NODES_LINE = "no_nodes_line"
     """It does not begin with the line `Nodes:`."""
@@ -36,14 +47,14 @@ class Fault(StrEnum):
     """A node asks nothing."""
     UNKNOWN_SOURCE = "unknown_source"
     """A node asks a source that there is not."""
+    EDGE_LINE = "edge_line"
+    """A line below `Edges:` is not made of `label -> label`."""
     NO_NODES = "no_nodes"
     """There is no line below `Nodes:`."""
     TOO_MANY_NODES = "too_many_nodes"
     """There are more nodes than the protocol allows."""
     LABEL_TWICE = "label_twice"
     """Two nodes have one label."""
-    EDGE_LINE = "edge_line"
-    """A line below `Edges:` is not made of `label -> label`."""
     UNDECLARED_NODE = "undeclared_node"
     """An edge names a label that no node has."""
     SELF_LOOP = "self_loop"
@@ -60,10 +71,10 @@ _REASONS: Mapping[Fault, str] = {
     Fault.NODE_LINE: "A node is one line, such as A: query ({source}).",
     Fault.EMPTY_QUERY: "A node has no query.",
     Fault.UNKNOWN_SOURCE: "A node names an unknown source; there are {sources}.",
+    Fault.EDGE_LINE: "Edges are written A -> B, one on each line or with ; between them.",
     Fault.NO_NODES: "The plan has no node.",
     Fault.TOO_MANY_NODES: "The plan has too many nodes; {most} at most.",
     Fault.LABEL_TWICE: "Two nodes have the same label.",
-    Fault.EDGE_LINE: "Edges are written A -> B, one on each line or with ; between them.",
     Fault.UNDECLARED_NODE: "An edge names a node that the plan does not have.",
     Fault.SELF_LOOP: "An edge leads from a node to itself.",
     Fault.CYCLE: "The edges go round in a circle, so no node can be searched first.",
@@ -71,11 +82,13 @@ _REASONS: Mapping[Fault, str] = {
 }
 
 # One character for one, so that places in the folded text are places in the text itself.
-_FOLDED = str.maketrans("：（）；，、－＝＞\t\u00a0\u3000", ":();,,-=>   ")
+_FOLDED = str.maketrans("：（）；，、。．－＝＞\t\u00a0\u3000", ":();,,..-=>   ")
 _SECTIONS = ("nodes", "edges")
 """The headers, which are no labels."""
 _SECTION = re.compile(rf"({'|'.join(_SECTIONS)})\s*:", re.IGNORECASE)
 _LABEL = re.compile(LABEL)
+_MAX_SOURCE = 200
+"""Characters of a source's name that are looked at: to normalise long texts takes long."""
 _ARROW = re.compile(r"[-=]{1,2}>|[→⟶⇒]")
 
 
@@ -96,9 +109,9 @@ class PlanReader:
     """Reads plans for a protocol.
 
     Args:
-        sources: the names of the allowed sources, in lower case, each with what it is called;
-            none: any name is a source.
-        aliases: further names of them, in lower case.
+        sources: the names of the allowed sources as `fold_source` has them, each with what it is
+            called; none: any name is a source.
+        aliases: further names of them, in the same form.
         max_nodes: nodes that a plan may have.
     """
 
@@ -107,14 +120,15 @@ class PlanReader:
     max_nodes: int
 
     def read(self, text: str) -> Plan | Violation:
-        """The plan that `text` holds, or the first fault in the order of `Fault`, line by line."""
+        """The plan that `text` holds, or its first fault; see `Fault` for the order."""
         nodes: list[Node] = []
         edges: list[Edge] = []
         section = ""
-        for line in text.splitlines():
-            rest = line.translate(_FOLDED).strip()
+        for written in text.splitlines():
+            line = written.strip()
+            rest = line.translate(_FOLDED)
             if header := _SECTION.match(rest):
-                name = header[1].lower()
+                name = header[1].casefold()
                 if (name == "nodes") != (section == ""):
                     is_first = section == ""
                     fault = Fault.NO_NODES_LINE if is_first else Fault.SECTION_TWICE
@@ -122,7 +136,7 @@ class PlanReader:
                 if name == section:
                     return self._say(Fault.SECTION_TWICE, header[0])
                 section, rest = name, rest[header.end() :].strip()
-                line = line[len(line) - len(line.lstrip()) + header.end() :]
+                line = line[header.end() :].strip()
             if not rest:
                 continue
             if section == "":
@@ -139,14 +153,14 @@ class PlanReader:
         return self._check(nodes, list(dict.fromkeys(edges)))
 
     def _read_node(self, line: str) -> Node | Violation:
-        """`label: query (source)`; the query keeps its own characters."""
+        """`label: query (source)`, stripped; the query keeps its own characters."""
         folded = line.translate(_FOLDED)
         end = len(folded.rstrip(" ;,."))
         colon, opening = folded.find(":"), folded.rfind("(", 0, end)
-        label = unicodedata.normalize("NFKC", line[: max(colon, 0)]).strip()
+        label = read_label(line[: max(colon, 0)])
         is_label = _LABEL.fullmatch(label) and label.casefold() not in _SECTIONS
         if not is_label or opening < colon or folded[end - 1 : end] != ")":
-            return self._say(Fault.NODE_LINE, line.strip())
+            return self._say(Fault.NODE_LINE, line)
         query = line[colon + 1 : opening].strip()
         if not query:
             return self._say(Fault.EMPTY_QUERY, label)
@@ -157,7 +171,7 @@ class PlanReader:
         return Node(label, query, source)
 
     def _find_source(self, written: str) -> str:
-        name = unicodedata.normalize("NFKC", written).casefold()
+        name = fold_source(written)
         name = self.aliases.get(name, name)
         return name if name in self.sources or not self.sources else ""
 
@@ -167,10 +181,11 @@ class PlanReader:
             return self._say(Fault.NO_NODES)
         if len(nodes) > self.max_nodes:
             return self._say(Fault.TOO_MANY_NODES, str(len(nodes)))
-        labels = [node.label for node in nodes]
-        for label in labels:
-            if labels.count(label) > 1:
-                return self._say(Fault.LABEL_TWICE, label)
+        labels: set[str] = set()
+        for node in nodes:
+            if node.label in labels:
+                return self._say(Fault.LABEL_TWICE, node.label)
+            labels.add(node.label)
         for edge in edges:
             for label in edge:
                 if label not in labels:
@@ -200,6 +215,11 @@ class PlanReader:
         }
 
 
+def fold_source(written: str) -> str:
+    """The name of a source without differences of case and width."""
+    return unicodedata.normalize("NFKC", written[:_MAX_SOURCE]).strip().casefold()
+
+
 def read_any_plan(text: str) -> Plan | Violation:
     """A plan of any size over any sources, for those who do not know the protocol's settings."""
     return _ANY.read(text)
@@ -214,7 +234,7 @@ def _read_edges(text: str) -> list[Edge] | None:
     for part in re.split("[;,]", text):
         if not part.strip():
             continue
-        labels = [unicodedata.normalize("NFKC", one).strip() for one in _ARROW.split(part)]
+        labels = [read_label(one) for one in _ARROW.split(part)]
         if len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
             return None
         edges += [Edge(*pair) for pair in itertools.pairwise(labels)]

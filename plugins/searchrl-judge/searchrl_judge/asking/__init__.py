@@ -1,0 +1,1 @@
+"""Asking a model for verdicts: prompts, what is read from replies, and the judges themselves."""

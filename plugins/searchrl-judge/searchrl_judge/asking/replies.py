@@ -1,0 +1,90 @@
+"""What a model said, read as a verdict, as scores or as the better one of two.
+
+Owns the check of replies: whatever is not what was asked for is `Unreadable`, never a guess. Some
+servers do not know schemas, so JSON may stand in a fence or after some words. Caller: `judge`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from searchrl.core.episode import Verdict
+from searchrl.endpoints.transport import quote
+from searchrl_judge.asking.prompts import BETTER, TOP, WORDS, name_answers
+
+_MAX_REASON = 300
+
+
+class Unreadable(ValueError):
+    """A reply that is not what was asked for; the text quotes it."""
+
+
+def read_verdict(text: str) -> Verdict:
+    """The verdict in a reply."""
+    found = _read_object(text)
+    return Verdict(_choose(found, "verdict", WORDS, text), _reason(found))
+
+
+def read_scores(text: str, count: int) -> list[Verdict]:
+    """The scores of `count` answers, from 0 to 1, in their order."""
+    found = _read_object(text)
+    listed = found.get("scores")
+    scores: dict[str, float] = {}
+    for one in listed if isinstance(listed, list) else ():
+        name, score = _read_score(one, text)
+        if name in scores:
+            raise Unreadable(f"it scores {name} twice: {quote(text)}")
+        scores[name] = score
+    names = name_answers(count)
+    if sorted(scores) != names:
+        raise Unreadable(f"it has scores for {sorted(scores)}, and not for {names}: {quote(text)}")
+    return [Verdict(scores[name], _reason(found)) for name in names]
+
+
+def _read_score(one: object, text: str) -> tuple[str, float]:
+    """One entry of a list: the name of the answer, and its score from 0 to 1."""
+    if isinstance(one, Mapping):
+        name: Any = one.get("id")
+        score: Any = one.get("score")
+        is_number = isinstance(score, int | float) and not isinstance(score, bool)
+        if isinstance(name, str) and is_number and 0 <= score <= TOP:
+            return name, score / TOP
+    raise Unreadable(f"it has the score {one!r}: {quote(text)}")
+
+
+def read_better(text: str) -> float:
+    """What the first of two answers gets: 1, 0.5 or 0."""
+    return _choose(_read_object(text), "better", BETTER, text)
+
+
+def _choose(found: Mapping[str, Any], key: str, choices: Mapping[str, float], text: str) -> float:
+    said = found.get(key)
+    value = choices.get(said.strip().lower()) if isinstance(said, str) else None
+    if value is None:
+        raise Unreadable(f"its {key} is none of {', '.join(choices)}: {quote(text)}")
+    return value
+
+
+def _read_object(text: str) -> Mapping[str, Any]:
+    """The last JSON object in a text: a model may quote an answer before it decides."""
+    decoder = json.JSONDecoder()
+    found: Mapping[str, Any] | None = None
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            found = value
+        at = text.find("{", end)
+    if found is None:
+        raise Unreadable(f"it holds no JSON object: {quote(text) or 'nothing at all'}")
+    return found
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    said = found.get("reason")
+    return said[:_MAX_REASON] if isinstance(said, str) else ""

@@ -1,0 +1,25 @@
+"""The group reward `judge_rank`: the answers of a group, ranked by the judge.
+
+Owns nothing but the component: what the judge is shown, in which order and how often, is
+`searchrl.rewards.judged`. A judge that cannot rank judges the answers one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from searchrl.contracts import GroupReward, Judge, RankingJudge
+from searchrl.core.episode import Episode, Unscored
+from searchrl.rewards import FunctionGroupReward
+from searchrl.rewards.judged import ask_judge, ask_ranking
+
+
+def make_ranked(judge: Judge) -> GroupReward:
+    """The component `judge_rank`."""
+
+    def rank(episodes: Sequence[Episode]) -> list[float | Unscored]:
+        if isinstance(judge, RankingJudge):
+            return ask_ranking(judge, episodes)
+        return [ask_judge(judge, episode) for episode in episodes]
+
+    return FunctionGroupReward("judge_rank", rank, (0.0, 1.0), is_range=True)

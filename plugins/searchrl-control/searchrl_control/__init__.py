@@ -1,0 +1,28 @@
+"""Retrieval control: an agent that decides how to search. Hooks, and an id of Gymnasium.
+
+After `import searchrl_control`, `gymnasium.make("searchrl/RetrievalControl-v0")` works; without the
+import, `gymnasium.make("searchrl_control:searchrl/RetrievalControl-v0")` does.
+"""
+
+import gymnasium
+
+from searchrl import hookimpl
+from searchrl.hookspecs import RegisterTool
+
+PLUGIN_API = 2
+
+GYM_ID = "searchrl/RetrievalControl-v0"
+
+
+@hookimpl
+def register_rewards(register: RegisterTool) -> None:
+    """The published reward, by any judge."""
+    register(
+        "list_judge",
+        "searchrl_control.environment.rewards:make_list_judge",
+        description="what the judge says of the last list of an episode",
+    )
+
+
+if GYM_ID not in gymnasium.registry:
+    gymnasium.register(GYM_ID, entry_point="searchrl_control.environment.env:RetrievalControlEnv")

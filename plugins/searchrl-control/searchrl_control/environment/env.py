@@ -15,7 +15,6 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
-from numpy.typing import NDArray
 
 from searchrl.contracts import Judge
 from searchrl.core.episode import Passage, Task, Unscored
@@ -163,10 +162,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, int]):
             raise ResetNeeded(
                 f"env {ENV}: step() was called outside an episode. Call reset() to begin one."
             )
-        mask = self._mask(turn, self._look(turn))
-        is_illegal = not (0 <= action < len(mask) and mask[action])
-        done = Action.SEARCH if is_illegal else self.actions[action]
-        path = _go_on(turn.path, self.actions.index(done), done)
+        path, done, is_illegal = self._positions.advance(turn.asker, turn.path, int(action))
         turn = turn._replace(
             path=path,
             num_steps=turn.num_steps + 1,
@@ -220,11 +216,6 @@ class RetrievalControlEnv(gymnasium.Env[Observation, int]):
 
     def _look(self, turn: _Turn) -> Position | None:
         return None if turn.path is None else self._positions.at(turn.asker, turn.path)
-
-    def _mask(self, turn: _Turn, position: Position | None) -> NDArray[np.int8]:
-        if position is None:
-            return np.array([action is Action.SEARCH for action in self.actions], dtype=np.int8)
-        return np.array(position.legal, dtype=np.int8)
 
     def _ids(self, position: Position | None) -> tuple[str, ...]:
         return () if position is None else self._positions.ids(position)
@@ -281,7 +272,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, int]):
         ids = self._ids(position)
         return {
             "task": turn.task,
-            "action_mask": self._mask(turn, position),
+            "action_mask": np.array(self._positions.legal(turn.asker, turn.path), dtype=np.int8),
             "passages": self._passages(position),
             "query": position.text if position is not None else "",
             "signals": {
@@ -303,13 +294,6 @@ def make_space(widths: Mapping[str, int], num_actions: int, max_steps: int) -> D
     blocks["step"] = Discrete(max_steps + 1)
     blocks["taken"] = Box(0.0, 1.0, (num_actions,), np.float32)
     return Dict({name: blocks[name] for name in sorted(blocks)})
-
-
-def _go_on(path: Path | None, number: int, done: Action) -> Path | None:
-    """The path after an action: Search begins again, Terminate leaves the list as it is."""
-    if done is Action.SEARCH:
-        return ()
-    return path if done is Action.TERMINATE or path is None else (*path, number)
 
 
 def _open(place: Mapping[str, Any], reformulation: Reformulator | None) -> World:

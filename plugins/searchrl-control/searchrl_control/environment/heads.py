@@ -15,7 +15,7 @@ from searchrl_control.environment.actions import Action
 from searchrl_control.environment.lists import SHOWN
 from searchrl_control.reformulate.contract import Asked, Reformulator
 from searchrl_control.searchers.question import Question
-from searchrl_control.searchers.ranking import Found
+from searchrl_control.searchers.ranking import Found, points
 
 SOURCES = (
     Action.NARROW,
@@ -27,9 +27,6 @@ SOURCES = (
     Action.HOP,
 )
 """The actions that search, in the order of their numbers."""
-
-HOP_WEIGHT = 0.6
-"""Of the titles that kept passages name: they were chosen, so they count more than the first."""
 
 TAIL = 40
 """Passages of each source that are looked at, beyond those kept."""
@@ -71,7 +68,7 @@ class Heads:
             return state
         kept = (*state.kept, tail[0][0])
         sources = dict(state.sources)
-        sources[Action.HOP] = question.follow(question.fused, list(kept), HOP_WEIGHT)
+        sources[Action.HOP] = question.hop(kept)
         return HeadState(kept, tail[1:], question.text, sources)
 
     def is_legal(self, state: HeadState, action: Action) -> bool:
@@ -111,10 +108,10 @@ class Heads:
 
 
 def _ask(question: Question) -> Asked:
-    places = question.words.first(SHOWN).tolist()
+    found = points(question.words)
     passages = tuple(
-        replace(question.library.passages[place], score=float(question.words.scores_N[place]))
-        for place in places
+        replace(question.library.passages[place], score=float(found.scores_N[place]))
+        for place in found.first(SHOWN).tolist()
     )
     return Asked(question.text, question.library.terms.weights_of(question.query), passages)
 

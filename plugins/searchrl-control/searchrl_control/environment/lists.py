@@ -51,7 +51,8 @@ class Lists:
     def begin(self, question: Question) -> ListState:
         """After Search: the single pass."""
         weights = question.library.terms.weights_of(question.query)
-        return ListState(weights, question.text, question.words)
+        # As points, like every list after it: feedback weighs passages by them.
+        return ListState(weights, question.text, points(question.words, DEPTH))
 
     def play(self, question: Question, state: ListState, action: Action) -> ListState:
         """The state after an action; Search begins again."""

@@ -39,6 +39,14 @@ class Asker(NamedTuple):
     itself: int | None = None
 
 
+class Step(NamedTuple):
+    """The path after an action, what was done, and whether the action was illegal."""
+
+    path: Path
+    done: Action
+    is_illegal: bool
+
+
 class Positions:
     """The positions of one collection under one set of actions.
 
@@ -92,6 +100,32 @@ class Positions:
             while len(self._positions) > MAX_POSITIONS:
                 self._positions.popitem(last=False)
         return found
+
+    def advance(self, asker: Asker, path: Path | None, number: int) -> Step:
+        """What an action does: the one rule of which are legal, for episodes and comparisons.
+
+        The first action is Search. An illegal one, and one that is no number of an action, becomes
+        Search, and Search begins again. Terminate leaves the list as it is.
+
+        Args:
+            asker: the question.
+            path: the actions so far; None: there was no Search yet.
+            number: of the action.
+        """
+        legal = self.legal(asker, path)
+        is_illegal = not (0 <= number < len(legal) and legal[number])
+        done = Action.SEARCH if is_illegal else self.actions[number]
+        if done is Action.SEARCH or path is None:
+            return Step((), done, is_illegal)
+        if done is Action.TERMINATE:
+            return Step(path, done, is_illegal)
+        return Step((*path, number), done, is_illegal)
+
+    def legal(self, asker: Asker, path: Path | None) -> tuple[bool, ...]:
+        """Which actions are legal after a path, by number; before it, Search alone."""
+        if path is None:
+            return tuple(action is Action.SEARCH for action in self.actions)
+        return self.at(asker, path).legal
 
     def ids(self, position: Position) -> tuple[str, ...]:
         """The ids of the passages of a list, best first."""

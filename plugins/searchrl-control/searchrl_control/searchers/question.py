@@ -33,6 +33,9 @@ PIVOTS = 3
 LINK_WEIGHT = 0.3
 """Of the titles that the first passages name."""
 
+HOP_WEIGHT = 0.6
+"""Of the titles that kept passages name: they were chosen, so they count more than the first."""
+
 
 class Question:
     """The rankings of one question.
@@ -50,6 +53,7 @@ class Question:
         self.query = library.terms.query(text)
         self.vector_D = library.vectors.embed(text)
         self._rests: dict[int, Scores] = {}
+        self._hops: dict[tuple[int, ...], Found] = {}
 
     @cached_property
     def words(self) -> Found:
@@ -108,6 +112,12 @@ class Question:
         half = Found(0.5 * base.scores_N, base.is_in_N)
         rest = raise_by(half, 0.5 * self.rest_of(places))
         return raise_by(rest, self.linked(places, weight))
+
+    def hop(self, kept: tuple[int, ...]) -> Found:
+        """The fused ranking, half of it for what these kept passages leave open, with links."""
+        if kept not in self._hops:
+            self._hops[kept] = self.follow(self.fused, list(kept), HOP_WEIGHT)
+        return self._hops[kept]
 
     def _rest(self, place: int) -> Scores:
         if place not in self._rests:

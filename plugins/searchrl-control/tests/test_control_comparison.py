@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searchrl_control.comparison.oracle import measure_margin
+from searchrl_control.comparison.oracle import _redraw, measure_margin
 from searchrl_control.comparison.paired import compare_each, compare_pooled
 from searchrl_control.comparison.playing import Played, act_by_rule, act_fixed, play
 from searchrl_control.comparison.sequences import (
@@ -21,6 +21,7 @@ from searchrl_control.comparison.table import render, row_of
 from searchrl_control.environment.actions import HEADS, PUBLISHED, SETS, WIDE, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES
+from searchrl_control.environment.measures import ndcg
 
 from searchrl import compare
 
@@ -80,9 +81,6 @@ def lists_and_qrels(rng: Random, count: int) -> tuple[dict[str, Any], dict[str, 
 
 
 def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_control() -> None:
-    from searchrl_control.comparison.oracle import _redraw
-    from searchrl_control.environment.measures import ndcg
-
     lists, qrels = lists_and_qrels(Random(0), 150)
     rng = np.random.default_rng(5)
     values = {"best": {n: ndcg([d for d, _ in lists[n]], qrels[n]) for n in lists}}
@@ -95,18 +93,23 @@ def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_contro
 
 
 def test_an_oracle_over_lists_that_truly_help_some_questions_wins_beyond_its_control() -> None:
-    lists, qrels = lists_and_qrels(Random(0), 150)
-    base = dict.fromkeys(lists, 0.5)
-    values = {"best": base}
-    for number in range(5):
-        # Each list is much better for a sixth of the questions, and a little worse for the others.
-        values[f"kind{number}"] = {
-            name: 0.9 if place % 6 == number else 0.48 for place, name in enumerate(lists)
-        }
-    values["best"] = {name: sum(values[f"kind{k}"][name] for k in range(5)) / 5 for name in lists}
-    margin = measure_margin(values, "best", lists, qrels)
-    assert margin.oracle == pytest.approx((5 * 0.9 + 0.48) / 6, abs=1e-9)
-    assert margin.spread == pytest.approx(margin.control_spread, rel=0.15)
+    # Every list moves one fifth of the passages up; of a question, all relevant ones are in one.
+    base = [(f"d{place}", 1 - place / 30) for place in range(30)]
+    orders = {
+        f"kind{k}": sorted(range(30), key=lambda place, k=k: (place % 5 != k, place))
+        for k in range(5)
+    }
+    lists = {f"q{n}": base for n in range(100)}
+    qrels = {f"q{n}": {f"d{n % 5 + 5 * step}": 1 for step in range(3)} for n in range(100)}
+    values = {
+        name: {n: ndcg([f"d{place}" for place in order], qrels[n]) for n in lists}
+        for name, order in orders.items()
+    }
+    values["base"] = {n: ndcg([d for d, _ in base], qrels[n]) for n in lists}
+    margin = measure_margin(values, "base", lists, qrels)
+    assert margin.oracle == pytest.approx(1.0)
+    assert margin.control_spread == pytest.approx(margin.spread, rel=0.15)
+    assert margin.learnable > 0.1
 
 
 def test_a_margin_needs_another_list_and_a_list_for_every_question() -> None:

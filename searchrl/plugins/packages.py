@@ -17,6 +17,7 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("retriever", "static"): "searchrl-retrieval",
     ("retriever", "hybrid"): "searchrl-retrieval",
     ("retriever", "rerank"): "searchrl-retrieval",
+    ("reward", "list_judge"): "searchrl-control",
     ("protocol", "dag"): "searchrl-dag",
     ("reward", "dag"): "searchrl-dag",
     ("reward", "dag_nodes"): "searchrl-dag",

@@ -93,10 +93,11 @@ def test_an_oracle_over_lists_that_differ_by_luck_wins_nothing_beyond_its_contro
 
 
 def test_an_oracle_over_lists_that_truly_help_some_questions_wins_beyond_its_control() -> None:
-    # Every list moves one fifth of the passages up; of a question, all relevant ones are in one.
+    # Every list moves one fifth of the passages up by six ranks; of a question, all relevant
+    # passages are in one of these fifths.
     base = [(f"d{place}", 1 - place / 30) for place in range(30)]
     orders = {
-        f"kind{k}": sorted(range(30), key=lambda place, k=k: (place % 5 != k, place))
+        f"kind{k}": sorted(range(30), key=lambda place, k=k: (place + 6 * (place % 5 != k), place))
         for k in range(5)
     }
     lists = {f"q{n}": base for n in range(100)}
@@ -107,8 +108,8 @@ def test_an_oracle_over_lists_that_truly_help_some_questions_wins_beyond_its_con
     }
     values["base"] = {n: ndcg([d for d, _ in base], qrels[n]) for n in lists}
     margin = measure_margin(values, "base", lists, qrels)
-    assert margin.oracle == pytest.approx(1.0)
-    assert margin.control_spread == pytest.approx(margin.spread, rel=0.15)
+    assert margin.oracle > margin.best + 0.3
+    assert margin.control_spread == pytest.approx(margin.spread, rel=0.05)
     assert margin.learnable > 0.1
 
 

@@ -21,7 +21,7 @@ from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.searchers.library import Library
 from searchrl_control.searchers.question import Question
 
-MAX_POSITIONS = 60_000
+MAX_POSITIONS = 40_000
 """Positions in memory; the ones that were not used for longest go first."""
 
 MAX_QUESTIONS = 24

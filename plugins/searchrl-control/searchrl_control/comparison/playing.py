@@ -95,9 +95,10 @@ def act_by_rule(actions: Sequence[Action]) -> Act:
         step = int(observation["step"])
         if step == 0:
             return search
-        told = observation["list"]
         if step > 1:
             return end
+        # In the set `heads`, the first of three lists is that of the single pass.
+        told = observation["list"] if "list" in observation else observation["searches"]
         if told[share] < _UNCOVERED:
             return broad
         return narrow if told[gap] < _CLOSE else end

@@ -61,10 +61,7 @@ def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]
     for question in world.questions(split):
         asker = world.asker(question)
         for name, sequence in zip(names, sequences, strict=True):
-            path: tuple[int, ...] = ()
-            for number in sequence:
-                path = positions.advance(asker, path, number).path
-            ids = positions.ids(positions.at(asker, path))
+            ids = [one for one, _ in positions.list_after(asker, sequence)]
             values[name][question.id] = ndcg(ids, question.qrels, positions.k)
     return values
 

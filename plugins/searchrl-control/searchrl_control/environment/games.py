@@ -21,7 +21,7 @@ from searchrl_control.environment.features import (
     ListFeatures,
     query_features,
 )
-from searchrl_control.environment.heads import SOURCES, Heads, HeadState
+from searchrl_control.environment.heads import SOURCES, HeadState, Kept, Sources
 from searchrl_control.environment.lists import Lists, ListState
 from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.searchers.question import Question
@@ -57,6 +57,12 @@ class Game(Protocol):
     def look(self, path: Path, k: int) -> Position:
         """The position after Search and these actions, with a list of k passages."""
 
+    def legal(self, path: Path) -> tuple[bool, ...]:
+        """Which actions are legal after a path, by number."""
+
+    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
+        """The places of the first k passages after a path, with their scores: nothing observed."""
+
 
 class ListGame:
     """The sets `published` and `wide`: actions change the list that is there."""
@@ -85,14 +91,21 @@ class ListGame:
     def look(self, path: Path, k: int) -> Position:
         """See `Game`."""
         state = self._state(path)
-        top = self._lists.top(state, k)
+        top = self.top(path, k)
         before = state.before.found if state.before is not None else None
         blocks = {
             "found": _mean(self._question, top),
             "list": self._features.of(state.found, before),
         }
-        legal = tuple(self._lists.is_legal(state, action) for action in self._actions)
-        return _position(top, blocks, legal, state.text)
+        return _position(top, blocks, self.legal(path), state.text)
+
+    def legal(self, path: Path) -> tuple[bool, ...]:
+        """See `Game`."""
+        return tuple(self._lists.is_legal(self._state(path), one) for one in self._actions)
+
+    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
+        """See `Game`."""
+        return self._lists.top(self._state(path), k)
 
     def _state(self, path: Path) -> ListState:
         found = self._states.get(path)
@@ -114,11 +127,13 @@ class HeadGame:
     ) -> None:
         self._question = question
         self._actions = actions
-        self._heads = Heads(reformulator)
+        self._sources = Sources(question, reformulator)
         self._features = ListFeatures(question)
-        self._candidates = Candidates(question, self._heads, self._features)
+        self._candidates = Candidates(question, self._sources, self._features)
         self._states: dict[Path, HeadState] = {}
-        self._told: dict[tuple[int, ...], Features] = {}
+        # Both depend on what is kept, not on the source of the tail.
+        self._told: dict[Kept, Features] = {}
+        self._legal: dict[Kept, tuple[bool, ...]] = {}
 
     @staticmethod
     def widths(dim: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -144,23 +159,31 @@ class HeadGame:
 
     def look(self, path: Path, k: int) -> Position:
         """See `Game`."""
-        state = self._state(path)
-        top = self._heads.top(state, k)
-        # Candidates depend on what is kept, not on the source of the tail.
-        if state.kept not in self._told:
-            self._told[state.kept] = self._candidates.of(state).ravel()
-        blocks = {"candidates": self._told[state.kept], "found": _mean(self._question, top)}
-        legal = tuple(self._heads.is_legal(state, action) for action in self._actions)
-        return _position(top, blocks, legal, state.text)
+        top = self.top(path, k)
+        kept = self._state(path).kept
+        if kept not in self._told:
+            self._told[kept] = self._candidates.of(kept).ravel()
+        blocks = {"candidates": self._told[kept], "found": _mean(self._question, top)}
+        return _position(top, blocks, self.legal(path), self._question.text)
+
+    def legal(self, path: Path) -> tuple[bool, ...]:
+        """See `Game`."""
+        kept = self._state(path).kept
+        if kept not in self._legal:
+            self._legal[kept] = tuple(self._sources.is_legal(kept, one) for one in self._actions)
+        return self._legal[kept]
+
+    def top(self, path: Path, k: int) -> list[tuple[int, float]]:
+        """See `Game`."""
+        return self._state(path).top(k)
 
     def _state(self, path: Path) -> HeadState:
         found = self._states.get(path)
         if found is None:
             if path:
-                action = self._actions[path[-1]]
-                found = self._heads.play(self._question, self._state(path[:-1]), action)
+                found = self._sources.play(self._state(path[:-1]), self._actions[path[-1]])
             else:
-                found = self._heads.begin(self._question)
+                found = self._sources.begin()
             self._states[path] = found
         return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from searchrl_control.environment.actions import HEADS, Action, find_set
@@ -112,20 +112,25 @@ class Positions:
             path: the actions so far; None: there was no Search yet.
             number: of the action.
         """
-        legal = self.legal(asker, path)
-        is_illegal = not (0 <= number < len(legal) and legal[number])
-        done = Action.SEARCH if is_illegal else self.actions[number]
-        if done is Action.SEARCH or path is None:
-            return Step((), done, is_illegal)
-        if done is Action.TERMINATE:
-            return Step(path, done, is_illegal)
-        return Step((*path, number), done, is_illegal)
+        return _go_on(self.actions, self.legal(asker, path), path, number)
 
     def legal(self, asker: Asker, path: Path | None) -> tuple[bool, ...]:
         """Which actions are legal after a path, by number; before it, Search alone."""
         if path is None:
             return tuple(action is Action.SEARCH for action in self.actions)
         return self.at(asker, path).legal
+
+    def list_after(self, asker: Asker, sequence: Path) -> list[tuple[str, float]]:
+        """The list after Search and a sequence of actions, as ids with scores, best first.
+
+        Nothing is observed and nothing kept, so all sequences of a question take little time.
+        """
+        game = self._open(asker)
+        path: Path = ()
+        for number in sequence:
+            path = _go_on(self.actions, game.legal(path), path, number).path
+        passages = self.library.passages
+        return [(passages[place].id, score) for place, score in game.top(path, self.k)]
 
     def ids(self, position: Position) -> tuple[str, ...]:
         """The ids of the passages of a list, best first."""
@@ -144,3 +149,14 @@ class Positions:
             while len(self._games) > MAX_QUESTIONS:
                 self._games.popitem(last=False)
         return opened
+
+
+def _go_on(
+    actions: Sequence[Action], legal: Sequence[bool], path: Path | None, number: int
+) -> Step:
+    """See `Positions.advance`."""
+    is_illegal = not (0 <= number < len(legal) and legal[number])
+    done = Action.SEARCH if is_illegal else actions[number]
+    if done is Action.SEARCH or path is None:
+        return Step((), done, is_illegal)
+    return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)

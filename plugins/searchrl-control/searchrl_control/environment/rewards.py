@@ -55,11 +55,10 @@ def judge_list(
 class ListJudge:
     """The component `list_judge`: what the judge says of the list an episode ended with."""
 
-    name = "list_judge"
-    values = JUDGE_SCALE
-    is_range = False
-
     def __init__(self, judge: Judge) -> None:
+        self.name = "list_judge"
+        self.values: tuple[float, ...] = JUDGE_SCALE
+        self.is_range = False
         self._judge = judge
 
     def __call__(self, episode: Episode) -> float | Score | Unscored:

@@ -92,13 +92,11 @@ class TermIndex:
 
     def terms_in(self, place: int) -> NDArray[np.int32]:
         """The numbers of the terms of a passage and its title, each once."""
-        start, end = self.counts_NV.indptr[place : place + 2]
-        return self.counts_NV.indices[start:end]
+        return _row(self.counts_NV, place)
 
     def terms_in_title(self, place: int) -> NDArray[np.int32]:
         """The numbers of the terms of a passage's title, each once."""
-        start, end = self.titles_NV.indptr[place : place + 2]
-        return self.titles_NV.indices[start:end]
+        return _row(self.titles_NV, place)
 
     def _count(self, text: str) -> list[int]:
         return [
@@ -114,6 +112,12 @@ def _as_counts(rows: Sequence[Sequence[int]], num_terms: int) -> Any:
     counts = sp.csr_matrix((ones, terms, ends), shape=(len(rows), num_terms))
     counts.sum_duplicates()
     return counts
+
+
+def _row(matrix: Any, place: int) -> NDArray[np.int32]:
+    """The columns of a row that are not 0."""
+    start, end = matrix.indptr[place : place + 2]
+    return np.asarray(matrix.indices[start:end], dtype=np.int32)
 
 
 def _sums(matrix: Any, axis: int) -> Scores:

@@ -24,7 +24,7 @@ from searchrl.cli.screen.transcript import render_rollout
 from searchrl.contracts import Metric
 from searchrl.core.episode import Action, Episode, EpisodeTurn, StopReason, Task
 from searchrl.core.trajectory import Trajectory
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.rewards.scorer import ScoredEpisode
 
 PAGES = (DOCS.parent / "README.md", DOCS / "quickstart.md", DOCS / "healthy_run.md")

@@ -275,7 +275,11 @@ def registered(kind: str, name: str) -> Entry:
 
 
 @pytest.mark.parametrize(
-    "kind", ["env", "judge", "protocol", "retriever", "tracker", "alarm", "algorithm", "generator"]
+    "kind",
+    [
+        *("env", "judge", "protocol", "retriever", "tracker", "alarm", "algorithm", "generator"),
+        "policy",
+    ],
 )
 def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
     text = page("builtins.md")
@@ -283,7 +287,7 @@ def test_every_builtin_is_documented_with_its_settings(kind: str) -> None:
         own = section(text, f"### `{name}`")
         own += section(text, "## Environments").split("###")[0] if kind == "env" else ""
         parameters = inspect.signature(registered(kind, name).load()).parameters
-        passed = {"protocol", "retriever", "passages", "run_dir", "policy", "sampling"}
+        passed = {"protocol", "retriever", "passages", "run_dir", "policy", "sampling", "space"}
         settings = set(parameters) - passed
         missing = [setting for setting in settings if f"`{setting}`" not in own]
         assert not missing, f"{kind} {name}: {missing}"

@@ -19,7 +19,7 @@ from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.memory.footprint import Footprint, find_footprint
 from searchrl.engine.memory.forecast import predict

@@ -18,6 +18,7 @@ from searchrl.cli.group import plugin_sources
 from searchrl.cli.json_output import keep_stdout_clean
 from searchrl.config import merge, parse_set
 from searchrl.config.endpoint import endpoint_address
+from searchrl.config.policy import policy_name
 from searchrl.config.tree import nest
 from searchrl.errors import ConfigError
 from searchrl.plugins.loading import absolute_source
@@ -376,7 +377,7 @@ def _of_others(file: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
     A key in the environment would be sent there.
     """
-    policy = str(file.get("policy") or "")
+    policy = policy_name(file.get("policy"))
     address = endpoint_address(policy)
     if address is not None and not values.get("policy"):
         raise ConfigError(

@@ -16,6 +16,7 @@ from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
 from searchrl.cli.loading import load_registry
 from searchrl.config import RunConfig
+from searchrl.config.policy import MODEL
 from searchrl.config.sections import SCRATCH
 from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.world import make_worlds
@@ -36,9 +37,9 @@ def ensure_model_policy(config: RunConfig, command: str) -> None:
 
     Raises `ConfigError` if `policy` is not `model`, or `command` cannot begin with the model.
     """
-    if config.policy != "model":
+    if config.policy.name != MODEL:
         raise ConfigError(
-            f"policy = '{config.policy}': `searchrl {command}` trains a model; other policies "
+            f"policy = '{config.policy.name}': `searchrl {command}` trains a model; other policies "
             "have no weights here. Use `searchrl eval --policy scripted` to see how they do"
         )
     if config.model.name == SCRATCH and config.init_from is None and command != "sft":

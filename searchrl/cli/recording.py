@@ -13,8 +13,8 @@ from typing import Any
 
 from searchrl.cli.lines import say, style
 from searchrl.config import RunConfig
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Rollout
 from searchrl.plugins import Registry
 from searchrl.run_folder import RunWriter, holding
 from searchrl.trust.store import trust_created

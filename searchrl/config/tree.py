@@ -25,6 +25,7 @@ from searchrl.config.curriculum import check_tasks
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.config.faults import FileLayer, explain
 from searchrl.config.packaged import find_packaged, is_packaged
+from searchrl.config.policy import PolicyName
 from searchrl.config.records import CheckpointConfig, LogConfig
 from searchrl.config.sections import (
     AUTO,
@@ -32,6 +33,7 @@ from searchrl.config.sections import (
     EngineConfig,
     EvalConfig,
     ModelConfig,
+    Named,
     OptimConfig,
     RolloutConfig,
     SamplingConfig,
@@ -46,8 +48,10 @@ from searchrl.errors import ConfigError, suggest, suggest_path
 TASK_KEYS = ("env", "reward", "judge", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
-NAMED_SECTIONS = ("model", "algorithm")
-"""Sections for which a text is read as the name: `model: PATH`, `algorithm: dapo`."""
+NAMED_SECTIONS = ("model", "algorithm", "policy")
+"""Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`, `policy: scripted`."""
+
+_PLUGIN_KEYS = (*TASK_KEYS, "policy")
 
 WHOLE_KEYS = ("mix", "weight", "difficulty")
 """Mappings that a later layer replaces as a whole: their values mean something only together."""
@@ -78,7 +82,7 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     log: LogConfig = LogConfig()
     alarms: AlarmsConfig = AlarmsConfig()
-    policy: str = "model"
+    policy: PolicyName = Named(name="model")
     """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts;
     `endpoint:URL` asks the model `model.name` of an [OpenAI-compatible
     server](evaluate.md#api-models). Only `model` can be trained."""
@@ -247,7 +251,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
                 if int(position) >= len(items):
                     raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
                 items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
-        elif key in WHOLE_KEYS or (key in TASK_KEYS and _is_renamed(old, value)):
+        elif key in WHOLE_KEYS or (key in _PLUGIN_KEYS and _is_renamed(old, value)):
             result[key] = dict(value)
         else:
             result[key] = merge(old, value) if isinstance(old, Mapping) else dict(value)
@@ -292,7 +296,7 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     Raises `ConfigError` that lists every wrong key or value at once, with suggestions.
     """
     # All defaults, so that `--set sft.stages.0.steps=100` finds the stage it addresses.
-    merged: dict[str, Any] = RunConfig().to_dict()
+    merged: dict[str, Any] = _canonical(RunConfig().to_dict())
     for layer in layers:
         try:
             merged = merge(merged, _canonical(layer))

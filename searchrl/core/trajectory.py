@@ -40,11 +40,22 @@ class TurnStop(StrEnum):
     STOP_STRING = "stop_string"
     EOS = "eos"
     MAX_TOKENS = "max_tokens"
+    CHOICE = "choice"
+    """The turn is one action, which a policy without tokens chose by its number."""
 
 
 def is_finite(logp: float | None) -> bool:
     """Whether a token has a log-prob that a ratio can be taken of."""
     return logp is not None and math.isfinite(logp)
+
+
+class View(NamedTuple):
+    """What a policy without tokens saw before one choice."""
+
+    values: bytes
+    """Numbers in 32 bits, little endian: what the policy was given, to the bit."""
+    legal: tuple[bool, ...]
+    """Which actions could be chosen, by number."""
 
 
 class TokenStep(NamedTuple):
@@ -76,6 +87,9 @@ class Turn:
 class Trajectory:
     """Append-only columns over the tokens of one rollout (one segment of it).
 
+    Of a policy without tokens, an id is the number of an action and a turn is one id. What it saw
+    is then in `views`, one for each turn; such a rollout has no prompt and no observations in ids.
+
     `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
     asked. `generated_text` is the decoded model and environment text after the prompt, for
     reading only.
@@ -94,6 +108,7 @@ class Trajectory:
     _turns_of: list[int] = field(default_factory=list, repr=False)
     _versions: list[int] = field(default_factory=list, repr=False)
     _turns: list[Turn] = field(default_factory=list, repr=False)
+    _views: list[View] = field(default_factory=list, repr=False)
 
     def append_prompt(self, ids: Sequence[int]) -> None:
         """Append the rendered prompt (once, first).
@@ -113,6 +128,7 @@ class Trajectory:
         version: int,
         reason: TurnStop,
         overhang: str = "",
+        saw: View | None = None,
     ) -> Turn:
         """Append one model turn: ids verbatim and the sampler's log-prob of each.
 
@@ -123,10 +139,12 @@ class Trajectory:
             version: policy version the tokens were sampled from.
             reason: why the turn ended.
             overhang: text behind the stop string inside the last token.
+            saw: what a policy without tokens saw before it chose its one id.
 
         Raises:
             ValueError: if lengths differ, or log-probs are given for a demonstration or missing
-                for a sampled turn.
+                for a sampled turn; if some turns have a view and others none, or one with a view
+                is not a single id that could be chosen.
         """
         if (logps is None) != (self.origin is Origin.DEMONSTRATION):
             has = "needs" if logps is None else "has no"
@@ -134,6 +152,12 @@ class Trajectory:
         columns: Sequence[float | None] = [None] * len(ids) if logps is None else logps
         if len(columns) != len(ids):
             raise ValueError(f"{len(ids)} ids but {len(columns)} log-probs")
+        if self._turns and (saw is None) is bool(self._views):
+            raise ValueError("either every turn has a view, or none has")
+        if saw is not None:
+            if len(ids) != 1 or not 0 <= ids[0] < len(saw.legal) or not saw.legal[ids[0]]:
+                raise ValueError(f"a choice is one of the legal actions, got {list(ids)}")
+            self._views.append(saw)
         start = len(self._ids)
         turn = Turn(len(self._turns), start, start + len(ids), reason, overhang)
         self._extend(ids, Author.MODEL, columns, turn=turn.index, version=version)
@@ -198,6 +222,11 @@ class Trajectory:
     def turns(self) -> tuple[Turn, ...]:
         """The model turns as token ranges."""
         return tuple(self._turns)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """What was seen before each turn; empty for a policy of tokens."""
+        return tuple(self._views)
 
     @property
     def num_prompt_tokens(self) -> int:

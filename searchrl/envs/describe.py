@@ -17,7 +17,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from pydantic import with_config
 
 from searchrl.envs.text import TextSpace
@@ -26,6 +26,9 @@ from searchrl.errors import ConfigError
 
 MAX_LISTED = 40
 """Up to this many actions are all listed; of more, only the first two and the last."""
+
+MAX_TOLD = 16
+"""Up to this many numbers of one observed part are told."""
 
 Space = gymnasium.Space[Any]
 
@@ -152,8 +155,30 @@ def parts_of(space: Space) -> list[range] | None:
     return None
 
 
+def has_measures(space: Space) -> bool:
+    """Whether a space holds measured numbers: `Box`, or a `Dict` of `Box` and `Discrete`."""
+    if isinstance(space, Dict):
+        return all(isinstance(part, Box | Discrete) for part in space.values())
+    return isinstance(space, Box)
+
+
+def tell_measures(space: Space, value: Any) -> str:
+    """An observation of measured numbers in words: `step 2`, `gaps 0.31, 0.02`, one part a line.
+
+    Of many numbers the first are told.
+    """
+    if isinstance(space, Dict):
+        return "\n".join(f"{key} {tell_measures(space[key], value[key])}" for key in space)
+    numbers = np.asarray(value).flatten().tolist()
+    told = [f"{number:.3g}" for number in numbers[:MAX_TOLD]]
+    more = len(numbers) - len(told)
+    return ", ".join([*told, f"and {more} more"] if more else told)
+
+
 def tell_numbers(space: Space, value: Any, names: Sequence[str] = ()) -> str:
-    """An observation of a discrete space in words: `5`, `your sum 14, dealer shows 10`."""
+    """An observation of a space of numbers in words: `5`, `your sum 14, dealer shows 10`."""
+    if has_measures(space):
+        return tell_measures(space, value)
     values = [value] if isinstance(space, Discrete) else list(value)
     labels = names if len(names) == len(values) else [""] * len(values)
     pairs = zip(labels, values, strict=True)
@@ -192,9 +217,9 @@ def unsupported(env: str, what: str, space: Space) -> ConfigError:
     """The error for a space that cannot be described."""
     return ConfigError(
         f"env {env}: its {what} are {space}, which cannot be described in words. Supported are "
-        "text, Discrete, MultiDiscrete, MultiBinary and Tuple of Discrete (observations also by an "
-        "'ansi' rendering). For another space write your own adapter and register it under a "
-        "scheme (docs/foreign-envs.md)"
+        "text, Discrete, MultiDiscrete, MultiBinary and Tuple of Discrete (observations also Box, "
+        "a Dict of Box and Discrete, and an 'ansi' rendering). For another space write your own "
+        "adapter and register it under a scheme (docs/foreign-envs.md)"
     )
 
 

@@ -22,6 +22,7 @@ from searchrl.core.episode import ACT, INVALID, Action, Episode, Task
 from searchrl.envs.describe import (
     Actions,
     Game,
+    has_measures,
     is_text,
     load_games,
     parts_of,
@@ -50,7 +51,8 @@ class TextAdapter(gymnasium.Env[str, str]):
     The model names an action by its name or number (`<act>right</act>`). After anything else it
     gets a notice that lists the legal actions: the turn counts, but the inner environment does
     not step. Actions that `info["action_mask"]` forbids are not legal. Task `index` of a split is
-    a seed of the inner environment; no seed is in two splits.
+    a seed of the inner environment; no seed is in two splits. An inner environment that has
+    `num_tasks(split)` has tasks, splits and passages of its own, which are handed on.
 
     Args:
         inner: the environment; if made with `render_mode="ansi"`, its rendering is observed.
@@ -98,6 +100,9 @@ class TextAdapter(gymnasium.Env[str, str]):
         limit = getattr(inner.spec, "max_episode_steps", None)
         self.max_turns = max_turns if max_turns is not None else limit or MAX_TURNS
         self._num_tasks = num_tasks
+        self._has_tasks = inner.has_wrapper_attr("num_tasks")
+        if self._has_tasks and inner.has_wrapper_attr("splits"):
+            self.splits = tuple(inner.get_wrapper_attr("splits"))
         for setting, number in (("max_turns", self.max_turns), ("num_tasks", num_tasks)):
             if number < 1:
                 raise ConfigError(f"env {name}: {setting} must be at least 1, got {number}")
@@ -120,9 +125,12 @@ class TextAdapter(gymnasium.Env[str, str]):
         self._transcript: list[str] = []
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks a split has: `num_tasks` of the settings."""
+        """How many tasks a split has: as the inner environment says, or `num_tasks`."""
         ensure_split(self.name, split, self.splits)
-        return self._num_tasks
+        if not self._has_tasks:
+            return self._num_tasks
+        count: int = self.inner.get_wrapper_attr("num_tasks")(split)
+        return count
 
     def seed_of(self, split: str, index: int) -> int:
         """The inner seed of a task; no seed is in two splits.
@@ -143,17 +151,19 @@ class TextAdapter(gymnasium.Env[str, str]):
         super().reset(seed=seed)
         options = options or {}
         split = ensure_split(self.name, options.get("split", self.splits[0]), self.splits)
-        index = options.get("index")
+        index, count = options.get("index"), self.num_tasks(split)
         if index is None:
-            index = int(self.np_random.integers(self._num_tasks))
-        index = ensure_index(self.name, split, index, self._num_tasks)
-        seed = self.seed_of(split, index)
-        observation, info = self.inner.reset(seed=seed)
+            index = int(self.np_random.integers(count))
+        index = ensure_index(self.name, split, index, count)
+        own = {"split": split, "index": index} if self._has_tasks else None
+        seed = seed if self._has_tasks else self.seed_of(split, index)
+        observation, info = self.inner.reset(seed=seed, options=own)
         self._mask = info.get("action_mask")
         self._num_turns = 0
         self._is_over = False
-        prompt = self._fill_prompt(self._tell(observation))
-        self._task = Task(
+        given = info.get("task")
+        prompt = self._fill_prompt(self._tell(observation), given.question if given else "")
+        self._task = given or Task(
             id=f"{self.name}/{split}/{index}",
             split=split,
             index=index,
@@ -180,20 +190,21 @@ class TextAdapter(gymnasium.Env[str, str]):
         parsed = self.protocol.parse(action)
         move = self._actions.parse(parsed.payload, self._mask) if parsed.kind == ACT else None
         reward, terminated, truncated = 0.0, False, False
-        signals: Any = {}
+        told: dict[str, Any] = {"passages": (), "signals": {}}
         if move is None:
             parsed = Action(INVALID, None, self._why_not(parsed))
             said = parsed.reason
         else:
             observation, inner_reward, terminated, truncated, info = self.inner.step(move)
-            self._mask, signals = info.get("action_mask"), info.get("signals", {})
+            self._mask = info.get("action_mask")
+            told |= {key: info[key] for key in ("passages", "ranks", "signals") if key in info}
             reward, said = float(inner_reward), self._tell(observation)
         truncated = not terminated and (bool(truncated) or self._num_turns >= self.max_turns)
         self._is_over = bool(terminated) or truncated
         shown = self.protocol.render_notice(said, self.budget)
         self._transcript += [action, shown]
-        info = {"task": self._task, "action": parsed, "passages": (), "signals": signals}
-        return shown, reward, bool(terminated), truncated, info
+        told |= {"task": self._task, "action": parsed}
+        return shown, reward, bool(terminated), truncated, told
 
     def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
         """The game move by move, where observations are renderings, such as a map."""
@@ -233,10 +244,10 @@ class TextAdapter(gymnasium.Env[str, str]):
             return f"{str(parsed.payload)[:80]!r} is not an action here. {legal}"
         return f"This environment has actions, but no {parsed.kind}. {legal}"
 
-    def _fill_prompt(self, observation: str) -> str:
+    def _fill_prompt(self, observation: str, question: str = "") -> str:
         values = {
             "name": self.name,
-            "goal": self._game.goal or f"This is {self.name}.",
+            "goal": self._game.goal or question or f"This is {self.name}.",
             "actions": self._actions.listed(self._mask),
             "max_turns": self.max_turns,
             "observation": observation,
@@ -352,6 +363,6 @@ def _choose_observation(inner: gymnasium.Env[Any, Any], wanted: Observation, env
         return "text"
     if wanted in ("auto", "ansi") and inner.render_mode == "ansi":
         return "ansi"
-    if parts_of(space) is None:
+    if parts_of(space) is None and not has_measures(space):
         raise unsupported(env, "observations", space)
     return "number"

@@ -197,6 +197,16 @@ def register_generators(register: Register) -> None:
 
 
 @hookimpl
+def register_policies(register: Register) -> None:
+    """A network for environments of choices."""
+    register(
+        "mlp",
+        "searchrl.engine.choosing.networks:Mlp",
+        description="layers over what is seen before each choice; hidden=[] is linear",
+    )
+
+
+@hookimpl
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
     for name, description in (

@@ -13,7 +13,17 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from searchrl.contracts import GroupReward, Judge, RetrieverFactory, Reward
+import gymnasium
+
+from searchrl.contracts import (
+    CHOICE_TURNS,
+    GroupReward,
+    Judge,
+    RetrieverFactory,
+    Reward,
+    TagProtocol,
+)
+from searchrl.envs.choices import find_space
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import (
@@ -82,6 +92,18 @@ def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupRe
     needs = takes_judge(entry.load())
     made: Reward | GroupReward = entry.make(judge=judge()) if needs else entry.make()
     return made
+
+
+def put_into_words(
+    entry: Entry, env: gymnasium.Env[Any, Any], protocol: TagProtocol
+) -> gymnasium.Env[Any, Any]:
+    """An environment as one of text: of choices, one in which they are named; of text, as it is."""
+    if entry.turns != CHOICE_TURNS:
+        return env
+    from searchrl.envs.foreign import TextAdapter
+
+    names = list(find_space(env, entry.title).actions)
+    return TextAdapter(env, protocol=protocol, name=entry.title, action_names=names)
 
 
 def fill_parts(

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from searchrl.config.policy import MODEL, is_registered, policy_name
 from searchrl.errors import PluginError
 from searchrl.plugins.owners import Origin, Owner, canonical, find_installed, hash_owner
 
@@ -208,6 +209,9 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for word in re.findall(r"[\w.\-]+:\w+|\w+", text):
                 yield "reward", word
                 yield "group_reward", word
+    policy = policy_name(config.get("policy", MODEL))
+    if is_registered(policy):
+        yield "policy", policy
     yield "algorithm", str(config["algorithm"]["name"])
     yield "generator", str(config["engine"]["generator"]["name"])
     for tracker in config["log"]["trackers"]:

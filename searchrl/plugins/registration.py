@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from searchrl.config.packaged import is_packaged
+from searchrl.contracts import TEXT_TURNS, TURNS
 from searchrl.envs.gym_files import SCHEME, find_ids
 from searchrl.hookspecs import Factory
 from searchrl.plugins.owners import Origin, Owner
@@ -142,6 +143,7 @@ class EnvCollector(Collector):
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
         policies: Mapping[str, str] | None = None,
+        turns: str = TEXT_TURNS,
         description: str = "",
     ) -> None:
         """See `hookspecs.register_envs`."""
@@ -149,7 +151,7 @@ class EnvCollector(Collector):
         options = {
             **{"protocol": protocol, "reward": reward, "retriever": retriever},
             **{"tools": listed, "expert": expert},
-            **{"scripts": _copied(scripts), "policies": _copied(policies)},
+            **{"scripts": _copied(scripts), "policies": _copied(policies), "turns": turns},
         }
         self._add(name, factory, description, options)
 
@@ -168,6 +170,8 @@ class EnvCollector(Collector):
                 f"{what}: tools is {tools!r}, not a list of mappings with name, description and "
                 "parameters"
             )
+        if options["turns"] not in TURNS:
+            yield f"{what}: turns is {options['turns']!r}; expected one of {', '.join(TURNS)}"
         if not isinstance(options["scripts"], Mapping):
             yield f"{what}: scripts is not a mapping of name to factory"
         if options["expert"] is not None:

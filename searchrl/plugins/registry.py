@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from searchrl.contracts import ExpertFactory
+from searchrl.contracts import CHOICE_TURNS, TEXT_TURNS, ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, NAMED_AMONG, Factory
 from searchrl.plugins.owners import Origin, Owner, find_url, hash_owner
@@ -36,6 +36,9 @@ DEFAULT_PROTOCOL = "think-search-answer"
 
 DEFAULT_REWARD = "format+em"
 """The reward of environments that are registered without one of their own."""
+
+CHOICE_PROTOCOL, CHOICE_REWARD = "act", "env"
+"""The same of environments whose turns are choices."""
 
 DEFAULT_RETRIEVER = "bm25"
 """The retriever of environments that are registered without one of their own."""
@@ -79,17 +82,24 @@ class Entry:
     @property
     def protocol(self) -> str:
         """The protocol of an environment if the configuration names none."""
-        return self.options.get("protocol") or DEFAULT_PROTOCOL
+        own = CHOICE_PROTOCOL if self.turns == CHOICE_TURNS else DEFAULT_PROTOCOL
+        return self.options.get("protocol") or own
 
     @property
     def reward(self) -> str:
         """The reward expression of an environment if the configuration has none."""
-        return self.options.get("reward") or DEFAULT_REWARD
+        own = CHOICE_REWARD if self.turns == CHOICE_TURNS else DEFAULT_REWARD
+        return self.options.get("reward") or own
 
     @property
     def retriever(self) -> str:
         """The retriever of an environment if the configuration names none."""
         return self.options.get("retriever") or DEFAULT_RETRIEVER
+
+    @property
+    def turns(self) -> str:
+        """What a turn of an environment is: one of `contracts.TURNS`."""
+        return str(self.options.get("turns", TEXT_TURNS))
 
     @property
     def is_concurrent(self) -> bool:

@@ -26,6 +26,7 @@ _PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "retriever": (((),), {}),
     "tracker": ((None,), {}),
     "generator": ((None, None), {"num_slots": None, "max_length": None}),
+    "policy": ((None,), {}),
 }
 """The arguments SearchRL passes to a kind's factory, besides its settings."""
 
@@ -39,6 +40,7 @@ _EXPECTED = {
     "retriever": "factory(passages, **settings)",
     "tracker": "factory(run_dir, **settings)",
     "generator": "factory(policy, sampling, *, num_slots, max_length, **settings)",
+    "policy": "factory(space, **settings) -> torch.nn.Module",
 }
 
 

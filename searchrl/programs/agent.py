@@ -15,11 +15,13 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, merge
 from searchrl.config.endpoint import endpoint_address
+from searchrl.config.policy import MODEL
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_driver
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import turn_record
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextEnv
@@ -160,10 +162,10 @@ def load_agent(
     else:
         plan = plan_run(merge(overrides, {"model": {"name": str(run_or_model)}}))
     config = plan.config
-    if config.policy != "model":
+    if config.policy.name != MODEL:
         raise ConfigError(
-            f"policy '{config.policy}' cannot answer free questions: only a model that is loaded "
-            "here does; use policy: model"
+            f"policy '{config.policy.name}' cannot answer free questions: only a model that is "
+            "loaded here does; use policy: model"
         )
     if registry is None:
         recorded = read_records(run.path, config.to_dict()) if run else ()
@@ -210,10 +212,11 @@ def run_settings(run: Run, weights: str | Path | None = None) -> dict[str, Any]:
         ConfigError: if its policy was an endpoint.
     """
     settings = run.config.to_dict()
-    if endpoint_address(settings["policy"]) is not None:
+    policy = run.config.policy.name
+    if endpoint_address(policy) is not None:
         raise ConfigError(
-            f"the policy of '{run.path}' was {settings['policy']}, which has no weights there; ask "
-            f"it again with --policy {settings['policy']} --model {settings['model']['name']}"
+            f"the policy of '{run.path}' was {policy}, which has no weights there; ask "
+            f"it again with --policy {policy} --model {settings['model']['name']}"
         )
     settings.pop("endpoint")
     return settings | {"init_from": str(weights or run.path), "run_dir": None}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import endpoint_address
+from searchrl.config.policy import MODEL, policy_name
 from searchrl.endpoints.client import Client
 from searchrl.engine.episodes.drivers import (
     make_driver,
@@ -77,7 +78,7 @@ def evaluate(
     """
     plan = None
     if not isinstance(config, RunConfig):
-        if needs_model(str((config or {}).get("policy", "model"))):
+        if needs_model(policy_name((config or {}).get("policy", MODEL))):
             from searchrl.programs.setup.planning import plan_run
 
             plan = plan_run(config or {})
@@ -112,7 +113,7 @@ def play_held_out(
     """
     worlds = make_worlds(config, registry)
     build_indexes(worlds, on_phase)
-    script, address = script_name(config.policy), endpoint_address(config.policy)
+    script, address = script_name(config.policy.name), endpoint_address(config.policy.name)
     if script is not None:
         driver = make_scripted_driver(config)
         return run_episodes(
@@ -169,7 +170,7 @@ def _ask_endpoint(
     """Play an endpoint. It has no forced variant: a server begins its messages itself."""
     if config.model.name in _UNNAMED:
         raise ConfigError(
-            f"policy '{config.policy}' needs the name of a model that the server knows: "
+            f"policy '{config.policy.name}' needs the name of a model that the server knows: "
             "--model NAME"
         )
     cut = config.sampling

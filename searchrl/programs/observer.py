@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from searchrl.config import RunConfig
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.figures.metrics import Metrics
 
 

@@ -17,7 +17,7 @@ from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextSpace

@@ -22,7 +22,7 @@ from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
 from searchrl.config.sft import SftStage
 from searchrl.engine.episodes.drivers import make_driver
-from searchrl.engine.episodes.rollout import Interrupted
+from searchrl.engine.episodes.playing import Interrupted
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.figures.evaluation import (
     count_episodes,

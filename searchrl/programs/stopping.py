@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from searchrl.calls.watchdog import advising
-from searchrl.engine.episodes.rollout import Interrupted
+from searchrl.engine.episodes.playing import Interrupted
 from searchrl.errors import AlarmStop, Stopped
 from searchrl.run_folder import list_checkpoints
 from searchrl.trust.texts import clean

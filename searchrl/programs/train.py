@@ -18,8 +18,8 @@ from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.episodes.inflight import Inflight, remove_inflight
+from searchrl.engine.episodes.playing import Interrupted, Rollout
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Interrupted, Rollout
 from searchrl.engine.figures.evaluation import (
     EvalResult,
     evaluate_both,
@@ -293,7 +293,7 @@ class _Training:
 
     def evaluate(self, label: str, step: int) -> EvalResult:
         """The full evaluation on `eval.split`, recorded; shows one episode."""
-        self.evaluator.generator.sync(self.session.policy)
+        self.evaluator.sync(self.session.policy)
         result = evaluate_both(
             self.session.worlds,
             self.evaluator,
@@ -323,7 +323,7 @@ class _Training:
         is_due = every and worlds and (step % every == 0 or step == config.max_steps)
         if not is_due or progress.evaluated == step:
             return
-        self.evaluator.generator.sync(self.session.policy)
+        self.evaluator.sync(self.session.policy)
         short = {"split": VALIDATION, "num_tasks": config.eval.num_tasks_during}
         result = evaluate_both(
             worlds,

@@ -14,7 +14,7 @@ from typing import Any
 
 from searchrl.core.encoding import encode_text
 from searchrl.core.episode import ANSWER, SEARCH, EpisodeTurn, StopReason
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.errors import RunFolderError
 from searchrl.run_folder import guarding
 

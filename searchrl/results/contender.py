@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import endpoint_address
+from searchrl.config.policy import MODEL
+from searchrl.config.sections import Named
 from searchrl.engine.episodes.world import name_defaults
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
@@ -43,16 +45,16 @@ class Contender(NamedTuple):
     @property
     def name(self) -> str:
         """What it is called in a table."""
-        address = endpoint_address(self.config.policy)
+        address = endpoint_address(self.config.policy.name)
         return self.model if address is None else f"{self.model} at {address}"
 
     @property
     def model(self) -> str:
         """What plays: a model, a run, or a script."""
-        if endpoint_address(self.config.policy) is not None:
+        if endpoint_address(self.config.policy.name) is not None:
             return self.config.model.name
-        if self.config.policy != "model":
-            return self.config.policy
+        if self.config.policy.name != MODEL:
+            return self.config.policy.name
         if self.plan is not None:
             return self.plan.model.label
         return self.config.init_from or self.config.model.name
@@ -80,9 +82,9 @@ def find_contender(
         )
     if policy.partition(":")[0] == "scripted":
         script_name(policy)
-        return Contender(config.model_copy(update={"policy": policy}))
+        return Contender(config.model_copy(update={"policy": Named(name=policy)}))
     whole = config.to_dict()
-    same = {key: whole[key] for key in _SHARED} | {"policy": "model"}
+    same = {key: whole[key] for key in _SHARED} | {"policy": MODEL}
     found = Run.find(policy)
     if found is None:
         from searchrl.programs.setup.planning import plan_run
@@ -90,8 +92,9 @@ def find_contender(
         plan = plan_run(same, {"model": {"name": policy}})
     else:
         own = run_settings(found, policy)
-        if not needs_model(own["policy"]):  # episodes of a script: it has no weights
-            return Contender(config.model_copy(update={"policy": own["policy"]}))
+        script = Named.model_validate(own["policy"])
+        if not needs_model(script.name):  # episodes of a script: it has no weights
+            return Contender(config.model_copy(update={"policy": script}))
         from searchrl.programs.setup.planning import Plan
 
         plan = Plan.of(build_config(own, same))

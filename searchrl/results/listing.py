@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import load_yaml
+from searchrl.config.policy import MODEL, policy_name
 from searchrl.errors import DamagedError, RunFolderError, RunInUseError, SearchRLError
 from searchrl.run_folder import (
     Run,
@@ -224,8 +225,8 @@ def _number(value: Any) -> float | None:
 
 def _model(settings: Mapping[str, Any]) -> str:
     """The model of a run, without the folder it lay in."""
-    if settings.get("policy", "model") != "model":
-        return str(settings["policy"])
+    if (policy := policy_name(settings.get("policy", MODEL))) != MODEL:
+        return policy
     name = str(_at(settings, "model", "name") or "")
     return Path(name).name if Path(name).is_absolute() else name
 

@@ -21,7 +21,10 @@ from searchrl.testing import criteria
 from searchrl.testing.criteria import Criterion, Finding, Report
 from searchrl.testing.probes.subject import Subject
 
-_MODULES = {"env": ("env_tasks", "env_episodes")}
+_MODULES = {
+    "env": ("envs.tasks", "envs.episodes", "envs.choices"),
+    "policy": ("policies",),
+}
 """Kind -> the modules of `testing.kinds` with its criteria, where they are not one `<kind>s`."""
 
 

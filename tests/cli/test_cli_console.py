@@ -29,7 +29,7 @@ from searchrl.cli.screen.figures import (
 from searchrl.cli.screen.progress import RunProgress
 from searchrl.cli.screen.transcript import colour_turn, render_rollout
 from searchrl.config import build_config
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.figures.metrics import exact, proportion
 from searchrl.engine.memory.plan import MemoryPlan, Part, Settings
 from searchrl.programs.evaluate import evaluate

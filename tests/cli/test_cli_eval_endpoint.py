@@ -187,6 +187,12 @@ def test_a_run_folder_does_not_say_whom_to_ask(cache: Path, tmp_path: Path) -> N
         said = complaint("eval", "--config", folder / "config.yaml", "--num-tasks", "1")
         assert "wants to send prompts to" in said.replace("\n", " ")
         assert "has no weights there" in complaint("eval", folder).replace("\n", " ")
+        mapped = tmp_path / "run" / "mapped.yaml"
+        text = (folder / "config.yaml").read_text("utf-8")
+        mapped.write_text(text.replace("policy: endpoint:", "policy:\n  name: endpoint:"), "utf-8")
+        assert mapped.read_text("utf-8") != text
+        said = complaint("eval", "--config", mapped, "--num-tasks", "1")
+        assert "wants to send prompts to" in said.replace("\n", " ")
         assert len(server.bodies) == number
         named = ["--config", folder / "config.yaml", *flags(server, cache, 1)[1:]]
         succeed("eval", *named)

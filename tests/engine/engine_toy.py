@@ -18,7 +18,8 @@ from searchrl.core.group import Trainable, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import Limits, RolloutRequest
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.playing import Rollout
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step

@@ -22,7 +22,8 @@ from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import make_groups
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.rollout import Interrupted, RolloutDriver
+from searchrl.engine.episodes.playing import Interrupted
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver

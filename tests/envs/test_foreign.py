@@ -9,12 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Box, Discrete, Text
+from gymnasium.spaces import Box, Dict, Discrete, Sequence, Text
 from gymnasium.utils.env_checker import check_env
 
 import searchrl
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Task
+from searchrl.envs.describe import tell_numbers
 from searchrl.envs.foreign import RandomActor, TextAdapter, make_gym_env
 from searchrl.errors import ConfigError
 from searchrl.protocols import ThinkSearchAnswer
@@ -257,13 +258,19 @@ class TestGymnasium:
                 vars(self).update(spaces)
 
         for spaces, what in (
-            ({"observation_space": Box(0, 1, (2,))}, "observations are Box"),
+            ({"observation_space": Sequence(Box(0, 1, (2,)))}, "observations are Sequence"),
             ({"action_space": Box(0, 1, (2,))}, "actions are Box"),
         ):
             with pytest.raises(ConfigError, match=rf"env hall:1: its {what}.*own.*foreign-envs"):
                 adapt(Arrow(**spaces))
         with pytest.raises(ConfigError, match="render_mode 'ansi'; this one has None"):
             adapt(observation="ansi")
+
+    def test_measured_numbers_are_told_the_first_of_many(self):
+        space = Dict({"gaps": Box(-1, 1, (20,)), "step": Discrete(3)})
+        told = tell_numbers(space, {"gaps": np.linspace(0, 0.19, 20), "step": 2})
+        assert told.startswith("gaps 0, 0.01, 0.02, ") and told.endswith("0.15, and 4 more\nstep 2")
+        assert tell_numbers(Box(0, 1, (2,)), np.array([0.25, 1])) == "0.25, 1"
 
     def test_a_protocol_without_acts_is_refused(self):
         with pytest.raises(ConfigError, match="needs acts, and .*-answer' has none"):

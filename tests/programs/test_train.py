@@ -26,7 +26,7 @@ from train_toy import (
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.episodes import rollout as rollout_module
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs.observer import SilentObserver

@@ -204,6 +204,7 @@ def _next_command(
         "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],
         "algorithm": ["train", *step, "--algorithm", name],
         "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
+        "policy": ["plugins"],
         "command": [name, "--help"],
     }[kind]
     if kind == "command":  # it has to be found first

@@ -27,6 +27,7 @@ from searchrl.cli.options import (
     read_layers,
 )
 from searchrl.config.endpoint import endpoint_address
+from searchrl.config.policy import MODEL
 from searchrl.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def eval(run: str | None, **values: Any) -> None:
             choose_folder(first.config)
         if exported is not None:
             ensure_new(exported)
-        is_own_model = first.config.policy == "model" and not values["model"]
+        is_own_model = first.config.policy.name == MODEL and not values["model"]
         if run is None and is_own_model and is_of_run(values["config"] or ""):
             folder = Path(values["config"]).parent
             observer.note(
@@ -124,13 +125,13 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     if run is not None:
         found = Run.find(run) or _open(run)
         config = build_config(run_settings(found, run), *layers)
-        if not needs_model(config.policy):
+        if not needs_model(config.policy.name):
             return Contender(config)
         from searchrl.programs.setup.planning import Plan
 
         return Contender(config, Plan.of(config))
     config = build_config(*layers)
-    if not needs_model(config.policy):
+    if not needs_model(config.policy.name):
         return Contender(config)
     from searchrl.programs.setup.planning import plan_run
 
@@ -155,7 +156,7 @@ def _open(run: str) -> Run:
 
 def _way_on(config: RunConfig) -> str:
     """What is left of an evaluation that was stopped."""
-    if endpoint_address(config.policy) is not None and config.endpoint.has_cache:
+    if endpoint_address(config.policy.name) is not None and config.endpoint.has_cache:
         return "the replies so far are kept; run the command again, and it goes on from there"
     return "an evaluation records nothing before its end; run the command again"
 
@@ -210,7 +211,7 @@ def _following(
         return after_eval_of_run(values, run, takes_questions=can_ask)
     own = registry.get("env", config.tasks[0].env.name).options.get("reward")
     reward = None if own else REWARD if "reward" in result.metrics else "env"
-    if endpoint_address(config.policy) is not None:
+    if endpoint_address(config.policy.name) is not None:
         # It has no weights here, and nothing else asks it.
         rest = tuple(one for one in values["set"] if not one.strip().startswith("endpoint."))
         values = {**values, "model": None, "set": rest}

@@ -34,7 +34,7 @@ from searchrl.cli.screen.transcript import render_rollout, render_sample
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
 from searchrl.contracts import Metric
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.figures.metrics import Metrics
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 from searchrl.programs.observer import Work

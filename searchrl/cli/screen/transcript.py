@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, EpisodeTurn
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9_]*)>")
 

@@ -80,7 +80,7 @@ def examine(subject: Subject, *, is_thorough: bool) -> Report:
     """
     started = time.perf_counter()
     size = THOROUGH if is_thorough else QUICK
-    subject.sampler.generator.sync(subject.policy)
+    subject.sampler.sync(subject.policy)
     trial = play_trial(subject.sampler, subject.worlds, subject.draws, size, subject.seed)
     case = Case(subject, trial, is_thorough)
     done = [_run(check, case) for check in CHECKS if is_thorough or check.is_quick]

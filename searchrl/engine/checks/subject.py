@@ -91,6 +91,7 @@ class Case:
             learner.micro_batch_tokens,
             self.subject.policy.device,
             is_packed=learner.packing_fault is None,
+            lay_out=self.subject.policy.lay_out,
         )
 
     @cached_property

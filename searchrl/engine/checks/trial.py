@@ -21,7 +21,8 @@ from searchrl.core.episode import Episode
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import Dialogue, RolloutRequest
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.playing import Rollout
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.model.rendering import RenderedPrompt, TextCodec
 from searchrl.engine.sampling.generator import (

@@ -17,8 +17,7 @@ from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checks.report import Verdict, failed, passed, skipped
 from searchrl.engine.checks.subject import Case
 from searchrl.engine.checks.texts import NOTHING_PLAYED
-from searchrl.engine.learning.packing import pad
-from searchrl.engine.model.layout import TokenRow
+from searchrl.engine.model.layout import TokenRow, pad
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 

@@ -25,6 +25,7 @@ from searchrl.contracts import (
     find_task_problem,
 )
 from searchrl.core.episode import (
+    ACT,
     Action,
     Failure,
     FailureKind,
@@ -32,7 +33,9 @@ from searchrl.core.episode import (
     Task,
     is_finite_number,
 )
+from searchrl.core.trajectory import View
 from searchrl.engine.episodes.world import TaskWorld
+from searchrl.envs.choices import take_view
 from searchrl.errors import (
     BudgetSpent,
     EndpointFailure,
@@ -45,12 +48,16 @@ from searchrl.plugins.registry import describe_error
 
 
 class Begun(NamedTuple):
-    """An episode that has begun: its environment, what it asks, and who is to play it."""
+    """An episode that has begun: its environment, what it asks, and who is to play it.
+
+    `view`: what a policy without tokens sees of it first; None for one of text.
+    """
 
     env: gymnasium.Env[Any, Any]
     prompt: str
     task: Task
     expert: Expert | None
+    view: View | None = None
 
 
 class Stepped(NamedTuple):
@@ -64,6 +71,7 @@ class Stepped(NamedTuple):
     signals: Mapping[str, float]
     action: Action | None
     ranks: tuple[Mapping[str, int | None], ...]
+    view: View | None = None
 
 
 def begin_episode(
@@ -80,11 +88,7 @@ def begin_episode(
         env.unwrapped.budget = budget
     prompt, info = env.reset(seed=seed, options=dict(options))
     _ensure_text(prompt, "reset", "prompt")
-    task = info.get("task")
-    if task is None:
-        task = anonymous_task(world.name, options, prompt)
-    elif problem := find_task_problem(task):
-        raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
+    task = _read_task(world, info, options, prompt)
     if script is None:
         return Begun(env, prompt, task, None)
     try:
@@ -95,10 +99,48 @@ def begin_episode(
         raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
 
 
+def begin_choices(world: TaskWorld, options: Mapping[str, Any], *, seed: int) -> Begun:
+    """Take an environment of choices of the world, and reset it."""
+    env = world.acquire()
+    observation, info = env.reset(seed=seed, options=dict(options))
+    view = take_view(env, observation, info, "reset")
+    return Begun(env, "", _read_task(world, info, options, ""), None, view)
+
+
+def _read_task(
+    world: TaskWorld, info: Mapping[str, Any], options: Mapping[str, Any], prompt: str
+) -> Task:
+    task = info.get("task")
+    if task is None:
+        return anonymous_task(world.name, options, prompt)
+    if problem := find_task_problem(task):
+        raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
+    assert isinstance(task, Task)
+    return task
+
+
 def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
-    """Step an environment and check everything that it returns."""
+    """Step an environment of text and check everything that it returns."""
     observation, reward, terminated, truncated, info = env.step(text)
     _ensure_text(observation, "step", "observation")
+    return _read_step(observation, reward, terminated, truncated, info)
+
+
+def step_choices(env: gymnasium.Env[Any, Any], number: int, name: str) -> Stepped:
+    """Step an environment of choices; `name` is that of the action, if the info has no other."""
+    observation, reward, terminated, truncated, info = env.step(number)
+    made = _read_step("", reward, terminated, truncated, info)
+    is_over = made.terminated or made.truncated
+    return made._replace(
+        action=made.action or Action(ACT, name),
+        view=None if is_over else take_view(env, observation, info, "step"),
+    )
+
+
+def _read_step(
+    observation: str, reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]
+) -> Stepped:
+    """What came with a step, checked."""
     action, passages = info.get("action"), info.get("passages", ())
     if action is not None and (problem := find_action_problem(action)):
         raise EnvironmentFailure(f"step() put into info['action'] {problem}")

@@ -22,7 +22,7 @@ from searchrl.config.curriculum import (
     describe_stages,
     list_stages,
 )
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.errors import ConfigError, suggest
 

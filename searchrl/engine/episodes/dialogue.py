@@ -16,7 +16,7 @@ import gymnasium
 from searchrl.calls.pool import Call
 from searchrl.contracts import Expert, ExpertFactory
 from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
-from searchrl.core.trajectory import Origin, Trajectory
+from searchrl.core.trajectory import Origin, Trajectory, View
 from searchrl.engine.episodes.boundary import Stepped
 from searchrl.engine.episodes.inflight import Played
 from searchrl.engine.episodes.world import TaskWorld
@@ -105,6 +105,8 @@ class Dialogue:
         self.prompt = ""
         self.prefix = ""
         self.expert: Expert | None = None
+        self.view: View | None = None
+        """What a policy without tokens is to see next."""
         self.turns: list[EpisodeTurn] = []
         self.signals: dict[str, float] = {}
         self.env_return = 0.0

@@ -9,41 +9,32 @@ Callers: `train`, `evaluate`, `sft`, `agent`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
-from searchrl.calls.deadline import Raised, Returned, call_together
+from searchrl.calls.deadline import Raised, Returned
 from searchrl.calls.pool import CallQueue
-from searchrl.calls.watchdog import watching
 from searchrl.core.episode import (
     INVALID,
     Action,
-    Episode,
     EpisodeTurn,
-    Failure,
-    FailureKind,
     StopReason,
 )
-from searchrl.core.group import Group
-from searchrl.core.trajectory import Trajectory, TurnStop
+from searchrl.core.trajectory import TurnStop
 from searchrl.engine.episodes.boundary import (
     Begun,
     Stepped,
-    anonymous_task,
     begin_episode,
-    classify,
     step_env,
 )
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest, Stepping
-from searchrl.engine.episodes.inflight import Inflight, Played
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.episodes.inflight import Inflight
+from searchrl.engine.episodes.playing import Interrupted, Player, release
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EnvironmentFailure, ProtocolFailure
-from searchrl.rewards.scorer import ScoredEpisode, score_together
 
 _TWO_PROMPTS = (
     "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
@@ -51,45 +42,7 @@ _TWO_PROMPTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """One finished episode: its tokens, its strings and its scores."""
-
-    trajectory: Trajectory
-    episode: Episode
-    scored: ScoredEpisode
-    world: TaskWorld
-    reset_options: Mapping[str, Any]
-
-    @property
-    def reward(self) -> float | None:
-        """The combined reward; None: unscored."""
-        return self.scored.reward
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether it may enter a training step."""
-        return self.reward is not None
-
-    @property
-    def turn_scores(self) -> tuple[float, ...] | None:
-        """The process scores of each turn, weighted as the reward expression says; None: none."""
-        per_turn = self.scored.per_turn
-        if not per_turn:
-            return None
-        expression = self.world.scorer.schedule.at(self.episode.step)
-        weights = {name: weight for weight, name in expression.terms if name is not None}
-        return tuple(
-            sum(weights.get(name, 0.0) * scores[turn] for name, scores in per_turn.items())
-            for turn in range(len(self.episode.turns))
-        )
-
-
-class Interrupted(Exception):
-    """The caller's `should_stop` asked to abandon the rollouts in flight."""
-
-
-class RolloutDriver:
+class RolloutDriver(Player):
     """Runs requests to completion on one generator.
 
     Environments step beside the generator. `deterministic` takes their observations in when the
@@ -100,45 +53,14 @@ class RolloutDriver:
     def __init__(
         self, generator: Generator, codec: TextCodec, limits: Limits, deterministic: bool = True
     ) -> None:
+        super().__init__(limits)
         self.generator = generator
         self.codec = codec
-        self.limits = limits
         self.deterministic = deterministic
 
-    def run(
-        self,
-        requests: Sequence[RolloutRequest],
-        *,
-        on_progress: Callable[[int, int], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        inflight: Inflight | None = None,
-    ) -> list[Group[Rollout]]:
-        """Play every episode to its end and score it.
-
-        Args:
-            requests: prompt instances with their RNG keys; results come in the same order.
-            on_progress: called with (finished, total) episodes.
-            should_stop: checked between turns.
-            inflight: gets every episode as it finishes; those that it has found are not played.
-
-        Raises:
-            Interrupted: when `should_stop` said so; what has finished is in `inflight` alone.
-        """
-        found = inflight.found if inflight is not None else {}
-        dialogues = [
-            [Dialogue(request, sample, found) for sample in range(len(request.rng_keys))]
-            for request in requests
-        ]
-        for request in requests:
-            request.world.build_indexes()  # no clock runs yet
-        files = {file: who for r in requests for file, who in r.world.files.items()}
-        with watching(self.limits.env_timeout_s, files):
-            playing = [[one for one in group if one.played is None] for group in dialogues]
-            on_progress = on_progress or (lambda done, total: None)
-            self._play(requests, playing, on_progress, should_stop or (lambda: False), inflight)
-            episodes = [[self._freeze(dialogue) for dialogue in group] for group in dialogues]
-        _release([dialogue for group in dialogues for dialogue in group])
-        return self._score(requests, dialogues, episodes)
+    def sync(self, policy: Any) -> int:
+        """See `Player.sync`."""
+        return self.generator.sync(policy)
 
     def _play(
         self,
@@ -174,15 +96,8 @@ class RolloutDriver:
                         if not isinstance(one.call.outcome, Returned):
                             # It is still in a step, or failed in it: nobody else may have it.
                             one.dialogue.env = None
-                    _release([dialogue for group in dialogues for dialogue in group])
+                    release([dialogue for group in dialogues for dialogue in group])
                     raise Interrupted
-
-    def _keep_stopped(self, waiting: list[Dialogue], inflight: Inflight) -> list[Dialogue]:
-        """Hand over what has finished, but for what failed: it is tried again; returns the rest."""
-        for dialogue in waiting:
-            if dialogue.stop is not None and dialogue.failure is None:
-                inflight.add(Played(dialogue.trajectory, self._freeze(dialogue)))
-        return [dialogue for dialogue in waiting if dialogue.stop is None]
 
     def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
         for handle in handles:
@@ -230,20 +145,6 @@ class RolloutDriver:
             else:
                 self.generator.close(handle)
         return live
-
-    def _reset(self, dialogues: Sequence[Dialogue]) -> None:
-        """Reset an environment for each dialogue; those that hang wait at the same time."""
-        calls = [
-            (functools.partial(self._begin, d.request), d.request.world.who("env"))
-            for d in dialogues
-        ]
-        outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
-        for dialogue, outcome in zip(dialogues, outcomes, strict=True):
-            if isinstance(outcome, Raised):
-                self._fail(dialogue, outcome.error)
-                continue
-            dialogue.env, dialogue.prompt, task, dialogue.expert = outcome.value
-            dialogue.task, dialogue.trajectory.task_id = task, task.id
 
     def _begin(self, request: RolloutRequest) -> Begun:
         return begin_episode(
@@ -372,73 +273,6 @@ class RolloutDriver:
         ids = self.codec.encode_plain(observation)
         return observation if self._submit(dialogue, handle, ids) else ""
 
-    def _fail(self, dialogue: Dialogue, error: BaseException) -> None:
-        """End an episode because something in it failed; its environment is not used again."""
-        world = dialogue.request.world
-        player = f"script of env '{world.name}' ({world.owner})"
-        player = player if dialogue.request.script else "generator"
-        dialogue.failure = classify(error, world, player)
-        dialogue.stop = StopReason.FAILED
-        dialogue.env = None
-
-    def _score(
-        self,
-        requests: Sequence[RolloutRequest],
-        dialogues: Sequence[Sequence[Dialogue]],
-        episodes: Sequence[Sequence[Episode]],
-    ) -> list[Group[Rollout]]:
-        """Score all episodes together."""
-        played = [dialogue for group in dialogues for dialogue in group]
-        frozen = [episode for group in episodes for episode in group]
-        scorers = [dialogue.request.world.scorer for dialogue in played]
-        groups = [number for number, group in enumerate(dialogues) for _ in group]
-        scores = score_together(list(zip(scorers, frozen, strict=True)), groups)
-        finished = iter(
-            Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
-            for d, episode, scored in zip(played, frozen, scores, strict=True)
-        )
-        return [
-            Group(request.group_id, tuple(next(finished) for _ in group))
-            for request, group in zip(requests, dialogues, strict=True)
-        ]
-
-    def _freeze(self, dialogue: Dialogue) -> Episode:
-        """The episode as rewards will see it."""
-        if dialogue.played is not None:
-            return dialogue.played.episode
-        if dialogue.stop is None:
-            error = "RuntimeError: the generator lost this dialogue"
-            dialogue.failure = Failure(FailureKind.GENERATION, "generator", error)
-            dialogue.stop = StopReason.FAILED
-        request, trajectory = dialogue.request, dialogue.trajectory
-        trajectory.generated_text = self.codec.decode(
-            trajectory.ids[trajectory.num_prompt_tokens :]
-        )
-        texts = [turn.text for turn in dialogue.turns]
-        final_answer, format_score = None, 0.0
-        try:
-            final_answer = request.world.protocol.final_answer(texts)
-            format_score = request.world.protocol.format_score(texts)
-        except ProtocolFailure as error:
-            if dialogue.failure is None:  # the first failure is the one that is told
-                self._fail(dialogue, error)
-        assert dialogue.stop is not None
-        return Episode(
-            task=dialogue.task or anonymous_task(request.world.name, request.reset_options, ""),
-            turns=tuple(dialogue.turns),
-            final_answer=final_answer,
-            format_score=format_score,
-            signals=dict(dialogue.signals),
-            env_return=dialogue.env_return,
-            num_model_tokens=trajectory.num_model_tokens,
-            stop_reason=dialogue.stop,
-            failure=dialogue.failure,
-            step=request.step,
-        )
-
-
-def _release(dialogues: Sequence[Dialogue]) -> None:
-    """Give back the environments that did not fail; their world closes them."""
-    for dialogue in dialogues:
-        if dialogue.env is not None:
-            dialogue.request.home.release(dialogue.env)
+    def _read(self, dialogue: Dialogue) -> str:
+        trajectory = dialogue.trajectory
+        return self.codec.decode(trajectory.ids[trajectory.num_prompt_tokens :])

@@ -21,8 +21,9 @@ from searchrl.calls.deadline import Turn
 from searchrl.calls.watchdog import watching
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import list_stages
+from searchrl.config.policy import is_registered
 from searchrl.config.sections import AUTO, Named, TaskConfig
-from searchrl.contracts import ExpertFactory, TagProtocol
+from searchrl.contracts import CHOICE_TURNS, ExpertFactory, TagProtocol
 from searchrl.core.episode import Task
 from searchrl.engine.episodes.guarded import GuardedProtocol, GuardedRetrievers
 from searchrl.engine.episodes.scorers import build_scorer, can_open
@@ -36,7 +37,7 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry
-from searchrl.plugins.parts import Judges, fill_parts, make_retriever_factory
+from searchrl.plugins.parts import Judges, fill_parts, make_retriever_factory, put_into_words
 from searchrl.plugins.registry import describe_error
 from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
@@ -362,6 +363,7 @@ def _make_world(
 ) -> TaskWorld:
     """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
     env_entry = registry.get("env", config.env.name)
+    is_chosen = env_entry.turns == CHOICE_TURNS and is_registered(run.policy.name)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = _make_protocol(config, run, registry)
     retriever_entry = registry.get("retriever", config.retriever.name)
@@ -389,7 +391,7 @@ def _make_world(
                 f"{env_entry}: expected its factory to return a gymnasium.Env, "
                 f"got {type(env).__name__}"
             )
-        return env
+        return env if is_chosen else put_into_words(env_entry, env, protocol)
 
     world = TaskWorld(
         name=config.env.name,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from searchrl.config import RunConfig
 from searchrl.contracts import Metric
 from searchrl.core.episode import SEARCH
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.figures.evaluation import summary_metrics
 from searchrl.engine.figures.metrics import ZERO_OR_ONE, Metrics, label_tasks, mean, summarise

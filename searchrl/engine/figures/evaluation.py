@@ -15,7 +15,8 @@ from searchrl.config.sections import EvalConfig
 from searchrl.core.episode import SEARCH, StopReason
 from searchrl.endpoints.exchange import Traffic
 from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.playing import Rollout
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.figures.metrics import Metrics, label_tasks, summarise
 from searchrl.engine.sampling.generator import mix_key

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from searchrl.core.episode import FailureKind
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.errors import FailureLimitError
 
 _TOLD = 3

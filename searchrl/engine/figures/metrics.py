@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from searchrl.contracts import MAX_REWARD, Metric
 from searchrl.core.episode import SEARCH, TOOL, FailureKind, StopReason
 from searchrl.engine.episodes.curriculum import Curriculum
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 
 Z_95 = 1.959963984540054

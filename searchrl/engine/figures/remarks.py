@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.errors import suggest
 from searchrl.rewards.components import SIGNAL
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NoReturn
 
 import torch
@@ -62,7 +61,7 @@ class BatchCheck:
         """Compare the packed rollouts of a step with the ledger.
 
         Raises:
-            CheckError: `ledger`, `finite`, `groups`, `ids`, `mask` or `rows`.
+            CheckError: `ledger`, `finite`, `groups`, `ids`, `mask`, `views` or `rows`.
         """
         self._ledger, self._worst = {}, None
         group_of = {}
@@ -169,12 +168,12 @@ class BatchCheck:
         scored = [item.trajectory for item in group.rollouts if item.reward is not None]
         for trajectory in scored[1:]:
             first = scored[0]
-            prompts = [one.ids[: one.num_prompt_tokens] for one in (first, trajectory)]
+            prompts = [_beginning(one) for one in (first, trajectory)]
             tasks = [(one.env, one.task_id) for one in (first, trajectory)]
             if prompts[0] == prompts[1] and tasks[0] == tasks[1]:
                 continue
             what = (
-                f"their prompts differ ({len(prompts[0])} and {len(prompts[1])} tokens)"
+                _tell_prompts(first, trajectory)
                 if prompts[0] != prompts[1]
                 else f"their tasks are {tasks[0][1]!r} and {tasks[1][1]!r}"
             )
@@ -213,6 +212,9 @@ class BatchCheck:
             if place < len(mask) and mask[place]:
                 wrong = "written by the model and not trained"
             self._fail("mask", f"token {place} is {wrong}", trajectory, place, rollout.mask)
+        if rollout.views != trajectory.views:
+            place = _first_difference(rollout.views, trajectory.views)
+            self._fail("views", f"choice {place} has another view than it had", trajectory, place)
         logps = trajectory.sampler_logps
         recorded = [logps[n] for turn in trajectory.turns for n in range(turn.start, turn.stop)]
         column = rollout.advantage
@@ -232,25 +234,12 @@ class BatchCheck:
 
     def _check_layout(self, batch: MicroBatch) -> None:
         """Each log-prob is that of a trained token, predicted from the token before it."""
-        layout = batch.layout
-        flat_T = layout.ids_BT.flatten()
-        columns = [layout.target_N, flat_T[layout.row_N]]
-        if layout.position_BT is not None:
-            columns.append(layout.position_BT.flatten()[layout.row_N])
-        found = torch.stack(columns).tolist()
         ledgers = [self._ledger[name] for name in batch.rollout_ids]
         places = [
             [n for turn in ledger.turns for n in range(turn.start, turn.stop)] for ledger in ledgers
         ]
-        ids = [ledger.ids for ledger in ledgers]
-        pairs = list(zip(ids, places, strict=True))
-        expected = [
-            [tokens[n] for tokens, of in pairs for n in of],
-            [tokens[n - 1] for tokens, of in pairs for n in of],
-            [n - 1 for n in chain.from_iterable(places)],
-        ]
-        names = ("token", "token before it", "position")
-        for name, have, want in zip(names, found, expected, strict=False):  # not all have positions
+        expected = batch.layout.expected(ledgers, places)
+        for (name, have), want in zip(batch.layout.found(), expected, strict=True):
             if have == want:
                 continue
             number = _first_difference(have, want)
@@ -314,6 +303,18 @@ def look_at(
     if check is not None:
         check.compare(batch, logp_N, is_own_N, sampled)
     return sampled
+
+
+def _beginning(trajectory: Trajectory) -> Sequence[object]:
+    """What an episode begins with: its prompt, or what was seen before the first choice."""
+    return trajectory.views[:1] or trajectory.ids[: trajectory.num_prompt_tokens]
+
+
+def _tell_prompts(one: Trajectory, other: Trajectory) -> str:
+    if one.views or other.views:
+        return "what is seen first differs"
+    counts = one.num_prompt_tokens, other.num_prompt_tokens
+    return f"their prompts differ ({counts[0]} and {counts[1]} tokens)"
 
 
 def _mask(trajectory: Trajectory) -> list[bool]:

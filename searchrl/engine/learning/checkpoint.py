@@ -1,10 +1,11 @@
 """Checkpoints: atomic to write, exact to resume, never of numbers that are not finite.
 
-Owns what is in `checkpoints/step_NNNNNN/`: `policy/` (a Hugging Face folder), the optimiser's state
-without pickle (`state_files`), `state.json` and `checksums.json`. It is written under another name
-and renamed, so a kill leaves the old ones whole. Sampling needs no state (every draw is a function
-of seed, step, example and sample): weights, optimiser and step counter are enough. Names, checksums
-and the choice of a whole one are `run_folder.checkpoints`. `train` and `sft` are the callers.
+Owns what is in `checkpoints/step_NNNNNN/`: `policy/` (as the policy saves itself: of a model it is
+a Hugging Face folder), the optimiser's state without pickle (`state_files`), `state.json` and
+`checksums.json`. It is written under another name and renamed, so a kill leaves the old ones whole.
+Sampling needs no state (every draw is a function of seed, step, example and sample): weights,
+optimiser and step counter are enough. Names, checksums and the choice of a whole one are
+`run_folder.checkpoints`. `train` and `sft` are the callers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
-from searchrl.engine.model.policy import Policy
+from searchrl.engine.learning.trained import TrainedPolicy
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import DamagedError, PolicyError, RunFolderError
 from searchrl.run_folder import guarding, list_checkpoints, read_state
@@ -37,7 +38,7 @@ _OPTIMIZER = "optimizer"
 
 
 def save_checkpoint(
-    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
+    run_dir: Path, policy: TrainedPolicy, learner: Stateful, state: Mapping[str, Any]
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
 
@@ -72,7 +73,7 @@ def save_checkpoint(
     return folder
 
 
-def save_policy(run_dir: Path, policy: Policy) -> Path:
+def save_policy(run_dir: Path, policy: TrainedPolicy) -> Path:
     """Write the final policy to `policy/`, whole or not at all; returns its folder.
 
     Raises:
@@ -88,13 +89,13 @@ def save_policy(run_dir: Path, policy: Policy) -> Path:
     return folder
 
 
-def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> None:
+def ensure_finite(policy: TrainedPolicy, optimizer: Mapping[str, Any], when: str) -> None:
     """Raise `PolicyError` if a trained weight, or a tensor of a learner's state, is not finite.
 
     An optimiser that is not finite makes the weights so at its next step, so it counts the same.
     What an algorithm keeps for itself is its own business.
     """
-    weights = ((f"weight '{n}'", p) for n, p in policy.model.named_parameters() if p.requires_grad)
+    weights = ((f"weight '{n}'", p) for n, p in policy.named_parameters() if p.requires_grad)
     state = tensors_in(optimizer.get("optimizer", {}), "the optimiser's state")
     for found in (weights, state):
         for name, tensor in found:
@@ -165,7 +166,7 @@ def _sync(path: Path) -> None:
 
 
 def load_checkpoint(
-    folder: Path, policy: Policy, learner: Stateful, shape: type[Shape] | None = None
+    folder: Path, policy: TrainedPolicy, learner: Stateful, shape: type[Shape] | None = None
 ) -> dict[str, Any]:
     """Put weights, optimiser and counters back exactly; returns the JSON state.
 
@@ -195,24 +196,12 @@ def load_checkpoint(
     return state
 
 
-def load_weights(folder: Path, policy: Policy) -> None:
-    """Copy saved weights into the policy's trainable parameters."""
+def load_weights(folder: Path, policy: TrainedPolicy) -> None:
+    """Copy saved weights into the policy's trainable parameters; raises as `TrainedPolicy.load`."""
     saved: dict[str, torch.Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
             saved |= load_file(path, device=str(policy.device))
         except (OSError, SafetensorError) as error:
             raise DamagedError.of(path, first_line(error), "Restore it from a copy") from error
-    if policy.is_lora:
-        from peft import set_peft_model_state_dict
-
-        set_peft_model_state_dict(policy.model, saved)
-        return
-    wanted = {name for name, p in policy.model.named_parameters() if p.requires_grad}
-    missing = sorted(wanted - saved.keys())
-    if missing:
-        raise RunFolderError(
-            f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
-            f"'{missing[0]}': it was saved from another architecture"
-        )
-    policy.model.load_state_dict({name: saved[name] for name in wanted}, strict=False)
+    policy.load(folder, saved)

@@ -25,7 +25,6 @@ from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.batch_check import BatchCheck, look_at
 from searchrl.engine.learning.loss_scale import LossScale
-from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import (
     MicroBatch,
     PackedRollout,
@@ -36,9 +35,9 @@ from searchrl.engine.learning.packing import (
 )
 from searchrl.engine.learning.sampled import SampledTokens
 from searchrl.engine.learning.sharing import share_groups
+from searchrl.engine.learning.trained import TrainedPolicy
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
-from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import PolicyError
 
@@ -86,7 +85,7 @@ class Learner:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: TrainedPolicy,
         algorithm: Algorithm,
         settings: AlgorithmConfig,
         optim: OptimConfig,
@@ -120,10 +119,10 @@ class Learner:
         """Whether `train_step` changed weights and did not come to its end: not worth keeping."""
         self.parameters = [*policy.parameters, *algorithm.parameters()]
         self.optimizer = make_optimizer(optim.optimizer, self.parameters, optim.lr)
-        self.loss_scale = LossScale(policy.base_model.dtype == torch.float16)
+        self.loss_scale = LossScale(policy.dtype == torch.float16)
         self.micro_batch_tokens = optim.micro_batch_tokens
         """Smaller than the setting once memory has run out."""
-        self.packing_fault = find_packing_fault(policy)
+        self.packing_fault = policy.find_packing_fault()
         """Why rollouts are padded instead of packed; None: they are packed."""
         if self.loss_settings.beta > 0:
             policy.keep_reference()
@@ -339,13 +338,14 @@ class Learner:
                     self.micro_batch_tokens,
                     self.policy.device,
                     is_packed=self.packing_fault is None,
+                    lay_out=self.policy.lay_out,
                 )
             )
             if self._fits(batch, run):
                 waiting = without(waiting, set(batch.rollout_ids))
                 continue
             # Not in the except block: the exception keeps tensors alive.
-            num_tokens = batch.layout.ids_BT.numel()
+            num_tokens = batch.layout.num_computed
             self.micro_batch_tokens = max(1, min(self.micro_batch_tokens, num_tokens) // 2)
             sums.num_splits += 1
             if self.policy.device.type == "cuda":

@@ -24,8 +24,10 @@ from torch import Tensor
 from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, is_finite
-from searchrl.engine.model.layout import Layout, TokenRow, num_suffix_tokens, pack, padded_layout
+from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, View, is_finite
+from searchrl.engine.learning.trained import LayOut
+from searchrl.engine.model.layout import TokenRow, num_suffix_tokens
+from searchrl.engine.model.layout import lay_out as lay_out_tokens
 from searchrl.errors import PluginError
 
 R = TypeVar("R")
@@ -46,6 +48,8 @@ class PackedRollout(TokenRow):
     """Of a token in the loss; 0: the rollout is here for LLDS alone."""
     hold_weight: float = 0.0
     """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
+    views: tuple[View, ...] = ()
+    """What was seen before each choice, of a policy without tokens."""
 
     @property
     def hold_weights(self) -> list[float]:
@@ -76,11 +80,12 @@ class PackedStep:
 class MicroBatch:
     """Some rollouts and the columns that a loss reads: one entry per trained token, in order.
 
-    `layout` says how the rollouts go through the model; its log-probs stand in the same order.
+    `layout` is a `BatchLayout`: how the rollouts go through the policy that made it. Its log-probs
+    stand in the same order.
     """
 
     rollouts: tuple[PackedRollout, ...]
-    layout: Layout
+    layout: Any
     sampler_logp_N: Tensor
     adv_N: Tensor
     weight_N: Tensor
@@ -205,6 +210,7 @@ def pack_step(
             _broadcast(value, trajectory, mask),
             weight=float(group_id in in_loss),
             hold_weight=float(group_id in held),
+            views=trajectory.views,
         )
         members[group_id].append(rollout)
     kept = [Group(name, tuple(rollouts)) for name, rollouts in members.items() if rollouts]
@@ -357,15 +363,18 @@ def micro_batches(
     device: torch.device,
     *,
     is_packed: bool = False,
+    lay_out: LayOut = lay_out_tokens,
 ) -> Iterator[MicroBatch]:
     """Split into batches of at most `max_tokens` tokens that are computed, padding included.
 
     A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
     it fits: every part of a group computes the prompt. The split changes no gradient: weights
-    were fixed over the whole step.
+    were fixed over the whole step. `lay_out` is that of the policy.
     """
     parts = _packs(groups, max_tokens) if is_packed else _pads(_members(groups), max_tokens)
-    return (_micro_batch(part, device, is_packed) for part in parts)
+    return (
+        _micro_batch(part, device, lay_out(part, device, is_packed=is_packed)) for part in parts
+    )
 
 
 def _pads(rollouts: Sequence[PackedRollout], max_tokens: int) -> Iterator[list[PackedRollout]]:
@@ -410,7 +419,7 @@ def _sharing(group: Group[PackedRollout]) -> list[list[PackedRollout]]:
 
 
 def _micro_batch(
-    rollouts: Sequence[PackedRollout], device: torch.device, is_packed: bool
+    rollouts: Sequence[PackedRollout], device: torch.device, layout: Any
 ) -> MicroBatch:
     columns: list[list[float]] = [[], [], [], []]
     owners: list[int] = []
@@ -421,20 +430,8 @@ def _micro_batch(
         columns[2] += [rollout.weight] * num_tokens
         columns[3] += rollout.hold_weights
         owners += [number] * num_tokens
-    layout = pack(rollouts, device) if is_packed else pad(rollouts, device)
     logp_N, adv_N, weight_N, hold_weight_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
     )
     rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
     return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
-
-
-def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
-    """The padded layout of rollouts of any length: one row each."""
-    shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
-    ids_BT = torch.zeros(shape, dtype=torch.long)
-    mask_BT = torch.zeros(shape, dtype=torch.bool)
-    for row, rollout in enumerate(rollouts):
-        ids_BT[row, : len(rollout.ids)] = torch.tensor(rollout.ids)
-        mask_BT[row, : len(rollout.ids)] = torch.tensor(rollout.mask)
-    return padded_layout(ids_BT.to(device), mask_BT.to(device))

@@ -10,29 +10,32 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from searchrl.core.group import Group
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.inflight import Inflight
-from searchrl.engine.episodes.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.episodes.playing import Interrupted, Play, Player, Rollout
 from searchrl.engine.learning.packing import PackedRollout
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import num_suffix_tokens
 from searchrl.errors import PluginError
 from searchrl.plugins.registry import describe_error
 
+D = TypeVar("D", bound=Player)
 
-class SharedDriver(RolloutDriver):
-    """A rollout driver that plays every n-th prompt and has the others played by the others.
 
-    What `run` returns, and whether it raises `Interrupted`, is the same in every process.
+class SharedPlay:
+    """Plays every n-th prompt here and has the others played by the other processes.
+
+    What it returns, and whether it raises `Interrupted`, is the same in every process.
     """
 
-    def __init__(self, own: RolloutDriver, workers: Workers) -> None:
-        super().__init__(own.generator, own.codec, own.limits, own.deterministic)
-        self.workers = workers
+    def __init__(self, play: Play, workers: Workers) -> None:
+        self._play = play
+        self._workers = workers
 
-    def run(
+    def __call__(
         self,
         requests: Sequence[RolloutRequest],
         *,
@@ -40,7 +43,7 @@ class SharedDriver(RolloutDriver):
         should_stop: Callable[[], bool] | None = None,
         inflight: Inflight | None = None,
     ) -> list[Group[Rollout]]:
-        """See `RolloutDriver.run`; progress is that of this process, scaled to all requests.
+        """See `Player.run`; progress is that of this process, scaled to all requests.
 
         `inflight` is not used: a stopped step is sampled again, in as many processes as there are.
 
@@ -49,7 +52,8 @@ class SharedDriver(RolloutDriver):
             PluginError: if an env puts something into an episode that cannot be sent.
             WorkerError: if another process failed.
         """
-        own = requests[self.workers.rank :: self.workers.size]
+        workers = self._workers
+        own = requests[workers.rank :: workers.size]
         total = sum(len(request.rng_keys) for request in requests)
 
         def progress(done: int, of_own: int) -> None:
@@ -59,22 +63,24 @@ class SharedDriver(RolloutDriver):
         played: list[Group[Rollout]] = []
         is_interrupted = False
         try:
-            played = super().run(own, on_progress=progress, should_stop=should_stop)
+            played = self._play(own, on_progress=progress, should_stop=should_stop)
         except Interrupted:
             is_interrupted = True
-        if self.workers.agree_to_stop(is_interrupted):
+        if workers.agree_to_stop(is_interrupted):
             raise Interrupted
-        shares = self.workers.gather([_pack(group) for group in played])
+        shares = workers.gather([_pack(group) for group in played])
         groups = []
         for number, request in enumerate(requests):
-            share = shares[number % self.workers.size]
-            groups.append(_unpack(share[number // self.workers.size], request))
+            share = shares[number % workers.size]
+            groups.append(_unpack(share[number // workers.size], request))
         return groups
 
 
-def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
-    """The driver itself in one process, a share of it in one of several."""
-    return driver if workers.size == 1 else SharedDriver(driver, workers)
+def share_driver(driver: D, workers: Workers) -> D:
+    """The driver; where several processes share the work, one that plays its share."""
+    if workers.size > 1:
+        driver.sharing = lambda play: SharedPlay(play, workers)
+    return driver
 
 
 def _pack(group: Group[Rollout]) -> bytes:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from searchrl.core.group import Group, Trainable
 from searchrl.engine.episodes.inflight import Inflight
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.figures.metrics import Metrics, exact, finite_figures, mean, proportion
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.sampling.generator import Generator

@@ -16,8 +16,7 @@ from torch.optim import AdamW
 
 from searchrl.config.sft import SftStage
 from searchrl.core.trajectory import Author, Trajectory
-from searchrl.engine.learning.packing import pad
-from searchrl.engine.model.layout import TokenRow
+from searchrl.engine.model.layout import TokenRow, pad
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.engine.model.policy import Policy
 

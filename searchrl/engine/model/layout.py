@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from searchrl.core.trajectory import Trajectory
 from searchrl.engine.model.attention import AttentionPlan, fused_attention, kernel_mask
 
 BLOCK = {"cpu": 128}
@@ -51,6 +54,31 @@ class Layout:
     plan: AttentionPlan | None = None
     """None: the model's own attention, causal in each row."""
 
+    @property
+    def num_computed(self) -> int:
+        """Tokens that are computed, padding included."""
+        return self.ids_BT.numel()
+
+    def found(self) -> list[tuple[str, list[Any]]]:
+        """What each log-prob is computed from: columns over the trained tokens, by name."""
+        columns = [self.target_N, self.ids_BT.flatten()[self.row_N]]
+        if self.position_BT is not None:
+            columns.append(self.position_BT.flatten()[self.row_N])
+        names = ("token", "token before it", "position")
+        return list(zip(names, torch.stack(columns).tolist(), strict=False))
+
+    def expected(
+        self, ledgers: Sequence[Trajectory], places: Sequence[Sequence[int]]
+    ) -> list[list[Any]]:
+        """The same columns, from the ledgers; `places` are those of the trained tokens of each."""
+        pairs = [(one.ids, of) for one, of in zip(ledgers, places, strict=True)]
+        columns: list[list[Any]] = [
+            [ids[n] for ids, of in pairs for n in of],
+            [ids[n - 1] for ids, of in pairs for n in of],
+            [n - 1 for n in chain.from_iterable(places)],
+        ]
+        return columns if self.position_BT is not None else columns[:2]
+
 
 def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
     """One rollout per row, padded on the right; True in `chosen_BT` (never in column 0): wanted.
@@ -59,6 +87,24 @@ def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:
     """
     wanted_N = chosen_BT.flatten().nonzero()[:, 0]
     return Layout(ids_BT, wanted_N - 1, ids_BT.flatten()[wanted_N])
+
+
+def pad(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:
+    """The padded layout of rollouts of any length: one row each."""
+    shape = (len(rollouts), max(len(rollout.ids) for rollout in rollouts))
+    ids_BT = torch.zeros(shape, dtype=torch.long)
+    mask_BT = torch.zeros(shape, dtype=torch.bool)
+    for row, rollout in enumerate(rollouts):
+        ids_BT[row, : len(rollout.ids)] = torch.tensor(rollout.ids)
+        mask_BT[row, : len(rollout.ids)] = torch.tensor(rollout.mask)
+    return padded_layout(ids_BT.to(device), mask_BT.to(device))
+
+
+def lay_out(
+    rollouts: Sequence[TokenRow], device: torch.device, *, is_packed: bool = False
+) -> Layout:
+    """The packed layout of rollouts, or the padded one."""
+    return pack(rollouts, device) if is_packed else pad(rollouts, device)
 
 
 def pack(rollouts: Sequence[TokenRow], device: torch.device) -> Layout:

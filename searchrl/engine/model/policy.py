@@ -9,7 +9,7 @@ vocabulary.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,11 +22,16 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
-from searchrl.engine.model.attention import AttentionPlan, attending
+from searchrl.engine.model.attention import AttentionPlan, attending, find_attention_fault
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
-from searchrl.engine.model.layout import Layout
+from searchrl.engine.model.layout import Layout, TokenRow, lay_out
 from searchrl.engine.model.quantization import num_weights
 from searchrl.engine.model.rendering import Renderer
+from searchrl.errors import PolicyError, RunFolderError
+
+_PROMPT, _SUFFIXES = 5, (6, 4)
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""Tokens of the rows with which packing is tried out, and how far their log-probs may be apart."""
 
 
 @dataclass(slots=True)
@@ -57,6 +62,17 @@ class Policy:
     def base_model(self) -> Any:
         """The stock causal LM, inside the adapter's wrapper if there is one."""
         return self.model.get_base_model() if self.is_lora else self.model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        dtype: torch.dtype = self.base_model.dtype
+        return dtype
+
+    def named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
+        """All parameters by name."""
+        named: Iterable[tuple[str, nn.Parameter]] = self.model.named_parameters()
+        return named
 
     @property
     def vocab_size(self) -> int:
@@ -123,6 +139,41 @@ class Policy:
             for layer, checkpoint in zip(layers, checkpoints, strict=True):
                 layer._gradient_checkpointing_func = checkpoint
             self.model.eval()
+
+    def find_packing_fault(self) -> str | None:
+        """Why rollouts have to be padded, or None if they can be packed: it is tried out.
+
+        A short packed row is compared with the same rollouts padded. That finds what no setting of
+        a model tells: position ids that it ignores, and layers other than attention, which would
+        mix rollouts.
+        """
+        fault = find_attention_fault(self.base_model)
+        if fault is not None:
+            return fault
+        width = _PROMPT + max(_SUFFIXES)
+        ids = [number * 7 % self.vocab_size for number in range(len(_SUFFIXES) * width)]
+        rollouts = []
+        for number, length in enumerate(_SUFFIXES):
+            suffix = ids[number * width + _PROMPT :][:length]
+            mask = [False] * _PROMPT + [True] * length
+            rollouts.append(TokenRow(ids[:_PROMPT] + suffix, mask, _PROMPT))
+        with torch.no_grad(), self.evaluating():
+            padded_N = self.logps(lay_out(rollouts, self.device)).logp_N
+            try:
+                with self.attending():
+                    packed_N = self.logps(lay_out(rollouts, self.device, is_packed=True)).logp_N
+            except (PolicyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+                return f"it does not run packed rows ({error})"
+        gap = float((packed_N - padded_N).abs().max())
+        if gap <= _TOLERANCE.get(self.dtype, 0.3):
+            return None
+        return f"its log-probs differ by {gap:.1e} nats in a packed row"
+
+    def lay_out(
+        self, rollouts: Sequence[TokenRow], device: torch.device, *, is_packed: bool = False
+    ) -> Layout:
+        """The layout of rollouts; a packed one needs `attending` around its forward pass."""
+        return lay_out(rollouts, device, is_packed=is_packed)
 
     def keep_reference(self) -> None:
         """Freeze a copy of the current weights as the reference (LoRA needs none)."""
@@ -205,6 +256,26 @@ class Policy:
         hf_logging.disable_progress_bar()  # a scratch model never went through `load_policy`
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+    def load(self, folder: Path, saved: Mapping[str, Tensor]) -> None:
+        """Take over the trainable weights that were saved in a folder.
+
+        Raises:
+            RunFolderError: some of this model's are not among them.
+        """
+        if self.is_lora:
+            from peft import set_peft_model_state_dict
+
+            set_peft_model_state_dict(self.model, dict(saved))
+            return
+        wanted = {name for name, p in self.named_parameters() if p.requires_grad}
+        missing = sorted(wanted - saved.keys())
+        if missing:
+            raise RunFolderError(
+                f"checkpoint '{folder}' lacks {len(missing)} weights of this model, the first "
+                f"'{missing[0]}': it was saved from another architecture"
+            )
+        self.model.load_state_dict({name: saved[name] for name in wanted}, strict=False)
 
 
 def _checkpoint_in_eval(

@@ -139,7 +139,7 @@ class Session:
         """
         for begun in self.curriculum.look(step):
             self.on_note(begun)
-        self.sampler.generator.sync(self.policy)
+        self.sampler.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
         return sample_groups(self.sampler, self.prompts, step, max_refills=max_refills, **watched)
 

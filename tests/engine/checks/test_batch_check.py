@@ -21,6 +21,7 @@ from searchrl.core.group import Group
 from searchrl.core.trajectory import Author, Origin, Trajectory
 from searchrl.engine.learning import batch_check, learner, packing
 from searchrl.engine.learning.step_groups import StepGroups
+from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.layout import Layout
 from searchrl.errors import CheckError
 from searchrl.programs.setup.session import Session
@@ -139,24 +140,24 @@ def one_wild_token(patch: Patch, session: Session, drawn: StepGroups) -> None:
 
 def shift_layout(patch: Patch, session: Session, drawn: StepGroups) -> None:
     """Each log-prob comes from the row before the one that predicts its token."""
-    pack = packing.pack
+    pack = layout_module.pack
 
     def shifted(*args: Any) -> Layout:
         layout = pack(*args)
         return dataclasses.replace(layout, row_N=(layout.row_N - 1).clamp(min=0))
 
-    patch.setattr(packing, "pack", shifted)
+    patch.setattr(layout_module, "pack", shifted)
 
 
 def restart_positions(patch: Patch, session: Session, drawn: StepGroups) -> None:
-    pack = packing.pack
+    pack = layout_module.pack
 
     def shifted(*args: Any) -> Layout:
         layout = pack(*args)
         assert layout.position_BT is not None
         return dataclasses.replace(layout, position_BT=layout.position_BT + 1)
 
-    patch.setattr(packing, "pack", shifted)
+    patch.setattr(layout_module, "pack", shifted)
 
 
 def author_of_nothing(patch: Patch, session: Session, drawn: StepGroups) -> None:

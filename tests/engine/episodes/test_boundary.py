@@ -13,8 +13,9 @@ from searchrl.calls.deadline import DeadlineExceeded
 from searchrl.config import build_config
 from searchrl.core.episode import Action, Failure, FailureKind
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import EnvironmentFailure, PluginError

@@ -14,7 +14,8 @@ from searchrl.calls.deadline import Returned, call_together
 from searchrl.core.episode import FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
 from searchrl.engine.episodes.dialogue import Limits, RolloutRequest
-from searchrl.engine.episodes.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.episodes.playing import Interrupted, Rollout
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.figures.metrics import summarise
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator

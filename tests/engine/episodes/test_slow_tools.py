@@ -17,7 +17,8 @@ from searchrl.calls.watchdog import _dog
 from searchrl.config import build_config
 from searchrl.core.episode import FailureKind
 from searchrl.engine.episodes.dialogue import Limits, RolloutRequest
-from searchrl.engine.episodes.rollout import Interrupted, Rollout, RolloutDriver
+from searchrl.engine.episodes.playing import Interrupted, Rollout
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling, mix_key

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.core.group import Group, make_groups
-from searchrl.engine.episodes.rollout import Rollout
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.model.policy import Policy

@@ -18,8 +18,8 @@ from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages,
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Rollout
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import MicroBatch, PackedStep, micro_batches, pack_step
 from searchrl.engine.model.policy import Policy

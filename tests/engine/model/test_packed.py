@@ -17,7 +17,6 @@ from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
-from searchrl.engine.learning.packed_check import find_packing_fault
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model import layout as layout_module
 from searchrl.engine.model.layout import PackedPlan, num_suffix_tokens
@@ -206,7 +205,7 @@ class TestModelsThatCannotPack:
         policy = make_policy(micro_model)
         (expected,) = caught_gradients(make_learner(policy), make_items())
         forget_positions(policy, monkeypatch)
-        fault = find_packing_fault(policy)
+        fault = policy.find_packing_fault()
         assert fault is not None and "nats in a packed row" in fault
         settings = AlgorithmConfig(beta=0.0, clip_low=0.5, clip_high=0.5)
         optim = OptimConfig(lr=1e-2, warmup_steps=0, max_grad_norm=1e9)

@@ -32,8 +32,9 @@ from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossSettings, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, TokenColumns, TurnStop
 from searchrl.engine.episodes.dialogue import RolloutRequest
+from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import Rollout, RolloutDriver
+from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy

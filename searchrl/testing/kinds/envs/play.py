@@ -19,6 +19,7 @@ import gymnasium
 from searchrl.contracts import RetrieverFactory
 from searchrl.core import episode as core
 from searchrl.core.episode import ANSWER, SEARCH, Action, Task
+from searchrl.plugins.parts import put_into_words
 from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
@@ -65,6 +66,12 @@ def make_env(subject: Subject, retriever: RetrieverFactory | None = None) -> Env
     if subject.entry.name.endswith(":") and not subject.entry.argument:
         name = subject.entry.name
         raise NotApplicable(f"'{name}' is a scheme; check '{name}NAME'")
+    made = make_inner(subject, retriever)
+    return put_into_words(subject.entry, made, subject.grammar.protocol)
+
+
+def make_inner(subject: Subject, retriever: RetrieverFactory | None = None) -> Env:
+    """A new instance as it is, even if its turns are no text."""
     protocol = subject.grammar.protocol
     made: Env = subject.make(protocol=protocol, retriever=retriever or subject.retriever)
     return made

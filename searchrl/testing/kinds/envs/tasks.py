@@ -1,6 +1,6 @@
 """Criteria of environments, E1 to E10: what is made, what is asked, and that both can be repeated.
 
-Owns what concerns an instance, its reset and its tasks; `env_episodes` has what comes after.
+Owns what concerns an instance, its reset and its tasks; `episodes` has what comes after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from searchrl.contracts import find_task_problem
 from searchrl.core.episode import Task
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_place
-from searchrl.testing.kinds import env_play
+from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.probes.subject import Subject

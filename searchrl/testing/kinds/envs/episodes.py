@@ -1,6 +1,6 @@
 """Criteria of environments, E11 to E22: what a step does, how episodes end, what crosses outside.
 
-Owns what concerns the playing of a task, and the policies that are brought to play it; `env_tasks`
+Owns what concerns the playing of a task, and the policies that are brought to play it; `tasks`
 has what comes before.
 """
 
@@ -22,7 +22,7 @@ from searchrl.engine.episodes.boundary import step_env
 from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
-from searchrl.testing.kinds import env_play
+from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, drawn, judged, raises_nothing, unchanged
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.policies import Step

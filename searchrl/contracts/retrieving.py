@@ -1,0 +1,55 @@
+"""Contracts of retrievers: what searches a corpus, and what some of them can do besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from searchrl.core.episode import Passage
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Searches a fixed corpus."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most k passages per query, best first. Batched; `[]` gives `[]`.
+
+        A query without any indexed term gives no passage. Raises on failure; never returns an
+        empty list in place of an error.
+        """
+
+
+@runtime_checkable
+class RankingRetriever(Retriever, Protocol):
+    """A retriever that can say at which rank a passage comes, shown or not. Nobody has to."""
+
+    def ranks(
+        self, queries: Sequence[str], ids: Sequence[str]
+    ) -> Sequence[Mapping[str, int | None]]:
+        """Return, per query, the rank of each of these passages: from 1; None if not found.
+
+        The passages that `search` returns have the ranks 1 to k.
+        """
+
+
+@runtime_checkable
+class StoredRetriever(Retriever, Protocol):
+    """A retriever that has passages of its own: an index folder, a server. Nobody has to.
+
+    An environment that is given no corpus searches these; its factory gets no passages then.
+    """
+
+    def stored(self, ids: Sequence[str]) -> Sequence[Passage | None] | None:
+        """Return the passages of these ids, None for each that it lacks; None: it cannot tell.
+
+        Raises:
+            ConfigError: it has no passages at all.
+        """
+
+
+RetrieverFactory = Callable[..., Retriever]
+"""`factory(passages, **config) -> Retriever`; called once per corpus.
+
+`passages` are a tuple, or a `retrieval.passages.PassageStore`, which stays on disk.
+"""

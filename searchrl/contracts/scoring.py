@@ -1,0 +1,76 @@
+"""Contracts of what scores: reward components, group rewards and judges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from searchrl.core.episode import Episode, JudgeCase, Score, Unscored, Verdict
+from searchrl.endpoints.exchange import Traffic
+
+
+@runtime_checkable
+class Reward(Protocol):
+    """One reward component. Pure. `values` is its declared set, or (low, high) with `is_range`.
+
+    It may have a method `applies(task) -> bool`. Of a task for which that is false it says nothing:
+    its term is left out of the reward, and it is no metric there.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    is_range: bool
+
+    def __call__(self, episode: Episode) -> float | Score | Unscored:
+        """Score one finished episode."""
+
+
+@runtime_checkable
+class GroupReward(Protocol):
+    """A component that scores the episodes of a group together: diversity, pairwise judges.
+
+    Pure, and declared like a `Reward`. A group holds the rollouts of one prompt that did not fail,
+    at least one; in an evaluation each prompt is played once, so a group is one episode.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    is_range: bool
+
+    def __call__(self, episodes: Sequence[Episode]) -> Sequence[float | Score | Unscored]:
+        """Score the episodes of one group: one result for each, in the order given."""
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Says how good an answer is: a model that is asked, or a rule."""
+
+    def judge(self, case: JudgeCase) -> Verdict | Unscored:
+        """Judge one answer: 0, 0.5 or 1; Unscored where nothing can be said of it.
+
+        Raises on failure: an outage, a reply that is no verdict. It never gives a 0 in place of an
+        error. Called by several threads at once.
+        """
+
+
+@runtime_checkable
+class RankingJudge(Judge, Protocol):
+    """A judge that can compare the answers to one question with each other. Nobody has to."""
+
+    def rank(self, cases: Sequence[JudgeCase]) -> Sequence[Verdict | Unscored]:
+        """Judge the answers of a group together: a score from 0 to 1 for each, in their order.
+
+        All cases have the same question. Equal answers get equal scores.
+        """
+
+
+@runtime_checkable
+class PaidJudge(Judge, Protocol):
+    """A judge whose calls cost something: money, or somebody's patience. Nobody has to."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was spent so far."""
+
+    def estimate(self, num_groups: int, group_size: int) -> Traffic:
+        """Return what judging so many groups would cost at most; of size 1: answers one by one."""

@@ -1,0 +1,57 @@
+"""Contracts of what watches a run: metrics, trackers and alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NotRequired, Protocol, TypedDict
+
+from searchrl.core.alert import Alert
+from searchrl.core.history import History
+
+
+class Metric(TypedDict):
+    """A value, its 95 % interval and the number of observations behind it.
+
+    A metric without sampling error (a learning rate, a time, a loss) has no `low` and no `high`.
+    A metric that was not measured is absent: there is no value that stands for it.
+    """
+
+    value: float
+    low: NotRequired[float]
+    high: NotRequired[float]
+    n: int
+
+
+class Paired(TypedDict):
+    """A figure of one policy minus that of another, on the same `n` tasks, with its 95 % interval.
+
+    `p` is that of the two-sided test named by `test`. A pair of retrievers has the same.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    p: float
+    test: str
+
+
+class Tracker(Protocol):
+    """Receives metrics."""
+
+    def log(self, step: int, metrics: Mapping[str, Metric], phase: str) -> None:
+        """Record the metrics of one step. `phase` is `train` or `eval`."""
+
+    def close(self) -> None:
+        """Flush and release; called once."""
+
+
+class Alarm(Protocol):
+    """Watches a run for one kind of trouble.
+
+    It must be a pure function of the history: a run that is resumed asks it about the last steps
+    once more. It is asked after every step, so it must be quick.
+    """
+
+    def check(self, history: History) -> Alert | None:
+        """Return what is wrong now, or None. While it stays wrong, the alarm sounds only once."""

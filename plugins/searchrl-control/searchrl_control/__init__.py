@@ -7,11 +7,43 @@ import, `gymnasium.make("searchrl_control:searchrl/RetrievalControl-v0")` does.
 import gymnasium
 
 from searchrl import hookimpl
-from searchrl.hookspecs import RegisterTool
+from searchrl.hookspecs import Register, RegisterEnv, RegisterTool
 
 PLUGIN_API = 2
 
 GYM_ID = "searchrl/RetrievalControl-v0"
+
+
+@hookimpl
+def register_envs(register: RegisterEnv) -> None:
+    """`retrieval-control`: a turn is the number of an action."""
+    register(
+        "retrieval-control",
+        "searchrl_control.environment.factory:make_env",
+        turns="choice",
+        reward="env",
+        description="decide how a question is searched: search, narrow, broaden, end",
+    )
+
+
+@hookimpl
+def register_policies(register: Register) -> None:
+    """Networks that decide, each with a critic."""
+    register(
+        "linear",
+        "searchrl_control.policies.networks:make_linear",
+        description="weights for every sign and action; sources share a scorer",
+    )
+    register(
+        "mlp",
+        "searchrl_control.policies.networks:make_mlp",
+        description="the same with one hidden layer",
+    )
+    register(
+        "gru",
+        "searchrl_control.policies.networks:make_gru",
+        description="the same with a memory of the episode",
+    )
 
 
 @hookimpl

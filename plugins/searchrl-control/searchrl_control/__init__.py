@@ -30,17 +30,17 @@ def register_envs(register: RegisterEnv) -> None:
 def register_policies(register: Register) -> None:
     """Networks that decide, each with a critic."""
     register(
-        "linear",
+        "control-linear",
         "searchrl_control.policies.networks:make_linear",
         description="weights for every sign and action; sources share a scorer",
     )
     register(
-        "mlp",
+        "control-mlp",
         "searchrl_control.policies.networks:make_mlp",
         description="the same with one hidden layer",
     )
     register(
-        "gru",
+        "control-gru",
         "searchrl_control.policies.networks:make_gru",
         description="the same with a memory of the episode",
     )

@@ -1,4 +1,4 @@
-"""The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
+"""The networks `control-linear`, `-mlp` and `-gru`: what speaks for each action, and a critic.
 
 Owns how they are built. All three weigh the signs for each action on its own. Where the environment
 shows candidates (the set `heads`), one scorer that all sources share says what speaks for each of
@@ -68,7 +68,7 @@ class Network(nn.Module):
 
 
 def make_linear(space: ChoiceSpace, *, embedding: Width = 0) -> nn.Module:
-    """The network `linear`: what cross-validation chose on training questions.
+    """The network `control-linear`: what cross-validation chose on training questions.
 
     Args:
         space: of the environment.
@@ -80,14 +80,14 @@ def make_linear(space: ChoiceSpace, *, embedding: Width = 0) -> nn.Module:
 
 
 def make_mlp(space: ChoiceSpace, *, hidden: AtLeastOne = 32, embedding: Width = 0) -> nn.Module:
-    """The network `mlp`: one hidden layer of tanh, in the body and in the scorer."""
+    """The network `control-mlp`: one hidden layer of tanh, in the body and in the scorer."""
     inputs = Inputs(space, embedding)
     body = nn.Sequential(nn.Linear(inputs.width, hidden), nn.Tanh())
     return Network(space, inputs, body, hidden, hidden)
 
 
 def make_gru(space: ChoiceSpace, *, hidden: AtLeastOne = 32, embedding: Width = 0) -> nn.Module:
-    """The network `gru`: remembers what it saw in the episode."""
+    """The network `control-gru`: remembers what it saw in the episode."""
     inputs = Inputs(space, embedding)
     return Network(space, inputs, _Recurrent(inputs.width, hidden), hidden, hidden)
 

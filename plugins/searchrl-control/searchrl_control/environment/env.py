@@ -55,7 +55,7 @@ class _Turn(NamedTuple):
     is_over: bool = False
 
 
-class RetrievalControlEnv(gymnasium.Env[Observation, int]):
+class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     """Search, then change the search or end.
 
     The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An

@@ -129,7 +129,7 @@ class ListFeatures:
             float(np.mean(scores[:3])),
             float(np.mean(scores)),
             shares[0],
-            self.idf_share(is_in.any(axis=0)),
+            self.idf_share(np.asarray(is_in.any(axis=0), dtype=np.bool_)),
             min(shares),
         ]
 

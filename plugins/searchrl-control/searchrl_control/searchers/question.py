@@ -104,7 +104,7 @@ class Question:
         found = [self._rest(place) for place in places]
         if not found:
             return np.zeros(len(self.words.scores_N), dtype=np.float32)
-        return np.mean(found, axis=0, dtype=np.float32)
+        return np.asarray(np.mean(found, axis=0), dtype=np.float32)
 
     def follow(self, found: Found, places: list[int], weight: float = LINK_WEIGHT) -> Found:
         """Half a ranking, half what these passages leave open, and the titles that they name."""

@@ -79,8 +79,8 @@ MODEL_NAME = Flag(
     group=MODEL,
 )  # fmt: skip
 POLICY = Flag(
-    "--policy", "policy", "model, scripted, scripted:NAME or endpoint:URL.", metavar="POLICY",
-    group=MODEL,
+    "--policy", "policy", "model, scripted, scripted:NAME, endpoint:URL or a network.",
+    metavar="POLICY", group=MODEL,
 )  # fmt: skip
 DEVICE = Flag("--device", "device", "auto, cpu, cuda or mps.", metavar="DEVICE", group=MODEL)
 INIT_FROM = Flag(

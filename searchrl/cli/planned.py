@@ -16,7 +16,7 @@ from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
 from searchrl.cli.loading import load_registry
 from searchrl.config import RunConfig
-from searchrl.config.policy import MODEL
+from searchrl.config.policy import MODEL, is_registered
 from searchrl.config.sections import SCRATCH
 from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.world import make_worlds
@@ -35,8 +35,11 @@ from searchrl.run_folder import choose_folder
 def ensure_model_policy(config: RunConfig, command: str) -> None:
     """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
 
-    Raises `ConfigError` if `policy` is not `model`, or `command` cannot begin with the model.
+    Raises `ConfigError` if `policy` is neither `model` nor a network that `command` can train, or
+    if it cannot begin with the model.
     """
+    if command in ("train", "bench") and is_registered(config.policy.name):
+        return
     if config.policy.name != MODEL:
         raise ConfigError(
             f"policy = '{config.policy.name}': `searchrl {command}` trains a model; other policies "
@@ -79,7 +82,7 @@ def show_plan(
     facts = _facts(plan, registry, has_rewards=with_memory, is_elsewhere=size is not None)
     has_reference = facts.pop("has_reference")
     outlook: Outlook | str = ""
-    if with_memory:
+    if with_memory and plan.model is not None:
         outlook = foresee_memory(
             plan.config,
             plan.model,
@@ -140,7 +143,7 @@ def _facts(
     loss = algorithm.resolve(config.algorithm)
     return {
         "warnings": [doubt for doubt in doubts if doubt],
-        "model": plan.model.label,
+        "model": plan.label,
         "device": str(plan.device),
         "run_dir": str(choose_folder(config)),
         "loss": f"{config.algorithm.name}, {loss.describe()}",

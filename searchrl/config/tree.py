@@ -85,7 +85,9 @@ class RunConfig(Section):
     policy: PolicyName = Named(name="model")
     """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts;
     `endpoint:URL` asks the model `model.name` of an [OpenAI-compatible
-    server](evaluate.md#api-models). Only `model` can be trained."""
+    server](evaluate.md#api-models). Any other name is that of a
+    [network](hooks.md#register_policies) for environments of choices, with its settings beside the
+    name. `model` and networks can be trained."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
     tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an

@@ -27,11 +27,12 @@ class ChoiceSpace:
 
     `blocks` are the parts of its observation with the count of numbers of each, in the order in
     which they lie in one row of `width` numbers: a network may read each for itself. `actions` are
-    the names of the actions, by number.
+    the names of the actions, by number. An episode has at most `max_choices`.
     """
 
     blocks: tuple[tuple[str, int], ...]
     actions: tuple[str, ...]
+    max_choices: int = 5
 
     @property
     def width(self) -> int:
@@ -54,13 +55,17 @@ class ChoiceSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """The space as plain JSON-able values."""
-        return {"blocks": [list(block) for block in self.blocks], "actions": list(self.actions)}
+        return {
+            "blocks": [list(block) for block in self.blocks],
+            "actions": list(self.actions),
+            "max_choices": self.max_choices,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChoiceSpace:
         """The space that `to_dict` wrote."""
         blocks = tuple((str(name), int(width)) for name, width in data["blocks"])
-        return cls(blocks, tuple(map(str, data["actions"])))
+        return cls(blocks, tuple(map(str, data["actions"])), int(data["max_choices"]))
 
 
 class Chosen(NamedTuple):

@@ -21,14 +21,18 @@ from searchrl.errors import ConfigError, EnvironmentFailure
 MASK = "action_mask"
 """The key in `info` under which an environment says which actions are legal."""
 _NAMES = "action_names"
+_MAX = "max_choices"
 _ROW = "<f4"
 
 
 def find_space(env: gymnasium.Env[Any, Any], name: str) -> ChoiceSpace:
-    """The space of an environment's choices. Actions have the names of its `action_names`.
+    """The space of an environment's choices.
+
+    Actions have the names of its `action_names`. An episode has at most its `max_choices`, or the
+    steps to which Gymnasium limits it.
 
     Raises:
-        ConfigError: for other spaces, or names that do not fit.
+        ConfigError: for other spaces, names that do not fit, or an episode without a limit.
     """
     actions, seen = env.action_space, env.observation_space
     if not isinstance(actions, Discrete) or actions.start != 0:
@@ -50,7 +54,15 @@ def find_space(env: gymnasium.Env[Any, Any], name: str) -> ChoiceSpace:
         raise ConfigError(
             f"env {name}: {_NAMES} must be {count} different names, one per action, got {named}"
         )
-    return ChoiceSpace(tuple((part, flatdim(space)) for part, space in parts.items()), named)
+    limit = env.get_wrapper_attr(_MAX) if env.has_wrapper_attr(_MAX) else None
+    limit = limit or getattr(env.spec, "max_episode_steps", None)
+    if not isinstance(limit, int) or limit < 1:
+        raise ConfigError(
+            f"env {name}: it does not say how many choices an episode can have; give it an "
+            f"attribute {_MAX}, a whole number above 0"
+        )
+    blocks = tuple((part, flatdim(space)) for part, space in parts.items())
+    return ChoiceSpace(blocks, named, limit)
 
 
 def take_view(

@@ -57,7 +57,7 @@ class AlarmDesk:
         names = label_tasks(worlds) if len(worlds) > 1 else [""]
         rewards = {name: world.scorer.schedule for name, world in zip(names, worlds, strict=True)}
         settings = session.config.to_dict()
-        dtype = str(session.policy.base_model.dtype).removeprefix("torch.")
+        dtype = str(session.policy.dtype).removeprefix("torch.")
         history = History(
             settings | {"model": settings["model"] | {"dtype": dtype}},
             tuple(name for name in names if name),

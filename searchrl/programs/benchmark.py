@@ -18,7 +18,7 @@ import torch
 from searchrl.engine.figures.failures import FailureLimit
 from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.memory.machine import peak_memory
-from searchrl.engine.sampling.slot_generator import SlotGenerator
+from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
 from searchrl.programs.setup.session import Session
@@ -95,19 +95,19 @@ def measure(
             limit.ensure(drawn.rollouts, f"step {number + 1}", f"step_{number + 1:06d}")
             limit.ensure_scored(drawn.rollouts, f"step {number + 1}")
             before = _now(device)
-            stats = session.update(drawn, number)
+            learned = session.update(drawn, number)
             return _Step(
                 num_rollouts=len(drawn.rollouts),
                 num_tokens=sum(r.trajectory.num_model_tokens for r in drawn.rollouts),
-                num_trained=int(stats["num_tokens"]),
+                num_trained=int(learned["num_tokens"]),
                 sample_s=sampled - started,
                 update_s=_now(device) - before,
             )
 
         take(0)
         on_step(1, num_steps + 1)
-        generator = session.sampler.generator
-        counted = generator.stats if isinstance(generator, SlotGenerator) else None
+        stats = session.sampler.stats
+        counted = stats if isinstance(stats, SlotStats) else None
         if counted is not None:
             counted.restart()
         steps = []
@@ -133,7 +133,7 @@ def measure(
         slot_use=None if counted is None else counted.slot_use,
         peak_memory_bytes=peak_memory(device),
         device=str(device),
-        model=plan.model.label,
+        model=plan.label,
     )
 
 

@@ -16,7 +16,6 @@ from searchrl.config.endpoint import endpoint_address
 from searchrl.config.policy import MODEL, policy_name
 from searchrl.endpoints.client import Client
 from searchrl.engine.episodes.drivers import (
-    make_driver,
     make_endpoint_driver,
     make_scripted_driver,
 )
@@ -38,23 +37,13 @@ _UNNAMED = ("auto", "tiny", "scratch")
 
 
 def script_name(policy: str) -> str | None:
-    """The script a `policy` setting names: None for `model` and for an endpoint.
-
-    Raises:
-        ConfigError: if it is neither `model`, `endpoint:URL`, `scripted` nor `scripted:NAME`.
-    """
-    if policy == "model" or endpoint_address(policy) is not None:
-        return None
+    """The script a `policy` setting names: None for any other policy."""
     kind, _, name = policy.partition(":")
-    if kind != "scripted":
-        raise ConfigError(
-            f"unknown policy '{policy}': expected model, scripted, scripted:NAME or endpoint:URL"
-        )
-    return name or "expert"
+    return name or "expert" if kind == "scripted" else None
 
 
 def needs_model(policy: str) -> bool:
-    """Whether a policy has weights here, so that torch is needed. Raises as `script_name`."""
+    """Whether a policy has weights here, so that torch is needed."""
     return script_name(policy) is None and endpoint_address(policy) is None
 
 
@@ -134,12 +123,13 @@ def play_held_out(
     if address is not None:
         return _ask_endpoint(address, config, worlds, on_phase)
     from searchrl.programs.setup.planning import Plan
+    from searchrl.programs.setup.policies import load_any, make_player
 
-    policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
-    driver = make_driver(policy, config, registry, config.eval)
+    settled = plan or Plan.of(config).settled(registry)
+    policy = load_any(settled, registry, worlds, trainable=False)
     return evaluate_both(
         worlds,
-        driver,
+        make_player(policy, config, registry, config.eval),
         config.eval,
         seed=config.seed,
         num_samples=config.eval.num_samples,

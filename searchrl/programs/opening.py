@@ -101,7 +101,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
         config,
         {
             "splits": ", ".join(f"{name} {count:,}" for name, count in session.num_tasks.items()),
-            "model": session.plan.model.label,
+            "model": session.plan.label,
             "device": str(policy.device),
             "parameters": f"{total:,} ({trainable:,} trained)",
             "run": str(path),
@@ -118,7 +118,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
     plan, worlds = session.plan, session.worlds
     for doubt in (*tiny_abroad(plan, worlds), *few_tasks(config, worlds)):
         observer.warn(doubt)
-    if advice := first_advice(session.plan, policy, worlds[0]):
+    if advice := first_advice(session.plan, policy.num_parameters[1], worlds[0]):
         observer.note(advice)
     for world in session.worlds:
         if config.eval.every and not world.can_validate:

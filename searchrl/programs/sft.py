@@ -162,7 +162,7 @@ class _Course:
                     world.script(name)
         self.policy = _make_policy(plan, worlds)
         is_new = self.config.model.name == SCRATCH
-        self.label = self.policy.source if is_new else plan.model.label
+        self.label = self.policy.source if is_new else plan.label
         self.learner = SupervisedLearner(
             self.policy, settings.max_grad_norm, settings.micro_batch_tokens
         )

@@ -258,9 +258,9 @@ class _Training:
             drawn,
             session.learner.length_penalty,
             session.algorithm.max_refills,
-            config.rollout.max_total_tokens,
+            session.max_ids,
         )
-        metrics |= sampler_metrics(session.sampler.generator, session.workers)
+        metrics |= sampler_metrics(session.sampler, session.workers)
         metrics |= self.alarms.count()
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
@@ -412,5 +412,5 @@ class _Training:
             "best": self.progress.best,
             "alarms": Run(path).alarms,
             "policy": str(path / "policy"),
-            **ask_line(path, self.session.worlds),
+            **(ask_line(path, self.session.worlds) if self.session.plan.model else {}),
         }

@@ -56,7 +56,7 @@ class Contender(NamedTuple):
         if self.config.policy.name != MODEL:
             return self.config.policy.name
         if self.plan is not None:
-            return self.plan.model.label
+            return self.plan.label
         return self.config.init_from or self.config.model.name
 
 

@@ -7,6 +7,7 @@ weights (`eval`, `ask`, `export`, `--init-from`, `--model`).
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +18,10 @@ from searchrl.run_folder.sealing import CHECKSUMS, verify_folder
 
 POLICY = "policy"
 
-CONFIGS = ("adapter_config.json", "config.json")
-"""One of these is in every folder that transformers or peft can load."""
+CHOICES = "policy.json"
+"""Is in the folder of a policy without tokens."""
+CONFIGS = ("adapter_config.json", "config.json", CHOICES)
+"""One of these is in every folder of weights that can be loaded."""
 
 
 class PolicyChoice(NamedTuple):
@@ -50,6 +53,15 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
     if not faults:
         return None
     raise DamagedError("\n".join((*faults, _way_out(folder))))
+
+
+def read_actions(folder: Path) -> tuple[str, ...]:
+    """The names of the actions of a policy without tokens, by number; empty if it is none."""
+    try:
+        said = json.loads((folder / CHOICES).read_bytes())
+        return tuple(map(str, said["space"]["actions"]))
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return ()
 
 
 def verify_policy(folder: Path, *, deep: bool = True) -> bool:

@@ -28,6 +28,7 @@ from searchrl.cli.screen.next_command import show_next
 from searchrl.cli.terminal import make_console
 from searchrl.config import merge, parse_set
 from searchrl.config.sections import TaskConfig
+from searchrl.contracts import CHOICE_TURNS
 from searchrl.errors import ConfigError
 from searchrl.plugins import Entry, PluginFailure, Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from searchrl.testing.criteria import Report, Result
 
 _SETTINGS_OF = {
-    **{kind: kind for kind in ("env", "protocol", "retriever", "judge")},
+    **{kind: kind for kind in ("env", "protocol", "retriever", "judge", "policy")},
     "algorithm": "algorithm.settings",
     "generator": "engine.generator",
 }
@@ -204,12 +205,18 @@ def _next_command(
         "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],
         "algorithm": ["train", *step, "--algorithm", name],
         "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
-        "policy": ["plugins"],
+        "policy": ["train", "--env", _env_of_choices(registry), "--policy", name, *step[2:]],
         "command": [name, "--help"],
     }[kind]
     if kind == "command":  # it has to be found first
         return shlex.join(["searchrl", *plugins, *words])
     return shlex.join(["searchrl", words[0], *plugins, *words[1:], *flags])
+
+
+def _env_of_choices(registry: Registry) -> str:
+    """An environment whose turns are choices; a word for one if there is none yet."""
+    found = [entry.name for entry in registry.entries() if entry.turns == CHOICE_TURNS]
+    return next(iter(found), "ENV")
 
 
 def _env_for(registry: Registry, protocol: str) -> str:

@@ -53,7 +53,7 @@ class Chooser:
             PluginError: it returns something else than the contract says.
         """
         policy = self.policy
-        seen_BSD, legal_BSA = stack_views(seen, policy.max_choices)
+        seen_BSD, legal_BSA = stack_views(seen, policy.space.max_choices)
         with torch.no_grad(), policy.evaluating():
             logits_BSA = policy.run(seen_BSD.to(policy.device, policy.dtype)).logits_BSA
             logp_BSA = masked_logps(

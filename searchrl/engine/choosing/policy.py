@@ -26,7 +26,7 @@ from searchrl.engine.choosing.masks import entropies, masked_logps, run_episodes
 from searchrl.engine.model.head import TokenLogps
 from searchrl.errors import PluginError, RunFolderError
 
-WEIGHTS = "weights.safetensors"
+WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"
 
 
 @dataclass(slots=True)
@@ -38,7 +38,6 @@ class Choices:
 
     network: nn.Module
     space: ChoiceSpace
-    max_choices: int
     device: torch.device
     name: str
     settings: Mapping[str, Any]
@@ -46,6 +45,11 @@ class Choices:
     source: str
     version: int = 0
     _frozen: nn.Module | None = None
+
+    def tell(self, ids: Sequence[int]) -> str:
+        """Choices by name, for people."""
+        names = self.space.actions
+        return " → ".join(names[one] if one < len(names) else str(one) for one in ids)
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -105,7 +109,7 @@ class Choices:
         self, rollouts: Sequence[SeenRow], device: torch.device, *, is_packed: bool = False
     ) -> ChoiceLayout:
         """The layout of recorded episodes; there is nothing to pack."""
-        return lay_out(rollouts, self.max_choices, device, self.dtype)
+        return lay_out(rollouts, self.space.max_choices, device, self.dtype)
 
     def run(self, seen_BSD: Tensor, *, reference: bool = False) -> Chosen:
         """What the network says of B episodes, as who draws and who learns both ask it.
@@ -165,11 +169,10 @@ class Choices:
             "name": self.name,
             "settings": dict(self.settings),
             "owner": self.owner,
-            "max_choices": self.max_choices,
             "space": self.space.to_dict(),
         }
         text = json.dumps(described, indent=2, ensure_ascii=False)
-        (folder / "policy.json").write_text(text + "\n", encoding="utf-8")
+        (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
     def load(self, folder: Path, saved: Mapping[str, Tensor]) -> None:
         """Take over the weights that were saved in a folder.

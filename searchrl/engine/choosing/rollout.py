@@ -118,7 +118,7 @@ class ChoiceDriver(Player):
         dialogue.view = made.view
         if made.terminated:
             dialogue.stop = StopReason.ANSWERED
-        elif made.truncated or len(dialogue.trajectory) >= self.chooser.policy.max_choices:
+        elif made.truncated or len(dialogue.trajectory) >= self.chooser.policy.space.max_choices:
             dialogue.stop = StopReason.TURN_LIMIT
         action = made.action or Action(ACT, name)
         dialogue.turns.append(EpisodeTurn(name, action, made.passages, "", made.reward, made.ranks))
@@ -127,12 +127,7 @@ class ChoiceDriver(Player):
         return begin_choices(request.home, request.reset_options, seed=request.env_seed)
 
     def _read(self, dialogue: Dialogue) -> str:
-        return tell_choices(dialogue.trajectory.ids, self.chooser.policy.space.actions)
-
-
-def tell_choices(ids: Sequence[int], names: Sequence[str]) -> str:
-    """Choices by name, for people."""
-    return " → ".join(names[number] if number < len(names) else str(number) for number in ids)
+        return self.chooser.policy.tell(dialogue.trajectory.ids)
 
 
 def _seen(dialogue: Dialogue) -> tuple[View, ...]:

@@ -41,7 +41,7 @@ def make_driver(
     """
     cut = config.sampling
     sampling = Sampling(decoding.temperature, cut.top_k, cut.top_p, cut.min_p, watch)
-    limits = _limits_of(config)
+    limits = limits_of(config)
     # Beyond its last position a model writes nonsense and raises no error.
     limits = replace(limits, max_total_tokens=min(limits.max_total_tokens, policy.max_positions))
     sizes = {"num_slots": decoding.batch_size, "max_length": limits.max_total_tokens}
@@ -64,7 +64,7 @@ def make_driver(
 def make_scripted_driver(config: RunConfig, codec: TextCodec | None = None) -> RolloutDriver:
     """A rollout driver that replays the env's scripted policies; imports no torch."""
     codec = codec or ByteCodec()
-    limits = _limits_of(config)
+    limits = limits_of(config)
     if isinstance(codec, ByteCodec):
         # Bytes are not tokens: a script is bounded by turns, not by a token budget.
         unbounded = 1 << 30
@@ -80,7 +80,7 @@ def make_endpoint_driver(config: RunConfig, client: Client) -> RolloutDriver:
     episode by its context, because nobody else can count its tokens.
     """
     unbounded = 1 << 30
-    limits = replace(_limits_of(config), max_total_tokens=unbounded)
+    limits = replace(limits_of(config), max_total_tokens=unbounded)
     codec = MessageCodec()
     generator = EndpointGenerator(
         client, codec, temperature=config.eval.temperature, top_p=config.sampling.top_p
@@ -89,7 +89,7 @@ def make_endpoint_driver(config: RunConfig, client: Client) -> RolloutDriver:
     return RolloutDriver(generator, codec, limits, deterministic=False)
 
 
-def _limits_of(config: RunConfig) -> Limits:
+def limits_of(config: RunConfig) -> Limits:
     """The rollout limits of a config."""
     rollout = config.rollout
     return Limits(

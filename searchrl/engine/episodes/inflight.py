@@ -10,6 +10,7 @@ is not kept. Callers: `train`, and the rollout driver.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from searchrl.core.episode import SEARCH, Action, Episode, ToolCall
-from searchrl.core.trajectory import Origin, Trajectory, TurnStop
+from searchrl.core.trajectory import Origin, Trajectory, TurnStop, View
 from searchrl.run_folder import guarding
 
 _SUFFIX = ".inflight"
@@ -179,10 +180,19 @@ def _flat(trajectory: Trajectory) -> dict[str, Any]:
                 "reason": turn.reason,
                 "overhang": turn.overhang,
                 "observation": ids[turn.stop : following],
+                **(_flat_view(trajectory.views[turn.index]) if trajectory.views else {}),
             }
             for turn, following in zip(turns, nexts, strict=bool(turns))
         ],
     }
+
+
+def _flat_view(view: View) -> dict[str, Any]:
+    return {"seen": base64.b64encode(view.values).decode(), "legal": list(view.legal)}
+
+
+def _build_view(turn: Mapping[str, Any]) -> View:
+    return View(base64.b64decode(turn["seen"], validate=True), tuple(map(bool, turn["legal"])))
 
 
 def _build(flat: Mapping[str, Any]) -> Trajectory:
@@ -202,6 +212,7 @@ def _build(flat: Mapping[str, Any]) -> Trajectory:
             version=turn["version"],
             reason=TurnStop(turn["reason"]),
             overhang=turn["overhang"],
+            saw=_build_view(turn) if "legal" in turn else None,
         )
         trajectory.append_env(turn["observation"])
     return trajectory

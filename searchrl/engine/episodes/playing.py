@@ -94,6 +94,11 @@ class Player(ABC):
         self.sharing: Sharing | None = None
         """None: this process plays everything."""
 
+    @property
+    def stats(self) -> object:
+        """What it counts of a step, if anything; see `SlotStats`."""
+        return None
+
     @abstractmethod
     def sync(self, policy: Any) -> int:
         """Play with the weights that a policy has now; returns their version."""

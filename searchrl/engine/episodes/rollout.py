@@ -58,6 +58,11 @@ class RolloutDriver(Player):
         self.codec = codec
         self.deterministic = deterministic
 
+    @property
+    def stats(self) -> object:
+        """Those of its generator, if it has any."""
+        return getattr(self.generator, "stats", None)
+
     def sync(self, policy: Any) -> int:
         """See `Player.sync`."""
         return self.generator.sync(policy)

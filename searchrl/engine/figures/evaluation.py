@@ -15,8 +15,7 @@ from searchrl.config.sections import EvalConfig
 from searchrl.core.episode import SEARCH, StopReason
 from searchrl.endpoints.exchange import Traffic
 from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.rollout import RolloutDriver
+from searchrl.engine.episodes.playing import Player, Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.figures.metrics import Metrics, label_tasks, summarise
 from searchrl.engine.sampling.generator import mix_key
@@ -46,7 +45,7 @@ class EvalResult:
 
 def run_episodes(
     worlds: Sequence[TaskWorld],
-    driver: RolloutDriver,
+    driver: Player,
     *,
     split: str,
     num_tasks: int,
@@ -130,7 +129,7 @@ def _ensure_room(rollouts: Sequence[Rollout], limit: int) -> None:
 
 def evaluate_both(
     worlds: Sequence[TaskWorld],
-    driver: RolloutDriver,
+    driver: Player,
     settings: EvalConfig,
     *,
     seed: int,

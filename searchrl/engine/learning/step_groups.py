@@ -14,12 +14,10 @@ from dataclasses import dataclass
 
 from searchrl.core.group import Group, Trainable
 from searchrl.engine.episodes.inflight import Inflight
-from searchrl.engine.episodes.playing import Rollout
+from searchrl.engine.episodes.playing import Player, Rollout
 from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.figures.metrics import Metrics, exact, finite_figures, mean, proportion
 from searchrl.engine.learning.workers import Workers
-from searchrl.engine.sampling.generator import Generator
 from searchrl.engine.sampling.slot_generator import SlotStats
 
 
@@ -39,7 +37,7 @@ class StepGroups:
 
 
 def sample_groups(
-    sampler: RolloutDriver,
+    sampler: Player,
     prompts: PromptStream,
     step: int,
     *,
@@ -107,9 +105,9 @@ def update_metrics(
     return metrics
 
 
-def sampler_metrics(generator: Generator, workers: Workers) -> Metrics:
-    """What a generator that counts says of this step, over all processes; it restarts from 0."""
-    stats = getattr(generator, "stats", None)
+def sampler_metrics(driver: Player, workers: Workers) -> Metrics:
+    """What a driver that counts says of this step, over all processes; it restarts from 0."""
+    stats = driver.stats
     if not isinstance(stats, SlotStats):
         return {}
     counts = workers.gather((stats.num_decoded, stats.num_row_ticks, stats.sum_log_mass))

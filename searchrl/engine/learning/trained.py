@@ -64,6 +64,9 @@ class TrainedPolicy(Protocol):
     def num_parameters(self) -> tuple[int, int]:
         """(trainable, total) parameter counts."""
 
+    def tell(self, ids: Sequence[int]) -> str:
+        """Ids in words, for people."""
+
     def named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
         """All parameters by name."""
 

@@ -134,13 +134,17 @@ class MemoryWatch:
 
 
 def watch_memory(
-    config: RunConfig, model: ResolvedModel, device: torch.device, *, has_reference: bool
+    config: RunConfig, model: ResolvedModel | None, device: torch.device, *, has_reference: bool
 ) -> MemoryWatch:
     """Plan a training run that is about to begin, and measure from here on.
+
+    Without a `model` a network of choices is trained, which is small: nothing is planned.
 
     Raises:
         PolicyError: if it cannot fit; names settings that would.
     """
+    if model is None:
+        return MemoryWatch("not predicted (a network of choices)", PeakMeter(device))
     try:
         footprint = find_footprint(config.model, model, device, is_offline=False)
     except PolicyError as error:

@@ -74,6 +74,10 @@ class Policy:
         named: Iterable[tuple[str, nn.Parameter]] = self.model.named_parameters()
         return named
 
+    def tell(self, ids: Sequence[int]) -> str:
+        """Tokens as text, for people."""
+        return self.renderer.decode(ids)
+
     @property
     def vocab_size(self) -> int:
         """Tokens the head scores (a model may have more than its tokenizer)."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.config.curriculum import alone
+from searchrl.config.policy import is_registered
 from searchrl.config.sections import SCRATCH, TaskConfig
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.run_folder import Run, looks_like_run
@@ -63,6 +64,8 @@ def carried_settings(asked: RunConfig, layers: Sequence[Mapping[str, Any]]) -> d
         }
         if own:
             carried[section] = own
+    if is_registered(config.policy.name) and not any("policy" in layer for layer in layers):
+        carried["policy"] = there["policy"]
     if tasks := list(_fitting_tasks(there["tasks"], layers)):
         carried["tasks"] = tasks
     return carried

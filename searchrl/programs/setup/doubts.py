@@ -83,6 +83,8 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
 
 def tiny_abroad(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """A warning before an embedded model is rewarded for what it was never taught."""
+    if plan.model is None:
+        return
     name = plan.model.embedded
     foreign = [world for world in worlds if _policy_for(world) != name]
     if not name or not foreign:

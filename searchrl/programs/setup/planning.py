@@ -17,11 +17,12 @@ import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
+from searchrl.config.policy import is_registered
 from searchrl.engine.episodes.world import TaskWorld, name_defaults
 from searchrl.engine.model.hub import find_absence
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError
+from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError, suggest
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.records import read_records
 from searchrl.programs.setup.carrying import (
@@ -32,6 +33,7 @@ from searchrl.programs.setup.carrying import (
     task_flags,
 )
 from searchrl.run_folder import Run, find_damage, newest_checkpoint, read_state
+from searchrl.run_folder.policies import CHOICES, choose_policy
 from searchrl.trust.permission import Permission
 
 TINY = "tiny"
@@ -49,12 +51,16 @@ class Plan:
     """
 
     config: RunConfig
-    model: ResolvedModel
+    model: ResolvedModel | None
+    """None: the policy is a network of choices, whose weights are in `network`."""
     device: torch.device
     carried: str = ""
     """What was taken over from the run that `init_from` names, in words."""
     named_code: frozenset[str] = frozenset()
     """The code that somebody named here, not that run."""
+    network: Path | None = None
+    """The folder with the weights of a network of choices; None: it is a new one."""
+    network_notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig, elsewhere: torch.device | None = None) -> Plan:
@@ -66,6 +72,10 @@ class Plan:
             PolicyError: for a missing device or folder.
         """
         device = resolve_device(config.device) if elsewhere is None else elsewhere
+        if is_registered(config.policy.name):
+            named = Permission.of(config.to_dict()).sources
+            folder, notes = _find_network(config)
+            return cls(config, None, device, named_code=named, network=folder, network_notes=notes)
         model = resolve_model(config.model.name, device, config.init_from)
         return cls(config, model, device, named_code=Permission.of(config.to_dict()).sources)
 
@@ -81,6 +91,9 @@ class Plan:
             PluginError: if what it brings is not there, or no small model of ours.
         """
         config = name_defaults(self.config, registry)
+        if self.model is None:
+            _ensure_policy(config.policy.name, registry)
+            return replace(self, config=config)
         task = config.tasks[0]
         env = registry.get("env", task.env.name)
         name = env.policy_for(task.protocol.name) or EMBEDDED
@@ -109,11 +122,21 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should be told of what was decided."""
-        return tuple(note for note in (*self.model.notes, self.carried) if note)
+        notes = self.network_notes if self.model is None else self.model.notes
+        return tuple(note for note in (*notes, self.carried) if note)
+
+    @property
+    def label(self) -> str:
+        """What is trained or played, as a person knows it."""
+        if self.model is not None:
+            return self.model.label
+        begun = "" if self.network is None else f" from {self.network}"
+        return f"network '{self.config.policy.name}'{begun}"
 
     def find_absence(self) -> str:
         """Why the weights cannot be had on this machine, found out in a moment; "" if they can."""
-        return find_absence(self.model.path) if self.model.is_hub_id else ""
+        model = self.model
+        return find_absence(model.path) if model is not None and model.is_hub_id else ""
 
     def ensure_weights(self) -> None:
         """Raise `PolicyError` if the weights are not here and cannot be fetched."""
@@ -121,11 +144,12 @@ class Plan:
             raise PolicyError(absence)
 
     def load_policy(self, *, trainable: bool) -> Policy:
-        """Load the policy.
+        """Load the language model.
 
         Raises:
             PolicyError: if the weights cannot be had; says what to do.
         """
+        assert self.model is not None
         set_threads(self.config)
         # Everything random in sampling has its own keys; this seeds a new adapter's weights.
         torch.manual_seed(self.config.seed)
@@ -152,6 +176,9 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         asked = build_config(load_preset(asked.preset), *layers)
     plan = Plan.of(asked, elsewhere)
     model = plan.model
+    if model is None:  # presets of models say nothing about networks
+        layers = (load_preset(asked.preset), *layers) if asked.preset else layers
+        return replace(plan, config=build_config(*layers), carried=carried, named_code=named_code)
     of_model = TINY_PRESET if model.is_tiny else LARGE_PRESET
     preset = asked.preset or of_model
     # That of a package is not about a model, so it does not replace the model's.
@@ -251,20 +278,50 @@ def ensure_whole_distribution(config: RunConfig) -> None:
     )
 
 
+def _find_network(config: RunConfig) -> tuple[Path | None, tuple[str, ...]]:
+    """The folder of the network that `init_from` names, and what is to be said of it.
+
+    Raises:
+        ConfigError: there is no network.
+        DamagedError: none of those there is whole.
+    """
+    if config.init_from is None:
+        return None, ()
+    chosen = choose_policy(Path(config.init_from))
+    if chosen is None or not (chosen.folder / CHOICES).is_file():
+        raise ConfigError(
+            f"init_from: '{config.init_from}' holds no network of choices, and policy "
+            f"'{config.policy.name}' is one; name a run, a checkpoint or a policy/ of such a run"
+        )
+    return chosen.folder, chosen.notes
+
+
+def _ensure_policy(name: str, registry: Registry) -> None:
+    """Raise `ConfigError` for a policy that is neither built in nor registered."""
+    known = registry.names("policy")
+    if name not in registry.spellings("policy"):
+        kinds = "model, scripted, scripted:NAME or endpoint:URL"
+        raise ConfigError(
+            f"unknown policy '{name}': expected {kinds}, or one of {', '.join(known)}."
+            f"{suggest(name, known)}"
+        )
+
+
 def set_threads(config: RunConfig) -> None:
     """Give torch the CPU threads the config asks for. How a sum is split decides its last bits."""
     if config.num_threads:
         torch.set_num_threads(config.num_threads)
 
 
-def first_advice(plan: Plan, policy: Policy, world: TaskWorld) -> str | None:
+def first_advice(plan: Plan, num_parameters: int, world: TaskWorld) -> str | None:
     """A warning before an untaught small model is trained with rewards; None if none is due.
 
     `world` is the task that it is best taught first.
     """
-    config, num_parameters = plan.config, policy.num_parameters[1]
-    is_taught = policy.is_tiny or plan.model.adapter_path is not None
-    if is_taught or config.init_from is not None or num_parameters >= SMALL_PARAMETERS:
+    config, model = plan.config, plan.model
+    if model is None or model.is_tiny or model.adapter_path is not None:
+        return None
+    if config.init_from is not None or num_parameters >= SMALL_PARAMETERS:
         return None
     words = f"{task_flags(config, world)} --model {shlex.quote(config.model.name)}"
     return (

@@ -18,8 +18,9 @@ from searchrl.engine.checks.doctor import examine
 from searchrl.engine.checks.report import Report
 from searchrl.engine.checks.subject import Subject
 from searchrl.engine.checks.trial import DrawRecord
+from searchrl.engine.choosing.policy import Choices
 from searchrl.engine.episodes.curriculum import Curriculum
-from searchrl.engine.episodes.drivers import make_driver
+from searchrl.engine.episodes.playing import Player
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
@@ -30,13 +31,13 @@ from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.step_groups import StepGroups, sample_groups
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.watch import watch_memory
-from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.tolerance import tolerance_of
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.plugins import Registry
 from searchrl.programs.setup.doubts import ensure_can_learn
 from searchrl.programs.setup.indexes import build_indexes
 from searchrl.programs.setup.planning import Plan, ensure_whole_distribution
+from searchrl.programs.setup.policies import load_any, make_player
 
 
 class Session:
@@ -81,8 +82,8 @@ class Session:
         rollout = config.rollout
         has_reference = self.algorithm.resolve(config.algorithm).beta > 0
         self.memory = watch_memory(config, plan.model, plan.device, has_reference=has_reference)
-        self.policy: Policy = plan.load_policy(trainable=True)
-        self.tolerance = tolerance_of(self.policy.base_model.dtype, config.engine.max_mismatch)
+        self.policy = load_any(plan, registry, self.worlds, trainable=True)
+        self.tolerance = tolerance_of(self.policy.dtype, config.engine.max_mismatch)
         self.learner = Learner(
             self.policy,
             self.algorithm,
@@ -90,10 +91,10 @@ class Session:
             config.optim,
             max_steps=config.max_steps,
             temperature=rollout.temperature,
-            constant=rollout.max_total_tokens,
+            constant=self.max_ids,
             seed=config.seed,
             workers=workers,
-            check=BatchCheck(self.policy.renderer.decode, self.tolerance),
+            check=BatchCheck(self.policy.tell, self.tolerance),
         )
         self.draws = DrawRecord()
         self.sampler = self.make_driver(rollout, on_note)
@@ -104,10 +105,17 @@ class Session:
 
     def make_driver(
         self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
-    ) -> RolloutDriver:
-        """A rollout driver on the policy; `on_note` gets the reason if it is a slower one."""
-        made = make_driver(self.policy, self.config, self.registry, decoding, on_note, self.draws)
+    ) -> Player:
+        """A driver on the policy; `on_note` gets the reason if it is a slower one."""
+        made = make_player(self.policy, self.config, self.registry, decoding, on_note, self.draws)
         return share_driver(made, self.workers)
+
+    @property
+    def max_ids(self) -> int:
+        """Most ids of a rollout: tokens, or choices."""
+        if isinstance(self.policy, Choices):
+            return self.policy.space.max_choices
+        return self.config.rollout.max_total_tokens
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
         """The checks of `searchrl doctor`, on what is played now; nothing is different afterwards.
@@ -115,10 +123,15 @@ class Session:
         Every process of several looks at its own objects. `sampling` is what is judged in place of
         the configuration's own.
         """
+        policy, sampler = self.policy, self.sampler
+        if isinstance(policy, Choices) or not isinstance(sampler, RolloutDriver):
+            # Every batch is compared with the ledger before it is trained on; the other checks are
+            # about tokens.
+            return Report((), 0.0)
         subject = Subject(
-            policy=self.policy,
+            policy=policy,
             learner=self.learner,
-            sampler=self.sampler,
+            sampler=sampler,
             worlds=self.worlds,
             draws=self.draws,
             sampling=sampling or self.config.sampling,
@@ -127,9 +140,8 @@ class Session:
             seed=self.config.seed,
         )
         report = examine(subject, is_thorough=is_thorough)
-        stats = getattr(self.sampler.generator, "stats", None)
-        if isinstance(stats, SlotStats):
-            stats.restart()  # what was played here is part of no step
+        if isinstance(sampler.stats, SlotStats):
+            sampler.stats.restart()  # what was played here is part of no step
         return report
 
     def sample(self, step: int, **watched: Any) -> StepGroups:

@@ -50,7 +50,7 @@ def make_choices(
         with torch.no_grad():
             parameter.add_(torch.randn(parameter.shape, dtype=dtype) * 0.3)
     owner = str(entry.owner)
-    return Choices(network, space, 5, CPU, name, settings, owner, f"a new {name}")
+    return Choices(network, space, CPU, name, settings, owner, f"a new {name}")
 
 
 def make_driver(policy: Choices, temperature: float = 1.0) -> ChoiceDriver:

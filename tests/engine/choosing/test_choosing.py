@@ -99,7 +99,8 @@ def test_a_space_names_its_blocks_in_the_order_of_a_row() -> None:
     assert (space.width, space.num_actions) == (9, 3)
     assert (space.find_block("step"), space.find_block("none")) == (slice(3, 9), None)
     assert ChoiceSpace.from_dict(space.to_dict()) == space
-    view = take_view(env, *env.reset(seed=0, options={"split": "train", "index": 0}), "reset")
+    observation, info = env.reset(seed=0, options={"split": "train", "index": 0})
+    view = take_view(env, observation, info, "reset")
     assert read_row(view).tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0]
     assert view.legal == (True, False, False)
 
@@ -112,6 +113,7 @@ def test_a_space_names_its_blocks_in_the_order_of_a_row() -> None:
         ({"observation_space": Dict({"words": Text(9)})}, "its observation 'words' is Text"),
         ({"action_names": ("one", "one", "two")}, "must be 3 different names"),
         ({"action_names": ("one", "two")}, "must be 3 different names"),
+        ({"max_choices": None}, "how many choices an episode can have"),
     ],
 )
 def test_other_spaces_are_refused(spaces: dict[str, Any], says: str) -> None:

@@ -1,0 +1,123 @@
+"""`train`, `eval` and resume with a policy without tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import complaint, succeed
+
+from searchrl import Run, evaluate, train
+from searchrl.config import build_config
+from searchrl.engine.episodes.inflight import Inflight, Played
+from searchrl.errors import ConfigError
+
+ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
+SETTINGS: dict[str, Any] = {
+    "env": "arms",
+    "policy": {"name": "mlp", "hidden": [16]},
+    "plugins": [ARMS],
+    "algorithm": {"beta": 0},
+    "optim": {"lr": 0.02, "warmup_steps": 0},
+    "rollout": {"prompts_per_step": 8, "group_size": 16},
+    "eval": {"num_tasks": 16, "every": 0},
+    "checkpoint": {"every": 4, "keep_last": 8},
+    "max_steps": 12,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("choices") / "run"
+    return train({**SETTINGS, "run_dir": str(folder)})
+
+
+def test_a_network_learns_what_no_fixed_sequence_does(run: Run) -> None:
+    """Left and right are right equally often: a fixed sequence earns at most 0.5."""
+    assert run.summary["after"]["reward"]["value"] > 0.9
+    rows = [row for row in run.metrics if row["phase"] == "train"]
+    assert len(rows) == 12 and {row.get("max_abs_log_ratio", 0.0) for row in rows} == {0.0}
+
+
+def test_the_run_folder_has_the_network_and_what_it_is(run: Run) -> None:
+    described = json.loads((run.path / "policy" / "policy.json").read_text("utf-8"))
+    assert (described["name"], described["settings"]) == ("mlp", {"hidden": [16]})
+    assert described["space"]["actions"] == ["look", "left", "right"]
+    row = next(run.rollouts("train"))
+    assert row["ids"][0] == 0 and row["authors"] == "M" * len(row["ids"])
+    assert row["generated_text"].startswith("look → ")
+    record = next(p for p in run.provenance["plugins"] if p["file"] == ARMS)
+    assert record["names"]["policy"] == ["gru"]
+
+
+def test_its_page_shows_actions_by_name(run: Run) -> None:
+    said = succeed("inspect", run.path).output
+    assert "tokenizer" not in said
+    shown = "".join(p.read_text("utf-8") for p in (run.path / "report").rglob("*.js"))
+    assert '"look "' in shown and "<0>" not in shown
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(run: Run, tmp_path: Path) -> None:
+    short = train({**SETTINGS, "max_steps": 12, "run_dir": str(tmp_path / "short")} | {})
+    for step in (8, 12):
+        (short.path / "checkpoints" / f"step_{step:06d}").rename(tmp_path / f"gone_{step}")
+    resumed = train(resume=short.path)
+    same = "policy/weights.safetensors"
+    assert (resumed.path / same).read_bytes() == (run.path / same).read_bytes()
+    assert resumed.summary["after"] == run.summary["after"]
+
+
+def test_it_is_evaluated_with_its_own_settings(run: Run) -> None:
+    said = json.loads(succeed("eval", run.path, "--json").stdout)
+    assert said["reward"]["value"] == run.summary["after"]["reward"]["value"]
+    again = train({**SETTINGS, "policy": "mlp", "max_steps": 0, "run_dir": None} | {
+        "policy": SETTINGS["policy"], "init_from": str(run.path), "run_dir": f"{run.path}-again",
+    })  # fmt: skip
+    assert again.summary["before"]["reward"] == run.summary["after"]["reward"]
+
+
+def test_a_model_in_words_plays_the_same_environment() -> None:
+    result = evaluate({"env": "arms", "plugins": [ARMS], "model": "tiny", "eval": {"num_tasks": 1}})
+    (rollout,) = result.rollouts
+    assert "which arm of test 0?" in rollout.episode.task.question
+
+
+def test_a_dry_run_says_what_would_be_trained() -> None:
+    flags = ("--plugin", ARMS, "--env", "arms", "--policy", "mlp", "--dry-run")
+    said = succeed("train", *flags).stdout
+    assert "# model: network 'mlp'" in said and "policy: mlp" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--env", "regulations", "--policy", "mlp"), "a turn of env 'regulations' is text"),
+        (("--env", "arms", "--policy", "mpl"), "Did you mean 'mlp'?"),
+        (("--env", "arms", "--policy", "mlp", "--set", "policy.hiden=[3]"), "no setting 'hiden'"),
+        (("--env", "arms", "--policy", "mlp", "--init-from", "tiny"), "no network of choices"),
+    ],
+)
+def test_what_does_not_fit_is_said(flags: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    text = complaint("train", "--plugin", ARMS, *flags, "--run-dir", tmp_path / "run")
+    assert said in text.replace("\n", " ")
+
+
+def test_a_network_cannot_start_from_another_one(run: Run, tmp_path: Path) -> None:
+    other = {"policy": "gru", "init_from": str(run.path), "run_dir": str(tmp_path / "new")}
+    with pytest.raises(ConfigError, match="holds policy 'mlp' for"):
+        train({**SETTINGS, **other})
+
+
+def test_episodes_in_flight_keep_what_was_seen(tmp_path: Path) -> None:
+    config = build_config({**SETTINGS, "eval": {"num_tasks": 2}})
+    rollouts = evaluate(config).rollouts
+    inflight = Inflight(tmp_path, 1)
+    for rollout in rollouts:
+        inflight.add(Played(rollout.trajectory, rollout.episode))
+    again = Inflight(tmp_path, 1)
+    assert again.read() == 2
+    for rollout in rollouts:
+        found = again.found[rollout.trajectory.rollout_id]
+        assert found.trajectory == rollout.trajectory and found.trajectory.views

@@ -68,7 +68,7 @@ def test_it_plays_without_any_setting_but_a_folder(tmp_path: Any) -> None:
     env = gymnasium.make(ID, cache=str(tmp_path))
     env.reset(seed=0)
     _, reward, _, _, info = env.step(0)
-    assert info["action"] == "Search" and len(info["passages"]) == 10 and reward < 0
+    assert info["action"].payload == "Search" and len(info["passages"]) == 10 and reward < 0
 
 
 @every_set
@@ -106,7 +106,8 @@ def test_an_illegal_action_ends_nothing_becomes_search_and_is_told(
         one.reset(options={"split": "train", "index": 1})
     shown, reward, terminated, truncated, info = env.step(first)
     expected = plain.step(0)
-    assert not terminated and not truncated and info["illegal"] and info["action"] == "Search"
+    assert not terminated and not truncated and info["illegal"]
+    assert info["action"].payload == "Search" and "illegal" in info["action"].reason
     assert info["signals"]["illegal"] == 1 and reward == expected[1]
     assert info["passages"] == expected[4]["passages"] and not expected[4]["illegal"]
     assert all(np.array_equal(shown[name], expected[0][name]) for name in shown)

@@ -53,7 +53,7 @@ def play(env: Any, split: str, act: Act) -> list[Played]:
         while not is_over:
             action = act(observation, info)
             observation, _, terminated, truncated, info = env.step(action)
-            done.append(info["action"])
+            done.append(info["action"].payload)
             is_over = terminated or truncated
         task, signals = info["task"], info["signals"]
         found.append(

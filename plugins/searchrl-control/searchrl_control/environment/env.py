@@ -17,7 +17,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
 
 from searchrl.contracts import Judge
-from searchrl.core.episode import Passage, Task, Unscored
+from searchrl.core.episode import ACT, Passage, Task, Unscored
+from searchrl.core.episode import Action as Act
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError, EnvironmentFailure, suggest
 from searchrl_control.collections.judged import SPLITS, TRAIN, Judged
@@ -106,6 +107,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
                 f"{max_steps} and {step_cost}"
             )
         self.max_steps = max_steps
+        self.max_choices = max_steps  # as the driver of choices calls it
         self.step_cost = step_cost
         self.reward = ensure_reward(reward, judge)
         self.difficulty = ensure_level(difficulty)
@@ -154,8 +156,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
 
-        `info` holds `task`, `action` (the name of what was done), `illegal`, `action_mask`,
-        `passages` (the list, best first), `query` (what was searched) and `signals`.
+        `info` holds `task`, `action` (what was done; its payload is the name), `illegal`,
+        `action_mask`, `passages` (the list, best first), `query` (what was searched) and `signals`.
         """
         turn = self._turn
         if turn is None or turn.is_over:
@@ -175,7 +177,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         reward = self._earn(turn, worth, position) - cost
         self._turn = turn = turn._replace(worth=worth)
         info = self._tell(turn, position)
-        info |= {"action": str(done), "illegal": is_illegal}
+        why = f"action {action} was illegal" if is_illegal else ""
+        info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
         is_terminated = done is Action.TERMINATE
         truncated = turn.is_over and not is_terminated
         return self._observe(turn, position), reward, is_terminated, truncated, info

@@ -30,9 +30,9 @@ def test_a_network_is_trained_and_kept(
             "run_dir": str(tmp_path / "run"),
         }
     )
-    steps = [row["metrics"] for row in run.metrics() if row["phase"] == "train"]
+    steps = [row for row in run.metrics if row["phase"] == "train"]
     assert len(steps) == 2
-    assert steps[0]["entropy"]["value"] > 1 and 0 < steps[0]["reward"]["value"] < 1
+    assert steps[0]["entropy"] > 1 and 0 < steps[0]["reward"] < 1
     # What was drawn is what is trained: the ratio is 1 before the first update.
-    assert steps[0]["max_abs_log_ratio"]["value"] == 0
+    assert steps[0]["max_abs_log_ratio"] == 0
     assert (tmp_path / "run" / "policy" / "policy.json").is_file()

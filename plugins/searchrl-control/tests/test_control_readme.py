@@ -14,6 +14,8 @@ from searchrl_control.environment.actions import SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.worlds import Place
 
+from searchrl.plugins import load_plugins
+
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 PASSED = {"self", "protocol", "retriever", "render_mode", "place"}
 
@@ -47,6 +49,16 @@ def test_blocks_of_the_observation(toy: dict[str, Any]) -> None:
     assert told == {
         block: "all" if len(sets) == len(SETS) else ", ".join(sets) for block, sets in seen.items()
     }
+
+
+def test_networks_and_their_settings() -> None:
+    found = dict(re.findall(r"^\| `(control-\w+)` \| (.*?) \|", README, re.MULTILINE))
+    entries = [e for e in load_plugins(["searchrl_control"]).entries() if e.kind == "policy"]
+    own = {e.name: e.load() for e in entries if e.owner.name == "searchrl_control"}
+    assert found.keys() == own.keys()
+    for name, told in found.items():
+        settings = list(inspect.signature(own[name]).parameters)[1:]
+        assert re.findall(r"`(\w+)`", told) == settings
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="needs wordllama")

@@ -61,6 +61,8 @@ def test_equal_scores_keep_the_order_of_the_corpus_at_every_cut() -> None:
     assert scores.first(10).tolist() == [1, 4, 0, 2, 5]
     for k in range(6):
         assert scores.first(k).tolist() == [1, 4, 0, 2, 5][:k]
+    many = found([1.0] * 500)
+    assert many.first(40).tolist() == list(range(40))
 
 
 def test_vectors_find_every_passage_and_words_only_those_with_a_word() -> None:

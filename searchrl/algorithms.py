@@ -20,6 +20,7 @@ from searchrl.config.sections import AlgorithmConfig
 from searchrl.core import advantage
 from searchrl.core.advantage import (
     AdvantageFn,
+    TargetFn,
     dr_grpo_advantages,
     grpo_advantages,
     reinforce_pp_baseline_advantages,
@@ -79,6 +80,11 @@ class Algorithm:
     """
     length_penalty: Callable[[int, int], float] | None = None
     """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
+    needs_values: bool = False
+    """Its advantages read `StepScores.values`: the policy must have a critic."""
+    targets: TargetFn | None = None
+    """What values are to become, per turn: `LossColumns.target_T`, beside `value_T`. With
+    `needs_values` alone."""
 
     def __post_init__(self) -> None:
         """Raise TypeError for a loss that cannot be called with columns and settings."""

@@ -33,7 +33,9 @@ class StepScores:
     The reward of a rollout that is not scored is never read and may be NaN. `turn_scores` holds
     one process score per turn where a reward gives them. `num_turns` and `num_tokens` count the
     turns and tokens the model wrote, for algorithms that return one advantage for each; the
-    packer always gives them.
+    packer always gives them. The rest is for algorithms that need values: `values` are those of a
+    critic at every turn, before the update; `turn_rewards` add up to the reward of a rollout; and
+    `is_cut` is true where a limit ended the episode, not the environment.
     """
 
     rewards: Sequence[float]
@@ -42,6 +44,9 @@ class StepScores:
     turn_scores: Sequence[Sequence[float]] | None = None
     num_turns: Sequence[int] | None = None
     num_tokens: Sequence[int] | None = None
+    values: Sequence[Sequence[float]] | None = None
+    turn_rewards: Sequence[Sequence[float]] | None = None
+    is_cut: Sequence[bool] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every column has one entry per rollout."""
@@ -51,6 +56,9 @@ class StepScores:
 
 Advantage = float | Sequence[float]
 """Of one rollout: a number for all of it, or one per turn, or one per token the model wrote."""
+
+TargetFn = Callable[[StepScores], Sequence[Sequence[float]]]
+"""Sees the whole step, returns per rollout what the value of each turn is to become."""
 
 AdvantageFn = Callable[[StepScores], Sequence[Advantage]]
 """Sees the whole step, returns one advantage per rollout in the order given."""

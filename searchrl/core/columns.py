@@ -53,6 +53,8 @@ class LossStats:
     """Tokens whose importance weight hit its cap (CISPO, TIS) or left its band (masked TIS)."""
     num_sampler: int = 0
     """Tokens with a sampler log-prob apart from the old one: what `sum_sampler_ratio` runs over."""
+    num_value: int = 0
+    """Tokens with a value and a target: what `sum_value_error` runs over. 0 without a critic."""
     num_held: int = 0
     """Tokens that LLDS watches: what `sum_drop` runs over. 0 for other losses."""
     sum_ratio: float = 0.0
@@ -64,6 +66,10 @@ class LossStats:
     """Start of the update over what the sampler recorded, before any cap."""
     sum_drop: float = 0.0
     """Nats by which likelihood fell where LLDS holds it up."""
+    sum_value_error: float = 0.0
+    """Squares of target minus value."""
+    sum_target: float = 0.0
+    sum_square_target: float = 0.0
     max_abs_log_ratio: float = 0.0
     """Largest |logp - old_logp| before the clamp; 0 at the first update, or something is wrong."""
 
@@ -87,7 +93,8 @@ class LossStats:
         clip bites; `ratio_mean`; `approx_kl`, k3 from the old to the current policy, and `kl`, k3
         to the reference, in nats per token; `kl_clamped_frac`; `max_abs_log_ratio`;
         `sampler_ratio_mean`, trainer over sampler; `cut_frac`; `likelihood_drop` in nats per token
-        that LLDS watches; `nonfinite_frac`.
+        that LLDS watches; `nonfinite_frac`; of a critic, `value_loss` (mean square of target minus
+        value) and `explained_variance` of the targets.
         """
         num_in, num_offered = self.num_tokens, self.num_tokens + self.num_nonfinite
         measured = {
@@ -104,8 +111,14 @@ class LossStats:
             "cut_frac": (self.num_cut, self.num_cuttable),
             "likelihood_drop": (self.sum_drop, self.num_held),
             "nonfinite_frac": (self.num_nonfinite, num_offered),
+            "value_loss": (self.sum_value_error, self.num_value),
         }
-        return {name: total / count for name, (total, count) in measured.items() if count}
+        means = {name: total / count for name, (total, count) in measured.items() if count}
+        # What is left of the targets' variance once values are known; none, if targets are equal.
+        spread = self.sum_square_target - self.sum_target**2 / max(1, self.num_value)
+        if spread > 1e-12 * max(1.0, self.sum_square_target):
+            means["explained_variance"] = 1 - self.sum_value_error / spread
+        return means
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,11 @@ class LossColumns:
     entropy_T: Tensor | None = None
     """Of the policy's whole distribution at this token, in nats; None if it was not computed. It
     has a gradient only for an algorithm that says `trains_entropy`."""
+    value_T: Tensor | None = None
+    """What the critic expects of a turn, at each of its tokens; None without one. It carries a
+    gradient."""
+    target_T: Tensor | None = None
+    """What it is to become."""
     on_clipped: Callable[[Tensor], None] | None = None
     """Hears, for every token, whether the clip took its gradient; silent for a loss without one."""
 
@@ -211,6 +229,11 @@ class LossColumns:
                 sums["sum_sampler_ratio"] = total(sampler_ratio_T)
             if is_cut_T is not None:
                 sums["num_cuttable"], sums["num_cut"] = num_tokens, total(is_cut_T)
+            if self.value_T is not None and self.target_T is not None:
+                sums["num_value"] = num_tokens
+                sums["sum_value_error"] = total((self.target_T - self.value_T).square())
+                sums["sum_target"] = total(self.target_T)
+                sums["sum_square_target"] = total(self.target_T.square())
             if drop_T is not None:
                 sums["num_held"], sums["sum_drop"] = (self.hold_weight_T > 0).sum(), drop_T.sum()
             # One transfer for all of them: each .item() would wait for the device on its own.
@@ -231,6 +254,8 @@ def loss_columns(
     rollout_T: Tensor | None = None,
     hold_weight_T: Tensor | None = None,
     entropy_T: Tensor | None = None,
+    value_T: Tensor | None = None,
+    target_T: Tensor | None = None,
     on_clipped: Callable[[Tensor], None] | None = None,
 ) -> LossColumns:
     """Check the columns of a micro-batch and bring them into the form that losses read.
@@ -238,7 +263,7 @@ def loss_columns(
     Args:
         logp_T: log-probs of the trained tokens under the current policy, in nats, at the sampling
             temperature, like all log-probs here. Gradients flow into this column, and into
-            `entropy_T` if it has some; into no other.
+            `entropy_T` and `value_T` if they have some; into no other.
         old_logp_T: at the start of the update: the sampler's record, or the trainer's own.
         adv_T: advantages.
         weight_T: `token_weights` of each token's rollout; 0 for a token that is not trained.
@@ -249,6 +274,8 @@ def loss_columns(
         hold_weight_T: weight of each token in the LLDS term; None: `weight_T` where A >= 0.
         entropy_T: of the policy's distribution, in nats, at the sampling temperature. One that is
             not finite (probabilities of exactly 0) is 0 in the column and drops no token.
+        value_T: of a critic; it has a gradient. One that is not finite drops its token.
+        target_T: what `value_T` is to become.
         on_clipped: hears where a clip took the gradient; see `LossColumns`.
 
     What stands at a token without a weight is never read. A token at which a log-prob is not finite
@@ -268,12 +295,14 @@ def loss_columns(
         rollout_T=rollout_T,
         hold_weight_T=hold_weight_T,
         entropy_T=entropy_T,
+        value_T=value_T,
+        target_T=target_T,
     )
     if hold_weight_T is None:
         hold_weight_T = torch.where(adv_T >= 0, weight_T, torch.zeros_like(weight_T))
     has_weight_T = (weight_T > 0) | (hold_weight_T > 0)
     is_kept_T = has_weight_T
-    for column_T in (logp_T, old_logp_T, sampler_logp_T, ref_logp_T):
+    for column_T in (logp_T, old_logp_T, sampler_logp_T, ref_logp_T, value_T):
         if column_T is not None:
             is_kept_T = is_kept_T & torch.isfinite(column_T)
     # fp32 for everything below (bf16 log-probs would make ratios of 1.00 +- 0.01 out of noise);
@@ -299,6 +328,8 @@ def loss_columns(
         rollout_T=rollout_T,
         has_sampler=sampler_logp_T is not None,
         entropy_T=None if entropy_T is None else kept(_finite(entropy_T)),
+        value_T=None if value_T is None else kept(value_T),
+        target_T=None if target_T is None else kept(target_T.detach()),
         on_clipped=on_clipped,
     )
 

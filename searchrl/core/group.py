@@ -43,8 +43,25 @@ class Trainable(Protocol):
     def turn_scores(self) -> tuple[float, ...] | None:
         """One process score per turn, or None."""
 
+    @property
+    def turn_rewards(self) -> tuple[float, ...]:
+        """What each turn earned; together the reward, or 0 if there is none."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the episode, not the environment."""
+
 
 T = TypeVar("T", bound=Trainable)
+
+
+def settle(earned: tuple[float, ...], reward: float) -> tuple[float, ...]:
+    """What turns earned with the last one changed so that they add up to the reward.
+
+    >>> settle((-0.5, 0.25), 1.0)
+    (-0.5, 1.5)
+    """
+    return (*earned[:-1], earned[-1] + (reward - sum(earned))) if earned else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,12 @@ class TrainItem:
     trajectory: Trajectory
     reward: float | None
     turn_scores: tuple[float, ...] | None = None
+    is_cut: bool = False
+
+    @property
+    def turn_rewards(self) -> tuple[float, ...]:
+        """Nothing before the last turn, and there the reward."""
+        return settle((0.0,) * len(self.trajectory.turns), self.reward or 0.0)
 
 
 def make_groups(rollouts: Iterable[T]) -> list[Group[T]]:

@@ -21,7 +21,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from searchrl.contracts import ChoiceSpace, Chosen
-from searchrl.engine.choosing.layout import ChoiceLayout, SeenRow, lay_out
+from searchrl.core.encoding import encode_text
+from searchrl.core.trajectory import View
+from searchrl.engine.choosing.layout import ChoiceLayout, SeenRow, lay_out, stack_views
 from searchrl.engine.choosing.masks import entropies, masked_logps, run_episodes
 from searchrl.engine.model.head import TokenLogps
 from searchrl.errors import PluginError, RunFolderError
@@ -134,7 +136,7 @@ class Choices:
         entropy_gradient: bool = False,
     ) -> TokenLogps:
         """Log-probs of the choices of a layout; the arguments are those of `Policy.logps`."""
-        logp_MA, legal_MA = self._rows(layout, temperature, reference)
+        logp_MA, legal_MA, value_N = self._rows(layout, temperature, reference)
         logp_N = logp_MA.gather(1, layout.target_N[:, None])[:, 0]
         entropy_N = is_best_N = None
         if with_entropy:
@@ -142,7 +144,21 @@ class Choices:
             entropy_N = entropy_N if entropy_gradient else entropy_N.detach()
         if with_best:
             is_best_N = logp_N.detach() >= logp_MA.detach().amax(dim=-1)
-        return TokenLogps(logp_N, entropy_N, is_best_N)
+        return TokenLogps(logp_N, entropy_N, is_best_N, value_N)
+
+    def values(self, episodes: Sequence[Sequence[View]]) -> list[tuple[float, ...]] | None:
+        """What the critic expects at every choice of episodes; None if the network has none."""
+        with torch.no_grad(), self.evaluating():
+            blank_BSD = torch.zeros((1, self.space.max_choices, self.space.width))
+            if self.run(blank_BSD.to(self.device, self.dtype)).value_BS is None:
+                return None
+            if not episodes:
+                return []
+            seen_BSD, _ = stack_views(episodes, self.space.max_choices)
+            value_BS = self.run(seen_BSD.to(self.device, self.dtype)).value_BS
+        assert value_BS is not None
+        pairs = zip(value_BS.tolist(), episodes, strict=True)
+        return [tuple(row[: len(views)]) for row, views in pairs]
 
     def distributions(
         self, layout: ChoiceLayout, *, temperature: float = 1.0, reference: bool = False
@@ -153,12 +169,13 @@ class Choices:
 
     def _rows(
         self, layout: ChoiceLayout, temperature: float, reference: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probs [N, A] and what was legal [N, A] at the choices of a layout."""
-        logits_BSA = self.run(layout.seen_BSD, reference=reference).logits_BSA
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Log-probs [N, A], what was legal [N, A] and values [N] at the choices of a layout."""
+        logits_BSA, value_BS = self.run(layout.seen_BSD, reference=reference)
         logp_BSA = masked_logps(logits_BSA, layout.legal_BSA, temperature)
         rows = layout.row_N
-        return logp_BSA.flatten(0, 1)[rows], layout.legal_BSA.flatten(0, 1)[rows]
+        value_N = None if value_BS is None else value_BS.flatten()[rows]
+        return logp_BSA.flatten(0, 1)[rows], layout.legal_BSA.flatten(0, 1)[rows], value_N
 
     def save(self, folder: Path) -> None:
         """Write the weights, and what is needed to make the network again."""
@@ -172,7 +189,7 @@ class Choices:
             "space": self.space.to_dict(),
         }
         text = json.dumps(described, indent=2, ensure_ascii=False)
-        (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        (folder / DESCRIPTION).write_bytes(encode_text(text + "\n"))
 
     def load(self, folder: Path, saved: Mapping[str, Tensor]) -> None:
         """Take over the weights that were saved in a folder.

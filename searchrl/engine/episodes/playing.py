@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from searchrl.calls.deadline import Raised, call_together
 from searchrl.calls.watchdog import watching
 from searchrl.core.episode import Episode, Failure, FailureKind, StopReason
-from searchrl.core.group import Group
+from searchrl.core.group import Group, settle
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.episodes.boundary import Begun, anonymous_task, classify
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest
@@ -45,6 +45,16 @@ class Rollout:
     def is_scored(self) -> bool:
         """Whether it may enter a training step."""
         return self.reward is not None
+
+    @property
+    def turn_rewards(self) -> tuple[float, ...]:
+        """What the environment gave for each turn; the last one makes up for the other scores."""
+        return settle(tuple(turn.reward for turn in self.episode.turns), self.reward or 0.0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the episode, not the environment."""
+        return self.episode.stop_reason is not StopReason.ANSWERED
 
     @property
     def turn_scores(self) -> tuple[float, ...] | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,7 +32,7 @@ from searchrl.engine.learning.packing import (
     pack_step,
     without,
 )
-from searchrl.engine.learning.sampled import SampledTokens
+from searchrl.engine.learning.sampled import Sums
 from searchrl.engine.learning.sharing import share_groups
 from searchrl.engine.learning.trained import TrainedPolicy
 from searchrl.engine.learning.workers import ALONE, Workers
@@ -43,26 +42,6 @@ from searchrl.errors import PolicyError
 
 OnTokens = Callable[[str, TokenColumns], None]
 """Takes the name of a rollout and what its first update saw of it."""
-
-
-@dataclass(slots=True)
-class _Sums:
-    """What the updates of one training step add up to."""
-
-    stats: LossStats = field(default_factory=LossStats)
-    sampled: SampledTokens = field(default_factory=SampledTokens)
-    entropy: float = 0.0
-    grad_norm: float = 0.0
-    num_updates: int = 0
-    num_skipped: int = 0
-    num_splits: int = 0
-
-    def take_in(self, share: _Sums) -> None:
-        """Add what one process saw of an update."""
-        self.stats = self.stats + share.stats
-        self.sampled = self.sampled + share.sampled
-        self.entropy += share.entropy
-        self.num_splits += share.num_splits
 
 
 class Learner:
@@ -124,6 +103,11 @@ class Learner:
         """Smaller than the setting once memory has run out."""
         self.packing_fault = policy.find_packing_fault()
         """Why rollouts are padded instead of packed; None: they are packed."""
+        if algorithm.needs_values and policy.values(()) is None:
+            raise PolicyError(
+                f"algorithm '{algorithm.name}' needs values, and the policy has no critic: take a "
+                "network with one (--policy mlp --set policy.critic=true), or another algorithm"
+            )
         if self.loss_settings.beta > 0:
             policy.keep_reference()
 
@@ -174,6 +158,8 @@ class Learner:
             constant=self.constant,
             holds_solved_groups=self.holds_solved_groups,
             length_penalty=self.length_penalty,
+            critic=self._values(groups),
+            targets=self.algorithm.targets,
             owner=f"algorithm '{self.algorithm.name}'",
         )
         if self.check is not None:
@@ -183,7 +169,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        sums = _Sums()
+        sums = Sums()
         updates = self._updates(packed.groups)
         with self.computing():
             old_logps = self._old_logps(packed.groups, len(updates), sums)
@@ -237,6 +223,16 @@ class Learner:
         """Check that all processes hold the same weights; see `Workers.ensure_same`."""
         self.workers.ensure_same(self.parameters, when)
 
+    def _values(self, groups: Sequence[Group[Trainable]]) -> dict[str, tuple[float, ...]] | None:
+        """The critic's values before the update, by rollout; None for an algorithm without need."""
+        if not self.algorithm.needs_values:
+            return None
+        played = [one.trajectory for group in groups for one in group.rollouts]
+        known = [one for one in played if one.views]
+        values = self.policy.values([one.views for one in known]) or []
+        found = dict.fromkeys((one.rollout_id for one in played), ())
+        return {**found, **{o.rollout_id: v for o, v in zip(known, values, strict=True)}}
+
     def _share(self, groups: Sequence[Group[PackedRollout]]) -> list[Group[PackedRollout]]:
         return share_groups(groups, self.workers, is_packed=self.packing_fault is None)
 
@@ -257,7 +253,7 @@ class Learner:
         ]
 
     def _old_logps(
-        self, groups: Sequence[Group[PackedRollout]], num_updates: int, sums: _Sums
+        self, groups: Sequence[Group[PackedRollout]], num_updates: int, sums: Sums
     ) -> dict[str, Tensor] | None:
         """The trainer's own log-probs before the first update, if the algorithm wants them.
 
@@ -267,7 +263,7 @@ class Learner:
         if not self.algorithm.needs_trainer_logp or num_updates < 2:
             return None
         own: dict[str, Tensor] = {}
-        share = _Sums()
+        share = Sums()
 
         def run(batch: MicroBatch) -> None:
             with torch.no_grad():
@@ -286,7 +282,7 @@ class Learner:
         self,
         groups: Sequence[Group[PackedRollout]],
         old_logps: Mapping[str, Tensor] | None,
-        sums: _Sums,
+        sums: Sums,
         on_tokens: OnTokens | None,
     ) -> None:
         """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
@@ -297,7 +293,7 @@ class Learner:
         runs out of memory half-way leaves nothing behind.
         """
         totals: list[Tensor | None] = [None] * len(self.parameters)
-        share, seen = _Sums(), dict[str, TokenColumns]()
+        share, seen = Sums(), dict[str, TokenColumns]()
 
         def run(batch: MicroBatch) -> None:
             self.optimizer.zero_grad(set_to_none=True)
@@ -327,7 +323,7 @@ class Learner:
             parameter.grad = total
 
     def _in_micro_batches(
-        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], None], sums: _Sums
+        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], None], sums: Sums
     ) -> None:
         """Run all rollouts through `run`; what memory does not hold is split and run again."""
         waiting = list(groups)
@@ -370,7 +366,7 @@ class Learner:
         self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None, clipped: list[Tensor]
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
-        logp_N, entropy_N, _ = self.policy.logps(
+        logp_N, entropy_N, _, value_N = self.policy.logps(
             batch.layout,
             temperature=self.temperature,
             with_entropy=True,
@@ -398,12 +394,14 @@ class Learner:
             rollout_T=batch.rollout_N,
             hold_weight_T=batch.hold_weight_N if self.holds_solved_groups else None,
             entropy_T=entropy_N,
+            value_T=value_N,
+            target_T=batch.target_N,
             on_clipped=clipped.append,
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N.detach()
 
-    def _update(self, sums: _Sums) -> None:
+    def _update(self, sums: Sums) -> None:
         """Clip what `_accumulate` left and take the optimiser step, unless it is not finite."""
         if self.loss_scale.is_active:
             for parameter in self.parameters:

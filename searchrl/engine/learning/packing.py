@@ -10,21 +10,27 @@ of a micro-batch.
 
 from __future__ import annotations
 
-import math
-import numbers
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from searchrl.core.advantage import Advantage, AdvantageFn, StepScores, dead_groups, solved_groups
+from searchrl.core.advantage import (
+    Advantage,
+    AdvantageFn,
+    StepScores,
+    TargetFn,
+    dead_groups,
+    solved_groups,
+)
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, View, is_finite
+from searchrl.engine.learning.broadcast import broadcast, check_told
 from searchrl.engine.learning.trained import LayOut
 from searchrl.engine.model.layout import TokenRow, num_suffix_tokens
 from searchrl.engine.model.layout import lay_out as lay_out_tokens
@@ -50,6 +56,8 @@ class PackedRollout(TokenRow):
     """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
     views: tuple[View, ...] = ()
     """What was seen before each choice, of a policy without tokens."""
+    target: float | tuple[float, ...] | None = None
+    """What the values of its tokens are to become; None: nobody says."""
 
     @property
     def hold_weights(self) -> list[float]:
@@ -92,6 +100,8 @@ class MicroBatch:
     hold_weight_N: Tensor
     rollout_N: Tensor
     """Position in `rollouts` of the rollout that a token belongs to."""
+    target_N: Tensor | None = None
+    """What values are to become; None: nobody says."""
 
     @property
     def rollout_ids(self) -> tuple[str, ...]:
@@ -137,6 +147,8 @@ def pack_step(
     constant: int,
     holds_solved_groups: bool = False,
     length_penalty: Callable[[int], float] | None = None,
+    critic: Mapping[str, Sequence[float]] | None = None,
+    targets: TargetFn | None = None,
     owner: str = "the algorithm",
 ) -> PackedStep:
     """Decide advantages, mask, denominator and reduction for one whole optimiser step.
@@ -151,6 +163,8 @@ def pack_step(
             all-correct groups too, which are dead and may be in no other term.
         length_penalty: of the tokens the model wrote; added to the reward before anything is
             compared with it.
+        critic: of each rollout, by its name, the values of its turns; None: there is no critic.
+        targets: what values are to become; with a `critic`.
         owner: who is named for advantages that fit no rollout.
 
     Raises:
@@ -184,15 +198,22 @@ def pack_step(
         turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
         num_turns=[len(item.trajectory.turns) for item in items],
         num_tokens=[item.trajectory.num_model_tokens for item in items],
+        values=None if critic is None else [critic[name] for name in names],
+        turn_rewards=None if critic is None else [item.turn_rewards for item in items],
+        is_cut=None if critic is None else [item.is_cut for item in items],
     )
-    values = _checked(advantages(scores), items, owner)
+    aims: Sequence[Advantage | None] = [None] * len(items)
+    if targets is not None:
+        aims = check_told(targets(scores), items, owner, "target")
+    values = check_told(advantages(scores), items, owner)
     dead = dead_groups(values, ids, is_scored)
     in_loss = set(ids) if keep_dead_groups else set(ids) - dead
     held = set(ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
     entering = in_loss | held
     members: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
     num_nonfinite = 0
-    for item, group_id, scored, value in zip(items, ids, is_scored, values, strict=True):
+    columns = zip(items, ids, is_scored, values, aims, strict=True)
+    for item, group_id, scored, value, aim in columns:
         if not scored or group_id not in entering:
             continue
         trajectory = item.trajectory
@@ -207,10 +228,11 @@ def pack_step(
             trajectory.num_prompt_tokens,
             trajectory.rollout_id,
             [logp or 0.0 for logp, is_trained in logps if is_trained],
-            _broadcast(value, trajectory, mask),
+            broadcast(value, trajectory, mask),
             weight=float(group_id in in_loss),
             hold_weight=float(group_id in held),
             views=trajectory.views,
+            target=None if aim is None else broadcast(aim, trajectory, mask),
         )
         members[group_id].append(rollout)
     kept = [Group(name, tuple(rollouts)) for name, rollouts in members.items() if rollouts]
@@ -267,57 +289,6 @@ def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> f
     if item.reward is None or length_penalty is None:
         return item.reward or 0.0
     return item.reward + length_penalty(item.trajectory.num_model_tokens)
-
-
-def _checked(values: Any, items: Sequence[Trainable], owner: str) -> list[Advantage]:
-    """The advantages as plain numbers and tuples, each fit for its rollout.
-
-    Whatever an unscored rollout was given is not read; its advantage becomes 0.
-    """
-    values = _plain(values)
-    if not isinstance(values, list) or len(values) != len(items):
-        got = len(values) if isinstance(values, list) else type(values).__name__
-        raise PluginError(f"{owner}: expected {len(items)} advantages, one per rollout, got {got}")
-    checked: list[Advantage] = []
-    for value, item in zip(map(_plain, values), items, strict=True):
-        if item.reward is None:
-            checked.append(0.0)
-            continue
-        name, trajectory = item.trajectory.rollout_id, item.trajectory
-        given = [_plain(one) for one in value] if isinstance(value, list) else [value]
-        for one in given:
-            if not isinstance(one, numbers.Real) or not math.isfinite(one):
-                raise PluginError(f"{owner}: the advantage of {name} is {one!r}; expected a number")
-        turns, tokens = len(trajectory.turns), trajectory.num_model_tokens
-        if isinstance(value, list) and len(value) not in (turns, tokens):
-            raise PluginError(
-                f"{owner}: {len(value)} advantages for {name}; expected one number, {turns} (one "
-                f"per turn) or {tokens} (one per token the model wrote)"
-            )
-        column = tuple(float(one) for one in given)
-        checked.append(column if isinstance(value, list) else column[0])
-    return checked
-
-
-def _plain(value: Any) -> Any:
-    """Lists for tuples, arrays and tensors; anything else as it is."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _broadcast(
-    value: Advantage, trajectory: Trajectory, mask: Sequence[bool]
-) -> float | tuple[float, ...]:
-    """One number as it is; one per turn or per model token as a column over the trained tokens."""
-    if not isinstance(value, Sequence):
-        return value
-    # As many turns as tokens: every turn is one token, and both readings agree.
-    if len(value) == len(trajectory.turns):
-        turns = zip(trajectory.turns_of, mask, strict=True)
-        return tuple(value[turn] for turn, is_trained in turns if is_trained)
-    authors = zip(trajectory.authors, mask, strict=True)
-    of_model = (is_trained for author, is_trained in authors if author is Author.MODEL)
-    return tuple(one for one, is_trained in zip(value, of_model, strict=True) if is_trained)
 
 
 def _trained(trajectory: Trajectory) -> list[bool]:
@@ -421,7 +392,7 @@ def _sharing(group: Group[PackedRollout]) -> list[list[PackedRollout]]:
 def _micro_batch(
     rollouts: Sequence[PackedRollout], device: torch.device, layout: Any
 ) -> MicroBatch:
-    columns: list[list[float]] = [[], [], [], []]
+    columns: list[list[float]] = [[], [], [], [], []]
     owners: list[int] = []
     for number, rollout in enumerate(rollouts):
         num_tokens, advantage = len(rollout.sampler_logp), rollout.advantage
@@ -429,9 +400,12 @@ def _micro_batch(
         columns[1] += advantage if isinstance(advantage, tuple) else [advantage] * num_tokens
         columns[2] += [rollout.weight] * num_tokens
         columns[3] += rollout.hold_weights
+        if (aim := rollout.target) is not None:
+            columns[4] += aim if isinstance(aim, tuple) else [aim] * num_tokens
         owners += [number] * num_tokens
-    logp_N, adv_N, weight_N, hold_weight_N = (
+    logp_N, adv_N, weight_N, hold_weight_N, target_N = (
         torch.tensor(column, dtype=torch.float32, device=device) for column in columns
     )
     rollout_N = torch.tensor(owners, dtype=torch.long, device=device)
-    return MicroBatch(tuple(rollouts), layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
+    own = (layout, logp_N, adv_N, weight_N, hold_weight_N, rollout_N)
+    return MicroBatch(tuple(rollouts), *own, target_N if columns[4] else None)

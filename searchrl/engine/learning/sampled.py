@@ -7,11 +7,12 @@ micro-batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
 
+from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
 
 
@@ -102,3 +103,23 @@ class SampledTokens:
         if self.num_good:
             means["good_logp"] = self.sum_good_logp / self.num_good
         return means
+
+
+@dataclass(slots=True)
+class Sums:
+    """What the updates of one training step add up to."""
+
+    stats: LossStats = field(default_factory=LossStats)
+    sampled: SampledTokens = field(default_factory=SampledTokens)
+    entropy: float = 0.0
+    grad_norm: float = 0.0
+    num_updates: int = 0
+    num_skipped: int = 0
+    num_splits: int = 0
+
+    def take_in(self, share: Sums) -> None:
+        """Add what one process saw of an update."""
+        self.stats = self.stats + share.stats
+        self.sampled = self.sampled + share.sampled
+        self.entropy += share.entropy
+        self.num_splits += share.num_splits

@@ -67,7 +67,7 @@ class SupervisedLearner:
                 for t in batch
             ]
             layout = pad(rows, self.policy.device)
-            logp_N, _, is_right_N = self.policy.logps(layout, with_best=True)
+            logp_N, _, is_right_N, _ = self.policy.logps(layout, with_best=True)
             assert is_right_N is not None
             # One denominator for the whole step, whatever the split into micro-batches.
             loss = -logp_N.sum() / total

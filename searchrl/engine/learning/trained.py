@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from searchrl.core.trajectory import Trajectory
+from searchrl.core.trajectory import Trajectory, View
 from searchrl.engine.model.head import TokenLogps
 
 
@@ -78,6 +78,9 @@ class TrainedPolicy(Protocol):
 
     def lay_out(self, rollouts: Sequence[Any], device: torch.device, *, is_packed: bool) -> Any:
         """A layout of rollouts."""
+
+    def values(self, episodes: Sequence[Sequence[View]]) -> list[tuple[float, ...]] | None:
+        """What a critic expects at every choice, from what was seen; None: there is none."""
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Dropout off, and back to what was."""

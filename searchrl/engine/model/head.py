@@ -44,6 +44,8 @@ class TokenLogps(NamedTuple):
     """Of the whole distribution; it has a gradient only where that was asked for."""
     is_best_N: Tensor | None
     """Whether no token is more probable; no gradient."""
+    value_N: Tensor | None = None
+    """Of a critic, with a gradient; None without one."""
 
 
 def head_logps(

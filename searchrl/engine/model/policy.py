@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
+from searchrl.core.trajectory import View
 from searchrl.engine.model.attention import AttentionPlan, attending, find_attention_fault
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
 from searchrl.engine.model.layout import Layout, TokenRow, lay_out
@@ -178,6 +179,9 @@ class Policy:
     ) -> Layout:
         """The layout of rollouts; a packed one needs `attending` around its forward pass."""
         return lay_out(rollouts, device, is_packed=is_packed)
+
+    def values(self, episodes: Sequence[Sequence[View]]) -> None:
+        """See `TrainedPolicy.values`: a language model has no critic."""
 
     def keep_reference(self) -> None:
         """Freeze a copy of the current weights as the reference (LoRA needs none)."""

@@ -61,7 +61,7 @@ def lose_the_end(patch: Patch, session: Session, drawn: StepGroups) -> None:
 
 def shift_columns(patch: Patch) -> None:
     """Advantages fit whatever mask there is."""
-    patch.setattr(packing, "_broadcast", lambda value, trajectory, mask: 1.0)
+    patch.setattr(packing, "broadcast", lambda value, trajectory, mask: 1.0)
 
 
 def change_ids(change: Callable[[list[int]], list[int]]) -> Inject:

@@ -189,7 +189,7 @@ def forbid_a_token(patch: Patch, session: Session) -> None:
 
 def train_observations(patch: Patch, session: Session) -> None:
     patch.setattr(packing, "_trained", lambda t: [n > 2 for n in range(len(t))])
-    patch.setattr(packing, "_broadcast", lambda value, trajectory, mask: 1.0)
+    patch.setattr(packing, "broadcast", lambda value, trajectory, mask: 1.0)
 
 
 def keep_the_version(patch: Patch, session: Session) -> None:

@@ -246,7 +246,7 @@ class TestTokenLogps:
             logits_BTV = policy.model(input_ids=ids_BT).logits
             logp_BTV = torch.log_softmax(logits_BTV[:, :-1] / 0.7, dim=-1)
             full = logp_BTV.gather(2, ids_BT[:, 1:, None])[..., 0][chosen_BT[:, 1:]]
-            rows, entropy, _ = policy.logps(
+            rows, entropy, *_ = policy.logps(
                 padded_layout(ids_BT, chosen_BT), temperature=0.7, with_entropy=True
             )
             exact = -(logp_BTV.exp() * logp_BTV).sum(-1)[chosen_BT[:, 1:]]

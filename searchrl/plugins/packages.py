@@ -18,6 +18,7 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("retriever", "hybrid"): "searchrl-retrieval",
     ("retriever", "rerank"): "searchrl-retrieval",
     ("env", "retrieval-control"): "searchrl-control",
+    ("algorithm", "control-ppo"): "searchrl-control",
     ("policy", "control-linear"): "searchrl-control",
     ("policy", "control-mlp"): "searchrl-control",
     ("policy", "control-gru"): "searchrl-control",

@@ -47,6 +47,16 @@ def register_policies(register: Register) -> None:
 
 
 @hookimpl
+def register_algorithms(register: Register) -> None:
+    """PPO with a critic."""
+    register(
+        "control-ppo",
+        "searchrl_control.learning.ppo:make_ppo",
+        description="PPO with a critic: GAE, a clipped loss, a value loss",
+    )
+
+
+@hookimpl
 def register_rewards(register: RegisterTool) -> None:
     """The published reward, by any judge."""
     register(

@@ -1,1 +1,1 @@
-"""What a policy without tokens learns with, beside the algorithms of the core. Imports nothing."""
+"""What a policy without tokens learns with: `gae` are advantages, `ppo` the algorithm."""

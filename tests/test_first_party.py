@@ -23,7 +23,17 @@ MANY_ROOMS = {"searchrl-control", "searchrl-dag", "searchrl-retrieval"}
 MAX_LINES_OF_A_FILE = 450
 MAX_FILES_OF_A_ROOM = 14
 MAY_IMPORT = {
-    *("calls", "config", "contracts", "core", "endpoints", "envs", "errors", "hookspecs"),
+    *(
+        "algorithms",
+        "calls",
+        "config",
+        "contracts",
+        "core",
+        "endpoints",
+        "envs",
+        "errors",
+        "hookspecs",
+    ),
     *("plugins", "protocols", "retrieval", "rewards", "testing", "trackers"),
 }
 MAY_TAKE = {"bootstrap", "compare", "hookimpl"}

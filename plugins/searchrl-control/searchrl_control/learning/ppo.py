@@ -48,16 +48,15 @@ def make_ppo(
         value_weight: of the value loss.
         entropy_weight: of the entropy over legal actions; it keeps all of them alive.
     """
-    how = {"discount": discount, "decay": decay}
     return Algorithm(
         "control-ppo",
-        partial(advantages, **how),
+        partial(advantages, discount=discount, decay=decay),
         partial(loss, value_weight=value_weight, entropy_weight=entropy_weight),
         "token-mean",
         beta=0.0,
         trains_entropy=entropy_weight > 0,
         needs_values=True,
-        targets=partial(targets, **how),
+        targets=partial(targets, discount=discount, decay=decay),
     )
 
 

@@ -20,12 +20,22 @@ from searchrl.plugins.packages import PACKAGES as NAMES_OF_PACKAGES
 PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
 PACKAGES = sorted(path for path in PLUGINS.iterdir() if path.is_dir())
 MAX_LINES = 250
-MANY_ROOMS = {"searchrl-dag", "searchrl-judge", "searchrl-retrieval"}
+MANY_ROOMS = {"searchrl-control", "searchrl-dag", "searchrl-judge", "searchrl-retrieval"}
 """Packages of several subjects: ADR 0013 says why, and what holds for them instead."""
 MAX_LINES_OF_A_FILE = 450
 MAX_FILES_OF_A_ROOM = 14
 MAY_IMPORT = {
-    *("calls", "config", "contracts", "core", "endpoints", "envs", "errors", "hookspecs"),
+    *(
+        "algorithms",
+        "calls",
+        "config",
+        "contracts",
+        "core",
+        "endpoints",
+        "envs",
+        "errors",
+        "hookspecs",
+    ),
     *("plugins", "protocols", "retrieval", "rewards", "testing", "trackers"),
 }
 MAY_TAKE = {"bootstrap", "compare", "hookimpl"}

@@ -1,0 +1,82 @@
+"""A collection as the environment needs it: passages, and judged questions by split.
+
+Owns which splits there are: those of a BEIR folder that has judgements for both, or a draw by a
+seed (`halves`). Files are read by `searchrl_retrieval.evaluation`. Callers: the environment,
+generation, comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from searchrl_retrieval.evaluation.collection import Collection, read_collection
+
+from searchrl.core.episode import Passage
+from searchrl.envs.formats.folders import find_judgement_files
+from searchrl_control.collections.halves import SEED, TRAIN_SHARE, Halves, draw_halves
+
+TRAIN, TEST = "train", "test"
+SPLITS = (TRAIN, TEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One question, and how relevant each passage is to it: above 0 is relevant."""
+
+    id: str
+    text: str
+    qrels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCollection:
+    """Passages, and the questions of both splits.
+
+    `halves` is the draw that made the splits; None: the folder has them.
+    """
+
+    name: str
+    passages: Sequence[Passage]
+    questions: Mapping[str, tuple[Judged, ...]]
+    halves: Halves | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_judged(
+    name: str, path: Path, seed: int = SEED, train_share: float = TRAIN_SHARE
+) -> JudgedCollection:
+    """Read a collection.
+
+    Args:
+        name: what it is called in tasks and tables.
+        path: a BEIR folder, or a folder of questions that name their gold passages.
+        seed, train_share: of the draw, where the folder has no two splits.
+
+    Raises:
+        DataError: no such layout, or rows that cannot be used.
+    """
+    judged = find_judgement_files(path) if path.is_dir() else {}
+    if {TRAIN, TEST} <= judged.keys():
+        train, test = (read_collection(path, split) for split in SPLITS)
+        questions = {TRAIN: _list(train), TEST: _list(test)}
+        return JudgedCollection(name, test.passages, questions, None, train.notes + test.notes)
+    # Of a BEIR folder with one split, that one is drawn from.
+    whole = read_collection(path, next(iter(judged), ""))
+    halves = draw_halves(whole.questions, seed, train_share)
+    by_id = {one.id: one for one in _list(whole)}
+    questions = {
+        TRAIN: tuple(by_id[one] for one in halves.train),
+        TEST: tuple(by_id[one] for one in halves.test),
+    }
+    return JudgedCollection(name, whole.passages, questions, halves, whole.notes)
+
+
+def _list(collection: Collection) -> tuple[Judged, ...]:
+    """The questions that have a relevant passage: of the others, no list is better than another."""
+    return tuple(
+        Judged(identity, text, dict(collection.qrels[identity]))
+        for identity, text in collection.questions.items()
+        if any(grade > 0 for grade in collection.qrels[identity].values())
+    )

@@ -1,0 +1,88 @@
+"""Every fixed sequence of actions: what an agent has to beat.
+
+Owns which sequences there are and the choice of the best one, which is made on training questions
+only. A sequence begins with Search and ends with the list that its last action left. Callers: the
+commands and benchmarks of this package.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from searchrl_control.environment.actions import Action
+from searchrl_control.environment.measures import ndcg
+from searchrl_control.environment.worlds import World
+
+Values = Mapping[str, Mapping[str, float]]
+"""The name of a sequence -> the id of a question -> nDCG@k."""
+
+SINGLE_PASS = "Search"
+
+_NOT_FIXED = (Action.SEARCH, Action.TERMINATE, Action.BACK)
+"""Actions after which a sequence is a shorter one."""
+
+
+def list_sequences(
+    actions: Sequence[Action], max_steps: int, only: Iterable[Action] | None = None
+) -> list[tuple[int, ...]]:
+    """The sequences of a set as numbers of actions, without the first Search; shorter ones first.
+
+    Args:
+        actions: of the set, in the order of their numbers.
+        max_steps: actions of an episode, Search among them.
+        only: leave out all other actions; None: none.
+    """
+    wanted = set(actions if only is None else only)
+    numbers = [n for n, one in enumerate(actions) if one in wanted and one not in _NOT_FIXED]
+    found = [
+        sequence
+        for length in range(max_steps)
+        for sequence in itertools.product(numbers, repeat=length)
+    ]
+    # Hop starts from a kept passage: first, it would be illegal.
+    return [one for one in found if not one or actions[one[0]] is not Action.HOP]
+
+
+def name_of(actions: Sequence[Action], sequence: Sequence[int]) -> str:
+    """A sequence in words: `Search, Fuse, Follow`."""
+    return ", ".join([SINGLE_PASS, *(str(actions[number]) for number in sequence)])
+
+
+def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]]) -> Values:
+    """nDCG@k of every question of a split after every sequence.
+
+    All sequences of a question are played before the next question, so its searches stay in memory.
+    """
+    positions = world.positions
+    names = [name_of(positions.actions, sequence) for sequence in sequences]
+    values: dict[str, dict[str, float]] = {name: {} for name in names}
+    for question in world.questions(split):
+        asker = world.asker(question)
+        for name, sequence in zip(names, sequences, strict=True):
+            ids = [one for one, _ in positions.list_after(asker, sequence)]
+            values[name][question.id] = ndcg(ids, question.qrels, positions.k)
+    return values
+
+
+def choose_best(training: Sequence[Values]) -> str:
+    """The sequence with the highest mean over the pooled questions of some collections.
+
+    Of equals, the one that comes first: it is the shorter one.
+
+    Args:
+        training: of each collection, the values of its training questions.
+
+    Raises:
+        ValueError: no sequence was played on all of them.
+    """
+    shared = [name for name in training[0] if all(name in values for values in training)]
+    if not shared:
+        raise ValueError("no sequence was played on all collections")
+
+    def mean(name: str) -> float:
+        pooled = [value for values in training for value in values[name].values()]
+        return math.fsum(pooled) / len(pooled)
+
+    return max(shared, key=mean)

@@ -1,0 +1,307 @@
+"""The environment `retrieval-control`: an agent that decides how a question is searched.
+
+Owns the episode: which actions are legal, what an illegal one becomes, when it ends, what is
+observed and what `info` tells. A plain Gymnasium environment without text: `Discrete` actions, a
+`Dict` of arrays. Registered as `retrieval-control` and as `searchrl/RetrievalControl-v0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, ClassVar, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Box, Dict, Discrete
+
+from searchrl.contracts import Judge
+from searchrl.core.episode import ACT, Passage, Task, Unscored
+from searchrl.core.episode import Action as Act
+from searchrl.envs.splits import ensure_index, ensure_split
+from searchrl.errors import ConfigError, EnvironmentFailure, suggest
+from searchrl_control.collections.judged import SPLITS, TRAIN, Judged
+from searchrl_control.environment.actions import Action
+from searchrl_control.environment.features import BOUND
+from searchrl_control.environment.games import Path, Position
+from searchrl_control.environment.measures import ndcg, recall
+from searchrl_control.environment.positions import Asker
+from searchrl_control.environment.rewards import GAIN, NDCG, ensure_reward, judge_list
+from searchrl_control.environment.worlds import ENV, Place, World, open_world
+from searchrl_control.generation.curriculum import ANY, Curriculum, ensure_level, order_by
+from searchrl_control.reformulate.contract import Reformulator
+
+Observation = dict[str, Any]
+
+MAX_STEPS = 5
+
+STEP_COST = 0.001
+"""A tenth of what one more step is worth at best: a larger cost would forbid them all."""
+
+_TITLES = 5
+_CHARACTERS = 160
+
+
+class _Turn(NamedTuple):
+    """An episode under way: its question, the actions so far, and what its list is worth."""
+
+    task: Task
+    question: Judged
+    asker: Asker
+    path: Path | None = None
+    num_steps: int = 0
+    num_illegal: int = 0
+    worth: float = 0.0
+    is_over: bool = False
+
+
+class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
+    """Search, then change the search or end.
+
+    The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An
+    illegal one becomes Search, and `info["illegal"]` says so. Terminate ends the episode with the
+    list that is there; after `max_steps` it is truncated.
+
+    Args:
+        max_steps: actions of an episode, the first Search among them.
+        step_cost: what every action but Terminate costs.
+        reward: `ndcg` at the end, `gain` of nDCG in every step (the same sum), or `judge`.
+        judge: of `reward: judge`.
+        difficulty: `any`, `easy`, `medium`, `hard` or `mostly_hard`; by the single pass.
+        curriculum: after 1,000 episodes of this object, a training question is hard with
+            probability .7. For loops that let `reset` draw; runs set `difficulty` in stages.
+        reformulation: a `Reformulator` of your own, in Python.
+        protocol, retriever: taken because every factory gets them; not used.
+        render_mode: None, or `ansi`: the list in words.
+        place: what `Place` has: `collection`, `data`, `hub`, `actions`, `topk`, `split_seed`,
+            `train_share`, `split_file`, `encoder`, `model`, `reformulator`, `url`,
+            `endpoint_model`, `cache`.
+
+    Raises:
+        ConfigError, DataError: a setting or the data are wrong.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
+    name: ClassVar[str] = ENV
+    splits: tuple[str, ...] = SPLITS
+
+    def __init__(
+        self,
+        *,
+        max_steps: int = MAX_STEPS,
+        step_cost: float = STEP_COST,
+        reward: str = NDCG,
+        judge: Judge | None = None,
+        difficulty: str = ANY,
+        curriculum: bool = False,
+        reformulation: Reformulator | None = None,
+        protocol: object = None,
+        retriever: object = None,
+        render_mode: str | None = None,
+        **place: Any,
+    ) -> None:
+        if max_steps < 1 or not step_cost >= 0:
+            raise ConfigError(
+                f"env {ENV}: expected max_steps of at least 1 and a step_cost of at least 0, got "
+                f"{max_steps} and {step_cost}"
+            )
+        self.max_steps = max_steps
+        self.max_choices = max_steps  # as the driver of choices calls it
+        self.step_cost = step_cost
+        self.reward = ensure_reward(reward, judge)
+        self.difficulty = ensure_level(difficulty)
+        self.render_mode = render_mode
+        self._judge = judge
+        self._curriculum = Curriculum() if curriculum else None
+        self.world = _open(place, reformulation)
+        self._positions = self.world.positions
+        self.actions: tuple[Action, ...] = self._positions.actions
+        self.action_names: tuple[str, ...] = tuple(str(action) for action in self.actions)
+        self.action_space = Discrete(len(self.actions))
+        self.observation_space = make_space(
+            self._positions.widths, len(self.actions), self.max_steps
+        )
+        self._orders: dict[str, list[int]] = {}
+        self._num_episodes = 0
+        self._turn: _Turn | None = None
+
+    def num_tasks(self, split: str) -> int:
+        """How many tasks a split has at this difficulty."""
+        return len(self._order(ensure_split(ENV, split, self.splits)))
+
+    def make_task(self, split: str, index: int) -> Task:
+        """Task `index` of a split."""
+        order = self._order(ensure_split(ENV, split, self.splits))
+        place = order[ensure_index(ENV, split, index, len(order))]
+        return replace(self.world.make_task(split, place), index=int(index))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin the episode of `options` (`split`, `index`); without an index, one is drawn.
+
+        The observation has the embedding and the terms of the question; of a list, zeros.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        split = ensure_split(ENV, options.get("split", self.splits[0]), self.splits)
+        index = options.get("index")
+        task = self.make_task(split, self._draw(split) if index is None else index)
+        question = self.world.questions(split)[self._order(split)[task.index]]
+        self._num_episodes += 1
+        self._turn = _Turn(task, question, self.world.asker(question))
+        return self._observe(self._turn, None), self._tell(self._turn, None)
+
+    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Do one action; raises `ResetNeeded` outside an episode.
+
+        `info` holds `task`, `action` (what was done; its payload is the name), `illegal`,
+        `action_mask`, `passages` (the list, best first), `query` (what was searched) and `signals`.
+        """
+        turn = self._turn
+        if turn is None or turn.is_over:
+            raise ResetNeeded(
+                f"env {ENV}: step() was called outside an episode. Call reset() to begin one."
+            )
+        path, done, is_illegal = self._positions.advance(turn.asker, turn.path, int(action))
+        turn = turn._replace(
+            path=path,
+            num_steps=turn.num_steps + 1,
+            num_illegal=turn.num_illegal + is_illegal,
+            is_over=done is Action.TERMINATE or turn.num_steps + 1 >= self.max_steps,
+        )
+        position = self._look(turn)
+        worth = ndcg(self._ids(position), turn.question.qrels, self._positions.k)
+        cost = 0.0 if done is Action.TERMINATE else self.step_cost
+        reward = self._earn(turn, worth, position) - cost
+        self._turn = turn = turn._replace(worth=worth)
+        info = self._tell(turn, position)
+        why = f"action {action} was illegal" if is_illegal else ""
+        info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
+        is_terminated = done is Action.TERMINATE
+        truncated = turn.is_over and not is_terminated
+        return self._observe(turn, position), reward, is_terminated, truncated, info
+
+    def render(self) -> str | None:
+        """The question and the first passages in words, in mode `ansi`; nothing otherwise."""
+        if self.render_mode != "ansi" or self._turn is None:
+            return None
+        turn, position = self._turn, self._look(self._turn)
+        lines = [f"Question: {turn.task.question}", f"Actions left: {self._left(turn)}."]
+        if position is None:
+            return "\n".join([*lines, "Nothing was searched yet."])
+        lines.append(f"Searched: {position.text[:_CHARACTERS]}")
+        for number, passage in enumerate(self._passages(position)[:_TITLES], 1):
+            shown = f"{passage.title}. {passage.text}" if passage.title else passage.text
+            lines.append(f"{number}. {shown[:_CHARACTERS]}")
+        return "\n".join(lines)
+
+    def _order(self, split: str) -> list[int]:
+        if split not in self._orders:
+            questions = self.world.questions(split)
+            levels = [] if self.difficulty == ANY else [self.world.level(q) for q in questions]
+            key = f"{ENV}/{self.world.name}/{split}"
+            self._orders[split] = (
+                order_by(self.difficulty, levels, key) if levels else list(range(len(questions)))
+            )
+        return self._orders[split]
+
+    def _draw(self, split: str) -> int:
+        order = self._order(split)
+        if self._curriculum is None or split != TRAIN:
+            return int(self.np_random.integers(len(order)))
+        if self._num_episodes < self._curriculum.after:
+            return int(self.np_random.integers(len(order)))
+        questions = self.world.questions(split)
+        levels = [self.world.level(questions[place]) for place in order]
+        return self._curriculum.draw(self.np_random, levels, self._num_episodes)
+
+    def _look(self, turn: _Turn) -> Position | None:
+        return None if turn.path is None else self._positions.at(turn.asker, turn.path)
+
+    def _ids(self, position: Position | None) -> tuple[str, ...]:
+        return () if position is None else self._positions.ids(position)
+
+    def _earn(self, turn: _Turn, worth: float, position: Position | None) -> float:
+        if self.reward == GAIN:
+            return worth - turn.worth
+        if not turn.is_over:
+            return 0.0
+        if self.reward == NDCG or self._judge is None:
+            return worth
+        found = self._passages(position)
+        said = judge_list(self._judge, turn.task.question, found, self._references(turn))
+        if isinstance(said, Unscored):
+            raise EnvironmentFailure(
+                f"env {ENV}: the judge did not score the list: {said.reason}. Use reward: ndcg, or "
+                "a judge that needs no accepted answer"
+            )
+        return said
+
+    def _references(self, turn: _Turn) -> tuple[str, ...]:
+        """The texts of the relevant passages: what a judge may compare a list with."""
+        library = self.world.library
+        places = [library.place_of.get(name) for name in turn.task.gold_ids]
+        return tuple(library.passages[place].text for place in places if place is not None)
+
+    def _passages(self, position: Position | None) -> tuple[Passage, ...]:
+        if position is None:
+            return ()
+        passages = self.world.library.passages
+        return tuple(
+            Passage(passages[p].id, passages[p].text, passages[p].title, score)
+            for p, score in zip(position.places, position.scores, strict=True)
+        )
+
+    def _left(self, turn: _Turn) -> int:
+        return self.max_steps - turn.num_steps
+
+    def _observe(self, turn: _Turn, position: Position | None) -> Observation:
+        taken = np.zeros(len(self.actions), dtype=np.float32)
+        for number in turn.path or ():
+            taken[number] += 1 / self.max_steps
+        known = {**self._positions.statics(turn.asker), **(position.blocks if position else {})}
+        # Copies: whoever gets an observation may change it.
+        shown: Observation = {
+            name: known[name].copy() if name in known else np.zeros(width, np.float32)
+            for name, width in self._positions.widths.items()
+        }
+        shown["step"] = np.int64(turn.num_steps)
+        shown["taken"] = taken
+        return {key: shown[key] for key in sorted(shown)}
+
+    def _tell(self, turn: _Turn, position: Position | None) -> dict[str, Any]:
+        ids = self._ids(position)
+        return {
+            "task": turn.task,
+            "action_mask": np.array(self._positions.legal(turn.asker, turn.path), dtype=np.int8),
+            "passages": self._passages(position),
+            "query": position.text if position is not None else "",
+            "signals": {
+                "ndcg": turn.worth,
+                "recall": recall(ids, turn.question.qrels, self._positions.k),
+                "illegal": float(turn.num_illegal),
+            },
+        }
+
+
+def make_space(widths: Mapping[str, int], num_actions: int, max_steps: int) -> Dict:
+    """The space of observations: a `Box` per block, the step, and how often each action was done.
+
+    `widths` are those of the blocks.
+    """
+    blocks: dict[str, gymnasium.Space[Any]] = {
+        name: Box(-BOUND, BOUND, (width,), np.float32) for name, width in widths.items()
+    }
+    blocks["step"] = Discrete(max_steps + 1)
+    blocks["taken"] = Box(0.0, 1.0, (num_actions,), np.float32)
+    return Dict({name: blocks[name] for name in sorted(blocks)})
+
+
+def _open(place: Mapping[str, Any], reformulation: Reformulator | None) -> World:
+    known = [field.name for field in fields(Place)]
+    for name in place:
+        if name not in known:
+            raise ConfigError(f"env {ENV} has no setting {name!r}.{suggest(name, known)}")
+    return World(Place(**place), reformulation) if reformulation else open_world(place)

@@ -1,0 +1,73 @@
+"""The factory of `--env retrieval-control`: the settings that a configuration may write.
+
+Owns their types, which a configuration is checked against. In Python, `RetrievalControlEnv` takes
+objects as well. Caller: the registry, by name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from searchrl.contracts import RetrieverFactory, TagProtocol
+from searchrl_control.collections.halves import SEED, TRAIN_SHARE
+from searchrl_control.environment.actions import PUBLISHED
+from searchrl_control.environment.env import MAX_STEPS, STEP_COST, RetrievalControlEnv
+from searchrl_control.environment.measures import CUTOFF
+from searchrl_control.environment.rewards import NDCG
+from searchrl_control.environment.worlds import CLASSICAL
+from searchrl_control.generation.curriculum import ANY
+
+
+def make_env(
+    *,
+    protocol: TagProtocol,
+    retriever: RetrieverFactory,
+    collection: str = "demo",
+    data: str | None = None,
+    hub: bool = False,
+    actions: str = PUBLISHED,
+    max_steps: Annotated[int, Field(ge=1)] = MAX_STEPS,
+    topk: Annotated[int, Field(ge=1)] = CUTOFF,
+    step_cost: Annotated[float, Field(ge=0)] = STEP_COST,
+    reward: str = NDCG,
+    difficulty: str = ANY,
+    split_seed: int = SEED,
+    train_share: Annotated[float, Field(gt=0, lt=1)] = TRAIN_SHARE,
+    split_file: str | None = None,
+    encoder: str = "static",
+    model: str | None = None,
+    reformulator: str = CLASSICAL,
+    url: str | None = None,
+    endpoint_model: str | None = None,
+    cache: str | None = None,
+    render_mode: str | None = "ansi",
+) -> RetrievalControlEnv:
+    """Make the environment; see `RetrievalControlEnv` and `Place`.
+
+    A language model is shown the rendering: titles and texts, and not numbers.
+    """
+    return RetrievalControlEnv(
+        max_steps=max_steps,
+        step_cost=step_cost,
+        reward=reward,
+        difficulty=difficulty,
+        protocol=protocol,
+        retriever=retriever,
+        render_mode=render_mode,
+        collection=collection,
+        data=data,
+        hub=hub,
+        actions=actions,
+        topk=topk,
+        split_seed=split_seed,
+        train_share=train_share,
+        split_file=split_file,
+        encoder=encoder,
+        model=model,
+        reformulator=reformulator,
+        url=url,
+        endpoint_model=endpoint_model,
+        cache=cache,
+    )

@@ -1,0 +1,162 @@
+"""Every position that was reached, computed once: what makes a warm step a look-up.
+
+Owns the two kinds of memory of a collection. Positions (what the agent sees, some kilobytes) are
+kept for all questions, up to a number; the searches behind them (arrays over the whole collection)
+only for the last questions. A position depends on the question and the actions before it and on
+nothing else, so a cold and a warm memory give the same episodes. Safe to use from several threads:
+two may compute the same position, and both get the same. Callers: `env`, comparison.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from searchrl_control.environment.actions import HEADS, Action, find_set
+from searchrl_control.environment.features import Features
+from searchrl_control.environment.games import Game, HeadGame, ListGame, Path, Position
+from searchrl_control.reformulate.contract import Reformulator
+from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.question import Question
+
+MAX_POSITIONS = 40_000
+"""Positions in memory; the ones that were not used for longest go first."""
+
+MAX_QUESTIONS = 24
+"""Questions whose searches are in memory."""
+
+
+class Asker(NamedTuple):
+    """A question as positions need it.
+
+    `id` is that of the question, `itself` the place of a passage that is the question.
+    """
+
+    id: str
+    text: str
+    itself: int | None = None
+
+
+class Step(NamedTuple):
+    """The path after an action, what was done, and whether the action was illegal."""
+
+    path: Path
+    done: Action
+    is_illegal: bool
+
+
+class Positions:
+    """The positions of one collection under one set of actions.
+
+    Args:
+        library: the collection.
+        actions: the name of the set.
+        reformulator: of Narrow and Broad.
+        k: passages of a list.
+
+    Raises:
+        ConfigError: there is no such set.
+    """
+
+    def __init__(self, library: Library, actions: str, reformulator: Reformulator, k: int) -> None:
+        self.library = library
+        self.actions: tuple[Action, ...] = find_set(actions)
+        self.k = k
+        self._game = HeadGame if actions == HEADS else ListGame
+        self._reformulator = reformulator
+        self._positions: OrderedDict[tuple[str, Path], Position] = OrderedDict()
+        self._statics: dict[str, Mapping[str, Features]] = {}
+        self._games: OrderedDict[str, Game] = OrderedDict()
+        self._lock = threading.Lock()
+        self.num_cold = 0
+        """Positions that had to be computed."""
+        of_question, of_position = self._game.widths(library.vectors.dim)
+        self.widths: Mapping[str, int] = {**of_question, **of_position}
+        """The blocks of an observation and their widths."""
+
+    def statics(self, asker: Asker) -> Mapping[str, Features]:
+        """The blocks of a question that no action changes."""
+        found = self._statics.get(asker.id)
+        if found is None:
+            found = self._open(asker).statics()
+            for block in found.values():
+                block.setflags(write=False)  # kept, and shared by all episodes
+            self._statics[asker.id] = found
+        return found
+
+    def at(self, asker: Asker, path: Path) -> Position:
+        """The position after the first Search and these actions."""
+        key = (asker.id, path)
+        with self._lock:
+            if (found := self._positions.get(key)) is not None:
+                self._positions.move_to_end(key)
+                return found
+        found = self._open(asker).look(path, self.k)
+        with self._lock:
+            self.num_cold += 1
+            self._positions[key] = found
+            while len(self._positions) > MAX_POSITIONS:
+                self._positions.popitem(last=False)
+        return found
+
+    def advance(self, asker: Asker, path: Path | None, number: int) -> Step:
+        """What an action does: the one rule of which are legal, for episodes and comparisons.
+
+        The first action is Search. An illegal one, and one that is no number of an action, becomes
+        Search, and Search begins again. Terminate leaves the list as it is.
+
+        Args:
+            asker: the question.
+            path: the actions so far; None: there was no Search yet.
+            number: of the action.
+        """
+        return _go_on(self.actions, self.legal(asker, path), path, number)
+
+    def legal(self, asker: Asker, path: Path | None) -> tuple[bool, ...]:
+        """Which actions are legal after a path, by number; before it, Search alone."""
+        if path is None:
+            return tuple(action is Action.SEARCH for action in self.actions)
+        return self.at(asker, path).legal
+
+    def list_after(self, asker: Asker, sequence: Path) -> list[tuple[str, float]]:
+        """The list after Search and a sequence of actions, as ids with scores, best first.
+
+        Nothing is observed and nothing kept, so all sequences of a question take little time.
+        """
+        game = self._open(asker)
+        path: Path = ()
+        for number in sequence:
+            path = _go_on(self.actions, game.legal(path), path, number).path
+        passages = self.library.passages
+        return [(passages[place].id, score) for place, score in game.top(path, self.k)]
+
+    def ids(self, position: Position) -> tuple[str, ...]:
+        """The ids of the passages of a list, best first."""
+        passages = self.library.passages
+        return tuple(passages[place].id for place in position.places)
+
+    def _open(self, asker: Asker) -> Game:
+        with self._lock:
+            if (game := self._games.get(asker.id)) is not None:
+                self._games.move_to_end(asker.id)
+                return game
+        question = Question(self.library, asker.text, asker.itself)
+        opened: Game = self._game(question, self.actions, self._reformulator)
+        with self._lock:
+            self._games[asker.id] = opened
+            while len(self._games) > MAX_QUESTIONS:
+                self._games.popitem(last=False)
+        return opened
+
+
+def _go_on(
+    actions: Sequence[Action], legal: Sequence[bool], path: Path | None, number: int
+) -> Step:
+    """See `Positions.advance`."""
+    is_illegal = not (0 <= number < len(legal) and legal[number])
+    done = Action.SEARCH if is_illegal else actions[number]
+    if done is Action.SEARCH or path is None:
+        return Step((), done, is_illegal)
+    return Step(path if done is Action.TERMINATE else (*path, number), done, is_illegal)

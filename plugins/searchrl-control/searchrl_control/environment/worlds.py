@@ -1,0 +1,181 @@
+"""A collection with everything that its episodes share, opened once per process.
+
+Owns the order in which it is opened, and what counts as the same: all settings that change a list
+or a task. Many environments of one training run share one world, and so its memory of positions.
+Callers: `env`, comparison, commands.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from searchrl.config.endpoint import EndpointConfig
+from searchrl.core.episode import Task
+from searchrl.errors import ConfigError, suggest
+from searchrl_control.collections.halves import SEED, TRAIN_SHARE, write_halves
+from searchrl_control.collections.judged import Judged, JudgedCollection, read_judged
+from searchrl_control.collections.places import default_cache, find_collection
+from searchrl_control.environment.actions import PUBLISHED
+from searchrl_control.environment.measures import CUTOFF
+from searchrl_control.environment.positions import Asker, Positions
+from searchrl_control.generation.difficulty import Difficulty, difficulty_of
+from searchrl_control.reformulate.classical import Classical
+from searchrl_control.reformulate.contract import Reformulator
+from searchrl_control.reformulate.kept import Kept
+from searchrl_control.reformulate.writer import Written, ask_endpoint
+from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.ranking import by_words
+from searchrl_control.searchers.vectors import load_encoder
+
+ENV = "retrieval-control"
+CLASSICAL, ENDPOINT = "classical", "endpoint"
+REFORMULATORS = (CLASSICAL, ENDPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which collection, and how it is searched: all that two equal worlds share.
+
+    Args:
+        collection: a folder, a name of BEIR, or `demo`.
+        data: the folder of collections by name.
+        hub: whether one of BEIR may be downloaded.
+        actions: the name of the set of actions.
+        topk: passages of a list.
+        split_seed, train_share: of the draw, where a collection has no two splits.
+        split_file: where that draw is written down, and compared with on every later opening.
+        encoder, model: of the embeddings; see `searchers.vectors`.
+        reformulator: `classical`, or `endpoint` with `url` and `endpoint_model`.
+        cache: the folder of vectors, reformulations and downloads; None: the user's own.
+    """
+
+    collection: str = "demo"
+    data: str | None = None
+    hub: bool = False
+    actions: str = PUBLISHED
+    topk: int = CUTOFF
+    split_seed: int = SEED
+    train_share: float = TRAIN_SHARE
+    split_file: str | None = None
+    encoder: str = "static"
+    model: str | None = None
+    reformulator: str = CLASSICAL
+    url: str | None = None
+    endpoint_model: str | None = None
+    cache: str | None = None
+
+
+class World:
+    """An opened collection: its questions, and the positions of their episodes.
+
+    Args:
+        place: which one, and how it is searched.
+        reformulator: of Narrow and Broad; None: the one that `place` names.
+
+    Raises:
+        ConfigError, DataError: a setting or the data are wrong.
+    """
+
+    def __init__(self, place: Place, reformulator: Reformulator | None = None) -> None:
+        began = time.perf_counter()
+        if place.topk < 1:
+            raise ConfigError(f"env {ENV}: topk must be at least 1, got {place.topk}")
+        cache = Path(place.cache).expanduser() if place.cache else default_cache()
+        data = Path(place.data).expanduser() if place.data else None
+        path = find_collection(place.collection, data, hub=place.hub, cache=cache)
+        self.place = place
+        self.name = Path(place.collection).name
+        self.judged: JudgedCollection = read_judged(
+            self.name, path, place.split_seed, place.train_share
+        )
+        if place.split_file:
+            if self.judged.halves is None:
+                raise ConfigError(
+                    f"env {ENV}: the collection '{place.collection}' has both splits of its own; "
+                    "leave split_file out"
+                )
+            write_halves(self.judged.halves, Path(place.split_file))
+        encoder = load_encoder(place.encoder, place.model)
+        self.library = Library(self.judged.passages, encoder, cache=cache)
+        made = reformulator or make_reformulator(place, self.library, cache)
+        self.positions = Positions(self.library, place.actions, made, place.topk)
+        self._levels: dict[str, Difficulty] = {}
+        self.cold_s = time.perf_counter() - began
+        """Seconds until the first episode could begin."""
+
+    def questions(self, split: str) -> tuple[Judged, ...]:
+        """The questions of a split."""
+        return self.judged.questions[split]
+
+    def asker(self, question: Judged) -> Asker:
+        """A question as positions need it."""
+        itself = self.library.place_of.get(question.id)
+        # In ArguAna, questions are passages.
+        is_itself = itself is not None and self.library.passages[itself].text == question.text
+        return Asker(question.id, question.text, itself if is_itself else None)
+
+    def level(self, question: Judged) -> Difficulty:
+        """How hard a question is, by its single pass."""
+        if question.id not in self._levels:
+            scores = self.library.terms.score(self.library.terms.query(question.text))
+            if (itself := self.asker(question).itself) is not None:
+                scores[itself] = 0
+            first = by_words(scores).first(CUTOFF).tolist()
+            ids = [self.library.passages[place].id for place in first]
+            self._levels[question.id] = difficulty_of(ids, question.qrels)
+        return self._levels[question.id]
+
+    def make_task(self, split: str, index: int) -> Task:
+        """Question `index` of a split as a task."""
+        question = self.questions(split)[index]
+        return Task(
+            id=f"{ENV}-{self.name}-{split}-{question.id}",
+            split=split,
+            index=index,
+            question=question.text,
+            kind=self.name,
+            gold_ids=tuple(name for name, grade in question.qrels.items() if grade > 0),
+            env=ENV,
+            meta={"question": question.id},
+            difficulty=str(self.level(question)),
+        )
+
+
+def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulator:
+    """The reformulator that a place names. What a model writes is kept in `cache`."""
+    if place.reformulator not in REFORMULATORS:
+        raise ConfigError(
+            f"env.reformulator: there is no {place.reformulator!r}."
+            + suggest(place.reformulator, REFORMULATORS)
+        )
+    if place.reformulator == CLASSICAL:
+        return Classical(library)
+    if not place.url or not place.endpoint_model:
+        raise ConfigError(
+            "env.reformulator=endpoint needs env.url (such as http://localhost:8000/v1) and "
+            "env.endpoint_model"
+        )
+    ask = ask_endpoint(place.url, place.endpoint_model, EndpointConfig())
+    written = Written(ask, f"{place.url}:{place.endpoint_model}")
+    return Kept(written, cache / "reformulations.sqlite")
+
+
+_OPENING = threading.Lock()
+
+
+def open_world(settings: Mapping[str, Any]) -> World:
+    """The world of some settings of `Place`; the same object for the same settings."""
+    # One at a time: many environments of a run ask for the same world at once.
+    with _OPENING:
+        return _open(Place(**settings))
+
+
+@functools.lru_cache(maxsize=8)
+def _open(place: Place) -> World:
+    return World(place)

@@ -1,0 +1,200 @@
+"""Questions made of passages: of one, of two that belong together, and ones that mislead a search.
+
+Owns the three kinds, their prompts, the template that needs no model, and the file that is written:
+a BEIR folder, so that every command reads it. A question that leaks is left out and counted; it is
+never repaired in silence. Draws are functions of the seed. Callers: commands, Python.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from searchrl.core.episode import Passage
+from searchrl_control.generation.leakage import Leakage
+from searchrl_control.reformulate.writer import Ask, read_line
+from searchrl_control.searchers.library import Library
+
+
+class Kind(StrEnum):
+    """What a question is made of."""
+
+    SINGLE = "single"
+    """One passage."""
+    MULTI = "multi"
+    """A passage and the one that it names, or the nearest: both are needed."""
+    ADVERSARIAL = "adversarial"
+    """One passage, in words that another passage has more of."""
+
+
+Writer = Callable[[Kind, Sequence[Passage], Random], str]
+"""`write(kind, passages, rng)`: the text of a question; the first passages are those to be found.
+Of an adversarial one, the last passage is the one that misleads."""
+
+_WORDS = 4
+"""Words of a passage that the template uses."""
+
+_PROMPTS = {
+    Kind.SINGLE: "Write a search question that this document answers.",
+    Kind.MULTI: "Write a search question that needs both documents.",
+    Kind.ADVERSARIAL: "Write a search question that the first document answers, in words that the "
+    "second document has more of.",
+}
+_RULES = (
+    "Do not name a title and do not copy more than three words in a row. Reply with the question "
+    "alone, on one line."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A made-up question, and the ids of the passages that it should find."""
+
+    id: str
+    kind: Kind
+    text: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was made, and how many were left out for each reason."""
+
+    questions: tuple[Written, ...]
+    refused: Counter[str]
+
+
+def write_questions(
+    library: Library,
+    count: int,
+    *,
+    kinds: Sequence[Kind] = tuple(Kind),
+    writer: Writer | None = None,
+    leakage: Leakage | None = None,
+    seed: int = 0,
+    tries: int = 4,
+) -> Batch:
+    """Make `count` questions, the kinds in turn.
+
+    Args:
+        library: whose passages they are made of. Passages that answer a test question are not
+            drawn; put them into `leakage`.
+        count: how many; fewer come back if a draw leaks `tries` times.
+        kinds: of the questions.
+        writer: the template by default; `model_writer` asks a model.
+        leakage: what must not be given away.
+        seed: of the draws.
+        tries: draws for one question.
+
+    Raises:
+        ValueError: no passage may be used.
+    """
+    leakage = leakage or Leakage()
+    write = writer or TemplateWriter(library)
+    usable = [
+        place
+        for place, passage in enumerate(library.passages)
+        if passage.id not in leakage.test_passages and passage.text.strip()
+    ]
+    if not usable:
+        raise ValueError("every passage answers a test question, so none may be used")
+    made: list[Written] = []
+    refused: Counter[str] = Counter()
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        for attempt in range(tries):
+            rng = Random(f"searchrl-control/written/{seed}/{number}/{attempt}")
+            shown = _draw(library, kind, rng.choice(usable))
+            sources = shown[:1] if kind is Kind.ADVERSARIAL else shown
+            text = write(kind, shown, rng).strip()
+            if not (fault := leakage.find_fault(text, sources)):
+                ids = tuple(passage.id for passage in sources)
+                made.append(Written(f"made-{seed}-{number}", kind, text, ids))
+                break
+            refused[_reason(fault)] += 1
+    return Batch(tuple(made), refused)
+
+
+def save_questions(batch: Batch, library: Library, folder: Path) -> None:
+    """Write a BEIR folder of made-up training questions over the passages of a library."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    passages = [{"_id": p.id, "title": p.title, "text": p.text} for p in library.passages]
+    queries = [{"_id": q.id, "text": q.text, "kind": str(q.kind)} for q in batch.questions]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    table = [f"{q.id}\t{source}\t1" for q in batch.questions for source in q.sources]
+    judged = "\n".join(["query-id\tcorpus-id\tscore", *table]) + "\n"
+    (folder / "qrels" / "train.tsv").write_text(judged, encoding="utf-8")
+
+
+class TemplateWriter:
+    """Questions without a model: words of high value, in another order than in the passage.
+
+    An adversarial one has neighbours of its words in place of half of them, so the words of the
+    passage alone do not find it.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def __call__(self, kind: Kind, passages: Sequence[Passage], rng: Random) -> str:
+        """Write one question."""
+        sources = passages[:1] if kind is Kind.ADVERSARIAL else passages
+        words = [word for passage in sources for word in self._words(passage, rng)]
+        if kind is Kind.ADVERSARIAL:
+            half = len(words) // 2
+            lures = self._words(passages[-1], rng)[:half]
+            words = [self._other(word) for word in words[half:]] + lures
+        rng.shuffle(words)
+        return "what is known about " + " ".join(words) + "?" if words else ""
+
+    def _words(self, passage: Passage, rng: Random) -> list[str]:
+        """Some of the terms of highest IDF of a passage's text that its title does not have."""
+        terms = self._library.terms
+        title = terms.query(passage.title)
+        best = sorted(terms.query(passage.text), key=lambda number: -terms.idf_V[number])
+        names = [terms.names[number] for number in best if number not in title][: 3 * _WORDS]
+        return rng.sample(names, min(_WORDS, len(names)))
+
+    def _other(self, word: str) -> str:
+        terms = self._library.terms
+        for number in terms.query_of({word: 1.0}):
+            if near := self._library.neighbours.of(number):
+                return terms.names[near[0][0]]
+        return word
+
+
+def model_writer(ask: Ask) -> Writer:
+    """A writer that asks a model, such as `reformulate.writer.ask_endpoint(url, name)`."""
+
+    def write(kind: Kind, passages: Sequence[Passage], rng: Random) -> str:
+        shown = "\n\n".join(f"Document: {p.title}\n{p.text[:1000]}" for p in passages)
+        return read_line(ask(f"{_PROMPTS[kind]} {_RULES}\n\n{shown}\n\nQuestion:"))
+
+    return write
+
+
+def _draw(library: Library, kind: Kind, place: int) -> tuple[Passage, ...]:
+    """The passages of a question: one, and the one that it names or that is nearest to it."""
+    first = library.passages[place]
+    if kind is Kind.SINGLE or len(library.passages) == 1:
+        return (first,)
+    covered = library.links.covered(place)
+    if kind is Kind.MULTI and float(covered.max()) >= 1.0:
+        return (first, library.passages[int(np.argmax(covered))])
+    near = library.vectors.score(library.vectors.vectors_ND[place]).copy()
+    near[place] = -np.inf
+    return (first, library.passages[int(np.argmax(near))])
+
+
+def _reason(fault: str) -> str:
+    """A fault without what it quotes, to be counted."""
+    return fault.partition(" passage ")[0].partition(" the test question")[0]

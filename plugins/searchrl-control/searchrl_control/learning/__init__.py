@@ -1,0 +1,1 @@
+"""What a policy without tokens learns with: `gae` are advantages, `ppo` the algorithm."""

@@ -1,0 +1,1 @@
+"""Networks that decide: `networks` are linear, MLP and GRU, `inputs` is what they read."""

@@ -1,0 +1,5 @@
+"""Reformulators: what Narrow and Broad search instead.
+
+`contract` is what one must do, `classical` needs no model (RM3, neighbours), `writer` asks a model,
+`kept` keeps on disk what was answered. Imports nothing.
+"""

@@ -1,0 +1,55 @@
+"""What a reformulator is shown and what it gives back.
+
+Owns three types. A reformulator says how a search is narrowed and broadened; it searches nothing
+itself. Callers: the actions of the environment, and whoever writes another reformulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from searchrl.core.episode import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search and what it found.
+
+    `weights` are its index terms as they were searched. `passages` are the first of the list that
+    the agent sees, best first; their `score` is that of the list.
+    """
+
+    question: str
+    weights: Mapping[str, float]
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The search to make instead.
+
+    `weights`, if there are any, are index terms and are searched as they are. Otherwise `text` is
+    split into terms. `text` is what people read in any case.
+    """
+
+    text: str
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Reformulator(Protocol):
+    """Narrows and broadens searches. Called by several threads at once.
+
+    `key` says what it is with all its settings: two that share it give the same answers, so what is
+    kept on disk under it can be used again.
+    """
+
+    key: str
+
+    def narrow(self, asked: Asked) -> Rewrite:
+        """Return a search for less: nearer to what was found. Raises on failure."""
+
+    def broaden(self, asked: Asked) -> Rewrite:
+        """Return a search for more: other words for the same. Raises on failure."""

@@ -1,0 +1,110 @@
+"""A small collection and an encoder without a model, for the tests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from searchrl_control.searchers.library import Library
+from searchrl_control.searchers.vectors import NamedEncoder, Vectors
+from searchrl_retrieval.dense.encoders import as_text, normalise
+
+from searchrl.core.episode import Passage
+from searchrl.retrieval.words import tokenize
+
+DIM = 12
+
+PASSAGES = (
+    Passage("harbour", "The old harbour of Tolmere was dug by Ada Quill in spring.", "Tolmere"),
+    Passage("quill", "An engineer who was born on an island and loved maps.", "Ada Quill"),
+    Passage("market", "The market sells salt and honey on every Thursday.", "Market of salt"),
+    Passage("honey", "Honey is made by bees and sold in glass.", "Honey"),
+    Passage("salt", "Salt comes from the sea. Salt keeps fish. Salt is old.", "Salt"),
+    Passage("dots", "…", ""),
+    Passage("glass", "Glass is made of sand and sold to the harbour.", "Glass"),
+    Passage("bees", "Bees live in a hive and make honey in spring.", "Bees"),
+)
+
+QUESTIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "q-salt": ("where does salt come from", {"salt": 2, "market": 1}),
+    "q-quill": (
+        "where was the engineer of the Tolmere harbour born",
+        {"harbour": 1, "quill": 1},
+    ),
+    "q-hive": ("who makes honey in a hive", {"bees": 1}),
+    "q-sand": ("sold to the harbour", {"glass": 1, "lost": 1}),
+    "q-none": ("zebra quagga", {"honey": 1}),
+    "q-fish": ("what keeps fish", {"salt": 1}),
+}
+
+
+class WordEncoder:
+    """The mean of a vector per word, which is a function of the word."""
+
+    dim = DIM
+
+    def __init__(self) -> None:
+        self.num_texts = 0
+
+    def encode_queries(self, queries: Sequence[str]) -> Vectors:
+        self.num_texts += len(queries)
+        found = np.zeros((len(queries), DIM), dtype=np.float32)
+        for row, text in enumerate(queries):
+            for word in tokenize(text):
+                found[row] += vector_of(word)
+        return normalise(found)
+
+    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+        return self.encode_queries([as_text(passage) for passage in passages])
+
+
+def vector_of(word: str) -> Vectors:
+    digest = hashlib.sha256(word.encode()).digest()[:DIM]
+    return (np.frombuffer(digest, dtype=np.uint8).astype(np.float32) - 127.5) / 128
+
+
+def make_library(passages: Sequence[Passage] = PASSAGES, cache: Path | None = None) -> Library:
+    return Library(passages, NamedEncoder(WordEncoder(), "words"), cache=cache)
+
+
+def write_beir(
+    folder: Path,
+    passages: Sequence[Passage] = PASSAGES,
+    questions: Mapping[str, tuple[str, Mapping[str, int]]] = QUESTIONS,
+    splits: Mapping[str, Sequence[str]] | None = None,
+) -> Path:
+    """A BEIR folder; the first half of the questions is for training if nobody says."""
+    ids = list(questions)
+    splits = splits or {"train": ids[: len(ids) // 2], "test": ids[len(ids) // 2 :]}
+    (folder / "qrels").mkdir(parents=True)
+    rows = [{"_id": p.id, "title": p.title, "text": p.text} for p in passages]
+    asked = [{"_id": name, "text": text} for name, (text, _) in questions.items()]
+    for name, lines in (("corpus", rows), ("queries", asked)):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{name}.jsonl").write_text(text, "utf-8")
+    for split, wanted in splits.items():
+        table = [f"{q}\t{p}\t{g}" for q in wanted for p, g in questions[q][1].items()]
+        text = "\n".join(["query-id\tcorpus-id\tscore", *table]) + "\n"
+        (folder / "qrels" / f"{split}.tsv").write_text(text, "utf-8")
+    return folder
+
+
+def write_model(folder: Path, texts: Sequence[str]) -> Path:
+    """A static model of the words of some texts, as `encoder: static` reads it."""
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = sorted({word for text in texts for word in tokenize(text)})
+    vocabulary = {"[UNK]": 0} | {word: number for number, word in enumerate(words, 1)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    folder.mkdir(parents=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    matrix = np.stack([np.zeros(DIM, np.float32), *(vector_of(word) for word in words)])
+    save_file({"embeddings": matrix}, folder / "model.safetensors")
+    return folder

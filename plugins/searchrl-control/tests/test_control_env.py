@@ -1,0 +1,268 @@
+"""The environment `retrieval-control` as Gymnasium sees it: spaces, masks, limits, rewards."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
+from searchrl_control.environment.actions import SETS, Action
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.environment.measures import ndcg
+from searchrl_control.environment.worlds import Place, World
+
+from searchrl.core.episode import JudgeCase, Unscored, Verdict
+from searchrl.envs.foreign import TextAdapter
+from searchrl.errors import ConfigError, EnvironmentFailure, ScoringFailure
+from searchrl.protocols.act import ThinkAct
+
+ID = "searchrl_control:searchrl/RetrievalControl-v0"
+
+every_set = pytest.mark.parametrize("actions", list(SETS))
+
+
+def make(toy: dict[str, Any], **settings: Any) -> RetrievalControlEnv:
+    return RetrievalControlEnv(**{**toy, **settings})
+
+
+def do(env: RetrievalControlEnv, *names: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    """Do actions by name; the sum of the rewards, and the rest of the last step."""
+    total = 0.0
+    for name in names:
+        step = env.step(env.action_names.index(name))
+        total += step[1]
+    return step[0], total, *step[2:]
+
+
+@every_set
+def test_the_checker_of_gymnasium_finds_nothing(toy: dict[str, Any], actions: str) -> None:
+    env = gymnasium.make(ID, actions=actions, **toy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped, skip_render_check=True)
+
+
+@every_set
+def test_ten_lines_of_a_random_loop(toy: dict[str, Any], actions: str) -> None:
+    env = gymnasium.make(ID, actions=actions, **toy)
+    total, episodes = 0.0, 0
+    observation, info = env.reset(seed=7)
+    env.action_space.seed(7)
+    while episodes < 20:
+        action = env.action_space.sample(info["action_mask"])
+        observation, reward, terminated, truncated, info = env.step(action)
+        total += float(reward)
+        if terminated or truncated:
+            episodes += 1
+            observation, info = env.reset()
+    assert 0 < total < 20 and observation in env.observation_space
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="needs wordllama")
+def test_it_plays_without_any_setting_but_a_folder(tmp_path: Any) -> None:
+    env = gymnasium.make(ID, cache=str(tmp_path))
+    env.reset(seed=0)
+    _, reward, _, _, info = env.step(0)
+    assert info["action"].payload == "Search" and len(info["passages"]) == 10 and reward < 0
+
+
+@every_set
+def test_first_action_is_search_and_all_are_told_by_the_mask(
+    toy: dict[str, Any], actions: str
+) -> None:
+    env = make(toy, actions=actions)
+    _, info = env.reset(options={"split": "train", "index": 0})
+    assert info["action_mask"].tolist() == [1] + [0] * (len(env.actions) - 1)
+    info = do(env, "Search")[-1]
+    expected = {
+        "published": [1, 1, 1, 1],
+        "wide": [1, 1, 1, 1, 1, 1, 1, 1, 0],  # nothing to go back to
+        "heads": [0, 1, 1, 1, 1, 1, 1, 1, 0],  # nothing to hop from
+    }
+    assert info["action_mask"].tolist() == expected[actions]
+
+
+def test_mask_opens_once_there_is_something_to_go_back_to_or_to_hop_from(
+    toy: dict[str, Any],
+) -> None:
+    for actions, name in (("wide", "Back"), ("heads", "Hop")):
+        env = make(toy, actions=actions)
+        env.reset(options={"split": "train", "index": 0})
+        info = do(env, "Search", "Fuse")[-1]
+        assert info["action_mask"][env.action_names.index(name)] == 1
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, -1, 99])
+def test_an_illegal_action_ends_nothing_becomes_search_and_is_told(
+    toy: dict[str, Any], first: int
+) -> None:
+    env, plain = make(toy), make(toy)
+    for one in (env, plain):
+        one.reset(options={"split": "train", "index": 1})
+    shown, reward, terminated, truncated, info = env.step(first)
+    expected = plain.step(0)
+    assert not terminated and not truncated and info["illegal"]
+    assert info["action"].payload == "Search" and "illegal" in info["action"].reason
+    assert info["signals"]["illegal"] == 1 and reward == expected[1]
+    assert info["passages"] == expected[4]["passages"] and not expected[4]["illegal"]
+    assert all(np.array_equal(shown[name], expected[0][name]) for name in shown)
+
+
+def test_terminate_ends_with_the_list_that_is_there(toy: dict[str, Any]) -> None:
+    env = make(toy)
+    env.reset(options={"split": "train", "index": 0})
+    before = do(env, "Search", "Broad")[-1]["passages"]
+    _, _, terminated, truncated, info = do(env, "Terminate")
+    assert terminated and not truncated and info["passages"] == before
+    with pytest.raises(ResetNeeded, match="outside an episode"):
+        env.step(0)
+
+
+def test_five_steps_are_the_limit(toy: dict[str, Any]) -> None:
+    env = make(toy)
+    env.reset(options={"split": "train", "index": 0})
+    *_, truncated, _ = do(env, "Search", "Broad", "Narrow", "Broad")
+    assert not truncated
+    _, _, terminated, truncated, _ = do(env, "Narrow")
+    assert truncated and not terminated
+
+
+def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any]) -> None:
+    env = make(toy, step_cost=0.01)
+    _, begun = env.reset(options={"split": "train", "index": 1})
+    _, total, _, _, info = do(env, "Search", "Broad", "Terminate")
+    question = env.world.questions("train")[1]
+    worth = ndcg([passage.id for passage in info["passages"]], question.qrels)
+    assert begun["task"] == info["task"] and worth > 0
+    assert total == pytest.approx(worth - 0.02) and info["signals"]["ndcg"] == worth
+
+
+@every_set
+def test_gains_add_up_to_the_reward_at_the_end(toy: dict[str, Any], actions: str) -> None:
+    sums = []
+    for reward in ("ndcg", "gain"):
+        env = make(toy, actions=actions, reward=reward)
+        env.reset(options={"split": "train", "index": 1})
+        sums.append(do(env, "Search", "Broad", "Narrow", "Terminate")[1])
+    assert sums[0] == pytest.approx(sums[1])
+
+
+class Strict:
+    """A judge that wants a word."""
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.cases: list[JudgeCase] = []
+
+    def judge(self, case: JudgeCase) -> Any:
+        self.cases.append(case)
+        return self.said
+
+
+def test_a_judge_reads_the_first_passages_at_the_end(toy: dict[str, Any]) -> None:
+    judge = Strict(Verdict(0.5))
+    env = make(toy, reward="judge", judge=judge, step_cost=0.0)
+    env.reset(options={"split": "train", "index": 0})
+    _, total, _, _, info = do(env, "Search", "Terminate")
+    (case,) = judge.cases
+    assert total == 0.5 and info["passages"][0].text in case.answer
+    assert case.question == info["task"].question and case.references
+
+
+def test_a_judge_that_says_nothing_is_no_zero(toy: dict[str, Any]) -> None:
+    for said, error in ((Unscored("no idea"), EnvironmentFailure), (0.7, ScoringFailure)):
+        env = make(toy, reward="judge", judge=Strict(said))
+        env.reset(options={"split": "train", "index": 0})
+        with pytest.raises(error, match="judge"):
+            do(env, "Search", "Terminate")
+
+
+@every_set
+def test_a_cold_and_a_warm_memory_give_the_same_episodes(toy: dict[str, Any], actions: str) -> None:
+    world = World(Place(**toy, actions=actions))
+    question = world.questions("train")[1]
+    asker = world.asker(question)
+    numbers = [world.positions.actions.index(a) for a in (Action.FUSE, Action.BROAD)
+               if a in world.positions.actions]  # fmt: skip
+    path = tuple(numbers)
+    warm = [world.positions.at(asker, path[:upto]) for upto in range(len(path) + 1)]
+    assert world.positions.at(asker, path) is warm[-1]
+    assert world.positions.num_cold == len(warm)
+    cold = World(Place(**toy, actions=actions)).positions.at(asker, path)
+    assert cold.places == warm[-1].places and cold.scores == warm[-1].scores
+    assert all(np.array_equal(cold.blocks[name], warm[-1].blocks[name]) for name in cold.blocks)
+
+
+def test_who_changes_an_observation_changes_no_other_episode(toy: dict[str, Any]) -> None:
+    env = make(toy)
+    seen = []
+    for _ in range(2):
+        env.reset(options={"split": "train", "index": 0})
+        shown = env.step(0)[0]
+        seen.append({name: np.copy(value) for name, value in shown.items()})
+        for value in shown.values():
+            if isinstance(value, np.ndarray) and value.ndim:
+                value[:] = 9
+    assert all(np.array_equal(seen[0][name], seen[1][name]) for name in seen[0])
+
+
+def test_tasks_are_numbered_and_say_what_they_are(toy: dict[str, Any]) -> None:
+    env = make(toy)
+    assert env.num_tasks("train") == env.num_tasks("test") == 3
+    task = env.make_task("test", 0)
+    assert task.id == "retrieval-control-toy-test-q-sand" and task.gold_ids == ("glass", "lost")
+    assert task.difficulty == "medium" and task.kind == "toy"
+    with pytest.raises(ConfigError, match="tasks 0 to 2"):
+        env.make_task("test", 3)
+    with pytest.raises(ConfigError, match="no split 'tset'"):
+        env.reset(options={"split": "tset"})
+
+
+def test_difficulty_chooses_the_questions(toy: dict[str, Any]) -> None:
+    env = make(toy, difficulty="hard")
+    assert [env.make_task("test", n).meta["question"] for n in range(env.num_tasks("test"))] == [
+        "q-none"
+    ]
+    with pytest.raises(ConfigError, match="no question of this collection is medium"):
+        make(toy, difficulty="medium").num_tasks("train")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"actions": "wider"}, "Did you mean 'wide'"),
+        ({"reward": "ndgc"}, "Did you mean 'ndcg'"),
+        ({"reward": "judge"}, "needs a judge"),
+        ({"difficulty": "hardest"}, "Did you mean 'hard'"),
+        ({"max_steps": 0}, "max_steps of at least 1"),
+        ({"collecton": "x"}, "Did you mean 'collection'"),
+        ({"reformulator": "endpoint"}, "env.url"),
+        ({"encoder": "statics"}, "Did you mean 'static'"),
+        ({"topk": 0}, "topk must be at least 1"),
+    ],
+)
+def test_a_wrong_setting_says_what_is_right(
+    toy: dict[str, Any], settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make(toy, **settings)
+
+
+def test_a_language_model_can_play_it_through_the_adapter(toy: dict[str, Any]) -> None:
+    env = make(toy, render_mode="ansi")
+    adapter = TextAdapter(
+        env, protocol=ThinkAct(), name="retrieval-control", action_names=list(env.action_names)
+    )
+    prompt, _ = adapter.reset(options={"split": "train", "index": 0})
+    assert "Question: " in prompt and "Actions: Search." in prompt
+    shown, *_, info = adapter.step("<act>Terminate</act>")
+    assert info["action"].kind == "invalid"
+    shown, *_ = adapter.step("<act>Search</act>")
+    assert "Searched: " in shown and "1. " in shown
+    _, reward, terminated, *_ = adapter.step("<act>Terminate</act>")
+    assert terminated and reward >= 0

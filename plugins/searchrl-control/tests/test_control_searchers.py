@@ -1,0 +1,200 @@
+"""Searches of one collection: against the retrievers, by hand, and without regard to ids."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from control_toy import PASSAGES, QUESTIONS, WordEncoder, make_library
+from searchrl_control.searchers.feedback import Feedback, Neighbours, broaden, rm3
+from searchrl_control.searchers.question import Question
+from searchrl_control.searchers.ranking import Found, by_vectors, by_words, fuse, points
+from searchrl_control.searchers.terms import TermIndex
+from searchrl_control.searchers.vectors import NamedEncoder, VectorIndex
+from searchrl_retrieval.bm25s.kind import make_bm25s
+from searchrl_retrieval.fusion import fuse as fuse_passages
+from searchrl_retrieval.fusion import min_max
+
+from searchrl.core.episode import Passage
+from searchrl.errors import DataError
+
+TEXTS = [text for text, _ in QUESTIONS.values()]
+
+
+def found(scores: list[float]) -> Found:
+    return by_words(np.array(scores, dtype=np.float32))
+
+
+def test_words_are_those_of_the_retriever_bm25s(tmp_path: Path) -> None:
+    retriever = make_bm25s(PASSAGES)
+    index = TermIndex(PASSAGES)
+    for text in [*TEXTS, "zebra"]:
+        theirs = retriever.search([text], 10)[0]
+        scores = index.score(index.query(text))
+        ours = by_words(scores).first(10)
+        assert [PASSAGES[place].id for place in ours] == [passage.id for passage in theirs]
+        assert scores[ours] == pytest.approx([passage.score for passage in theirs], rel=1e-6)
+
+
+def test_a_weight_counts_as_often_as_it_says() -> None:
+    index = TermIndex(PASSAGES)
+    query = index.query("salt honey")
+    doubled = index.score(dict.fromkeys(query, 2.0))
+    assert doubled == pytest.approx(2 * index.score(query), rel=1e-6) and doubled.max() > 0
+    assert index.query_of(index.weights_of(query)) == query
+    assert index.query_of({"salt": 1.0, "nowhere": 1.0, "honey": 0.0}).keys() == {
+        *index.query("salt")
+    }
+
+
+def test_a_collection_without_a_word_is_refused() -> None:
+    with pytest.raises(DataError, match="no passage of it has a word"):
+        TermIndex([Passage("dots", "…")])
+
+
+def test_equal_scores_keep_the_order_of_the_corpus_at_every_cut() -> None:
+    scores = found([1, 2, 1, 0, 2, 1])
+    assert scores.first(10).tolist() == [1, 4, 0, 2, 5]
+    for k in range(6):
+        assert scores.first(k).tolist() == [1, 4, 0, 2, 5][:k]
+    many = found([1.0] * 500)
+    assert many.first(40).tolist() == list(range(40))
+
+
+def test_vectors_find_every_passage_and_words_only_those_with_a_word() -> None:
+    scores = np.array([-0.5, 0.0, 0.5], dtype=np.float32)
+    assert by_vectors(scores).first(9).tolist() == [2, 1, 0]
+    assert by_words(scores).first(9).tolist() == [2]
+
+
+def test_points_by_hand() -> None:
+    told = points(found([4, 0, 2, 3]), depth=3)
+    assert told.scores_N.tolist() == [1, 0, 0, 0.5] and told.first(9).tolist() == [0, 3, 2]
+    assert points(found([2, 2, 0])).scores_N.tolist() == [1, 1, 0]
+
+
+def test_fusion_is_that_of_the_retriever_hybrid() -> None:
+    rng = Random(0)
+    for _ in range(50):
+        scores = [[rng.choice([0, 0, 1, 2, 3.5]) for _ in range(9)] for _ in range(2)]
+        ours = fuse(found(scores[0]), found(scores[1]), 0.3, depth=5)
+        rankings = [
+            [Passage(f"p{place}", "", score=one[place]) for place in found(one).first(5).tolist()]
+            for one in scores
+        ]
+        theirs = fuse_passages(rankings, [0.7, 0.3], min_max)
+        assert {p.id: pytest.approx(p.score, abs=1e-6) for p in theirs} == {
+            f"p{place}": float(ours.scores_N[place]) for place in np.flatnonzero(ours.is_in_N)
+        }
+
+
+def test_rm3_by_hand() -> None:
+    index = TermIndex([Passage("a", "fox fox hen"), Passage("b", "hen owl"), Passage("c", "elk")] +
+                      [Passage(f"x{n}", "elk") for n in range(40)])  # fmt: skip
+    names = index.names
+    how = Feedback(passages=2, terms=2, original=0.5)
+    changed = rm3(index, index.query("fox"), [0, 1], [3.0, 1.0], how)
+    # P(t|R): fox 3/4 * 2/3 = .5, hen 3/4 * 1/3 + 1/4 * 1/2 = .375, owl .125: the best two.
+    assert {names[number]: weight for number, weight in changed.items()} == pytest.approx(
+        {"fox": 0.5 + 0.5 * 0.5 / 0.875, "hen": 0.5 * 0.375 / 0.875}
+    )
+
+
+def test_rm3_takes_no_term_that_most_passages_have_and_nothing_from_nothing() -> None:
+    index = TermIndex([Passage(f"p{n}", "elk fox" if n == 0 else "elk") for n in range(20)])
+    query = index.query("fox")
+    assert rm3(index, query, [0], [1.0]).keys() == query.keys()
+    assert rm3(index, query, [], []) == query
+    assert rm3(index, {}, [0], [1.0]) == {}
+
+
+def test_broad_drops_the_terms_of_low_value_and_adds_neighbours() -> None:
+    index = TermIndex([Passage(f"p{n}", "elk elks" if n % 2 else "elk fox hen") for n in range(8)])
+    neighbours = Neighbours(index, WordEncoder())
+    neighbours._known = {number: () for number in range(len(index.names))}
+    (hen,), (elk,), (fox,) = (index.query(word) for word in ("hen", "elk", "fox"))
+    neighbours._known[hen] = ((elk, 0.5),)
+    changed = broaden(index, {hen: 1.0, elk: 1.0, fox: 1.0}, neighbours, keep=0.6)
+    assert changed == {hen: 1.0, fox: 1.0, elk: pytest.approx(0.2)}
+
+
+def test_neighbours_are_near_and_never_the_term_itself() -> None:
+    index = TermIndex([Passage(f"p{n}", "salt honey bees glass") for n in range(3)])
+    near = Neighbours(index, WordEncoder())
+    vectors = WordEncoder().encode_queries(list(index.names))
+    for number in range(len(index.names)):
+        for other, how in near.of(number):
+            assert other != number and how > 0.45
+            assert how == pytest.approx(float(vectors[number] @ vectors[other]), abs=1e-6)
+
+
+def test_a_passage_links_to_the_titles_that_it_names() -> None:
+    library = make_library()
+    harbour, quill = (library.place_of[name] for name in ("harbour", "quill"))
+    covered = library.links.covered(harbour)
+    assert covered[quill] == pytest.approx(1.0) and covered[harbour] == 0
+    assert library.links.covered(quill)[harbour] == 0
+
+
+def test_what_a_passage_has_counts_less_in_the_rest() -> None:
+    library = make_library()
+    query = library.terms.query("Tolmere island")
+    rest = library.links.residual(query, library.place_of["harbour"])
+    assert [rest[number] for number in query] == [0.3, 1.0]
+
+
+def test_following_finds_the_second_passage() -> None:
+    library = make_library()
+    question = Question(library, "Tolmere harbour")
+    quill = library.place_of["quill"]
+    assert quill not in question.words.first(8) and quill in question.followed.first(3)
+
+
+def test_a_question_that_is_a_passage_never_finds_itself() -> None:
+    library = make_library()
+    place = library.place_of["honey"]
+    text = library.passages[place].text
+    plain, itself = Question(library, text), Question(library, text, place)
+    for name in ("words", "similar", "fused", "followed"):
+        assert place in getattr(plain, name).first(8)
+        assert place not in getattr(itself, name).first(8)
+    assert place not in itself.hop((0, 1)).first(8)
+
+
+def test_renaming_passages_changes_no_place() -> None:
+    names = [passage.id for passage in PASSAGES]
+    Random(1).shuffle(names)
+    renamed = [replace(p, id=name) for p, name in zip(PASSAGES, names, strict=True)]
+    for text in TEXTS:
+        one, other = Question(make_library(), text), Question(make_library(renamed), text)
+        for name in ("words", "similar", "fused", "followed"):
+            ours, theirs = getattr(one, name), getattr(other, name)
+            assert np.array_equal(ours.first(8), theirs.first(8))
+            assert np.array_equal(ours.scores_N, theirs.scores_N)
+
+
+def test_vectors_are_computed_once_and_again_only_where_something_changed(tmp_path: Path) -> None:
+    def encoded(passages: tuple[Passage, ...], fingerprint: str = "words") -> int:
+        encoder = WordEncoder()
+        index = VectorIndex(passages, NamedEncoder(encoder, fingerprint), tmp_path)
+        expected = WordEncoder().encode_passages(passages)
+        assert np.array_equal(index.vectors_ND, expected)
+        return encoder.num_texts
+
+    assert encoded(PASSAGES) == len(PASSAGES)
+    assert encoded(PASSAGES) == 0
+    assert encoded((*PASSAGES[:-1], Passage("new", "a new text"))) == len(PASSAGES)
+    assert encoded(PASSAGES, "other words") == len(PASSAGES)
+    for file in tmp_path.glob("*.npy"):
+        file.write_bytes(b"damaged")
+    assert encoded(PASSAGES) == len(PASSAGES)
+
+
+def test_idf_is_that_of_lucene() -> None:
+    index = TermIndex(PASSAGES)
+    (number,) = index.query("Tolmere")
+    assert index.idf_V[number] == pytest.approx(math.log1p((8 - 1 + 0.5) / 1.5))

@@ -1,0 +1,87 @@
+"""What episodes share: a world in several threads, and what an import brings along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import searchrl_control
+import searchrl_retrieval
+from searchrl_control.environment import positions as positions_module
+from searchrl_control.environment.actions import SETS
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.environment.worlds import Place, World
+
+PACKAGES = [
+    str(Path(str(package.__file__)).resolve().parents[1])
+    for package in (searchrl_control, searchrl_retrieval)
+]
+
+
+def episode(settings: dict[str, Any], seed: int) -> list[Any]:
+    env = RetrievalControlEnv(**settings)
+    rng = Random(seed)
+    shown, _ = env.reset(options={"split": "train", "index": seed % 3})
+    told: list[Any] = []
+    for _ in range(5):
+        shown, reward, terminated, truncated, info = env.step(rng.randrange(len(env.actions)))
+        told += [reward, info["query"], [passage.id for passage in info["passages"]]]
+        told += [np.asarray(value).tolist() for value in shown.values()]
+        if terminated or truncated:
+            break
+    return told
+
+
+@pytest.mark.parametrize("actions", list(SETS))
+def test_threads_play_the_same_episodes_as_one_alone(toy: dict[str, Any], actions: str) -> None:
+    settings = {**toy, "actions": actions, "split_seed": 77}  # a world of its own, cold
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda seed: episode(settings, seed), range(24)))
+    alone = [episode({**settings, "split_seed": 78}, seed) for seed in range(24)]
+    assert together == alone
+
+
+def test_environments_of_one_place_share_their_world(toy: dict[str, Any]) -> None:
+    one, other = (RetrievalControlEnv(**toy, step_cost=cost) for cost in (0.0, 0.1))
+    assert one.world is other.world
+    assert RetrievalControlEnv(**toy, actions="wide").world is not one.world
+
+
+def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
+    toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions_module, "MAX_POSITIONS", 2)
+    monkeypatch.setattr(positions_module, "MAX_QUESTIONS", 1)
+    world = World(Place(**toy, actions="heads"))
+    askers = [world.asker(question) for question in world.questions("train")]
+    first = world.positions.at(askers[0], (4,))
+    for asker in askers:
+        world.positions.at(asker, ())
+    assert len(world.positions._positions) == 2 and len(world.positions._games) == 1
+    again = world.positions.at(askers[0], (4,))
+    assert again is not first and again.places == first.places
+    assert all(np.array_equal(again.blocks[name], first.blocks[name]) for name in first.blocks)
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        ("searchrl_control", {"torch", "scipy", "bm25s", "tokenizers", "searchrl.plugins"}),
+        ("searchrl_control.environment.env", {"torch", "faiss", "sentence_transformers"}),
+    ],
+)
+def test_what_an_import_brings_along(module: str, never: set[str]) -> None:
+    program = (
+        f"import sys; sys.path += {PACKAGES!r}; import {module}; "
+        f"print(sorted({never!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -30,7 +30,7 @@ from searchrl.contracts import (
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.errors import ConfigError, RetrieverFailure, SearchRLError
+from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
 
 MAX_TEXT_LENGTH = 1 << 20
@@ -272,15 +272,7 @@ class TextEnv(gymnasium.Env[str, str]):
             RetrieverFailure: a retriever could not be made.
         """
         for key, passages in self.known_corpora():
-            try:
-                self._indexes.get(key, passages)
-            except SearchRLError:
-                raise
-            except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
-                raise RetrieverFailure(
-                    f"env {self.name}: the retriever could not be made of {len(passages):,} "
-                    f"passages; it raised {type(error).__name__}: {error}"
-                ) from error
+            self._indexes.build(key, passages, f"env {self.name}")
 
     def make_ask_task(self, question: str, split: str, options: dict[str, Any]) -> Task:
         """A task without a known answer, for `reset(options={"question": …})`."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from searchrl.contracts import Retriever, RetrieverFactory
 from searchrl.core.episode import Passage
+from searchrl.errors import RetrieverFailure, SearchRLError
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.retrieval.passages import PassageStore
 
@@ -80,6 +81,23 @@ class IndexCache:
                 if len(self._built) > self.capacity:
                     self._built.popitem(last=False)
         return retriever
+
+    def build(self, key: Hashable, passages: Sequence[Passage], who: str) -> None:
+        """Build the index of a corpus ahead of its first search, as `get` would.
+
+        Raises:
+            SearchRLError: the retriever's own, if it cannot be made with its settings.
+            RetrieverFailure: anything else went wrong; `who` is named, such as `env corpus`.
+        """
+        try:
+            self.get(key, passages)
+        except SearchRLError:
+            raise
+        except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
+            raise RetrieverFailure(
+                f"{who}: the retriever could not be made of {len(passages):,} passages; it raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
 
 def _fixed(passages: Sequence[Passage]) -> Sequence[Passage]:

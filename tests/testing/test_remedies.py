@@ -105,10 +105,10 @@ def test_a_name_that_is_taken_is_a_warning_and_the_next_line_still_runs(own_fold
 
 def test_a_default_reward_that_does_not_exist_is_a_warning(own_folder: Path) -> None:
     text = (SOUND / "env.py").read_text("utf-8")
-    old = 'register("capitals", Capitals)'
+    old = "Capitals, policies="
     assert old in text
     (own_folder / "mine.py").write_text(
-        text.replace(old, 'register("capitals", Capitals, reward="breif+em")'), "utf-8"
+        text.replace(old, 'Capitals, reward="breif+em", policies='), "utf-8"
     )
     (report,) = check_plugin("mine.py")
     (said,) = report.warnings

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
 from searchrl.core.episode import Passage
 from searchrl.envs.results import Found, round_robin
-from searchrl.errors import ConfigError, RetrieverFailure, SearchRLError
+from searchrl.errors import ConfigError
 from searchrl.retrieval.indexes import IndexCache
 from searchrl_dag.multisource.running import PlanRunner
 
@@ -76,15 +76,7 @@ class Sources:
             RetrieverFailure: a retriever could not be made.
         """
         for source, indexes in self._indexes.items():
-            try:
-                indexes.get(*corpus_of(source))
-            except SearchRLError:
-                raise
-            except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
-                raise RetrieverFailure(
-                    f"{self._owner}, source {source}: the retriever could not be made; it raised "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+            indexes.build(*corpus_of(source), f"{self._owner}, source {source}")
 
     def look_up(
         self,

@@ -7,6 +7,7 @@ core, `Dense` and `Static` by `searchrl index`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +48,7 @@ STATIC_TITLE_WEIGHT = 0.25
 
 
 @dataclass(frozen=True)
-class VectorKind:
+class VectorKind(ABC):
     """What the `IndexKind`s of `dense` and `static` share.
 
     Args:
@@ -139,12 +140,13 @@ class VectorKind:
         kind = FlatVectorRetriever if self.faiss == "flat" else StoredVectorRetriever
         return kind(passages, self.load_encoder(), vectors)
 
+    @abstractmethod
     def load_encoder(self) -> Encoder:
         """Load the model, once per process."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _find(self) -> Path:
-        raise NotImplementedError
+        """The folder of the model, whatever its fingerprint."""
 
 
 @dataclass(frozen=True)

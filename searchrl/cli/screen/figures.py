@@ -46,6 +46,8 @@ _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
 
 _ACTION = "action/"
 """What the share of an action among all choices begins with."""
+CHOOSES = "chooses "
+"""The same for a person."""
 
 NOT_MEASURED = "—"
 
@@ -94,7 +96,7 @@ def _place(key: str, components: Sequence[str]) -> int:
         return 1
     if key.startswith("em/"):
         return 2
-    if key.startswith(_ACTION):
+    if is_share(key):
         return 4
     if "/" in key:
         # Several environments: the main metrics of each; the others are in metrics.jsonl.
@@ -104,13 +106,20 @@ def _place(key: str, components: Sequence[str]) -> int:
 
 def label(key: str) -> str:
     """The name of a metric as a person reads it."""
-    if key.startswith(_ACTION):
-        return f"chooses {key.removeprefix(_ACTION)}"
+    if is_share(key):
+        return f"{CHOOSES}{key.removeprefix(_ACTION)}"
     return LABELS.get(key, key)
+
+
+def is_share(key: str) -> bool:
+    """Whether it is the share of an action among all choices."""
+    return key.startswith(_ACTION)
 
 
 def format_value(key: str, value: float) -> str:
     """A value with the digits that mean something."""
+    if key == "episodes_per_s":
+        return f"{value:,.1f}"
     if key == "tokens_per_s" or abs(value) >= 1000:
         return f"{value:,.0f}"
     if key in ("kl", "loss", "least_action_p") and value != 0 and abs(value) < 0.01:

@@ -179,6 +179,7 @@ def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()
     `worlds` are scored with: the components of their rewards, and the metrics that they ask for.
     """
     wanted = {*SUMMARY_KEYS, *(name for world in worlds for name in world.scorer.names)}
+    wanted |= {"turns"} if LEAST in metrics else set()
     parts = ("em/", ACTION, FREE_ACTION)
     return {
         name: metric

@@ -41,8 +41,8 @@ def build_scorer(
     """
     schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
     # Without a search, metrics of searches mean nothing; a choice by number has no form.
-    without = () if can_open(protocol, SEARCH) else SEARCH_METRICS
-    without += (FORMAT,) if takes_numbers(registry.get("env", config.env.name), run) else ()
+    without = set() if can_open(protocol, SEARCH) else set(SEARCH_METRICS)
+    without |= {FORMAT} if takes_numbers(registry.get("env", config.env.name), run) else set()
     metrics = [name for name in config.metrics if name not in without]
     names = dict.fromkeys([*schedule.names, *metrics])
     signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}

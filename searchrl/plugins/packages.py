@@ -27,6 +27,7 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("policy", "control-mlp"): "searchrl-control",
     ("policy", "control-gru"): "searchrl-control",
     ("reward", "list_judge"): "searchrl-control",
+    ("command", "control"): "searchrl-control",
     ("protocol", "dag"): "searchrl-dag",
     ("reward", "dag"): "searchrl-dag",
     ("reward", "dag_judge"): "searchrl-dag",

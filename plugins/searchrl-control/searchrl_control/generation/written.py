@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from searchrl.core.episode import Passage
+from searchrl.retrieval.words import tokenize
 from searchrl_control.collections.judged import Judged
 from searchrl_control.generation.leakage import Leakage
 from searchrl_control.reformulate.writer import Ask, read_line
@@ -187,22 +188,32 @@ class TemplateWriter:
             half = len(words) // 2
             lures = self._words(passages[-1], rng)[:half]
             words = [self._other(word) for word in words[half:]] + lures
+        words = list(dict.fromkeys(words))
         rng.shuffle(words)
         return "what is known about " + " ".join(words) + "?" if words else ""
 
     def _words(self, passage: Passage, rng: Random) -> list[str]:
-        """Some of the terms of highest IDF of a passage's text that its title does not have."""
+        """Some of the words of highest IDF of a passage's text that its title does not have."""
         terms = self._library.terms
         title = terms.query(passage.title)
         best = sorted(terms.query(passage.text), key=lambda number: -terms.idf_V[number])
-        names = [terms.names[number] for number in best if number not in title][: 3 * _WORDS]
-        return rng.sample(names, min(_WORDS, len(names)))
+        numbers = [number for number in best if number not in title][: 3 * _WORDS]
+        chosen = rng.sample(numbers, min(_WORDS, len(numbers)))
+        return [self._as_written(number, passage) for number in chosen]
+
+    def _as_written(self, number: int, passage: Passage) -> str:
+        """A word of a passage for an index term, which is a stem; the stem if it has none."""
+        terms = self._library.terms
+        words = tokenize(passage.text)
+        return next((word for word in words if number in terms.query(word)), terms.names[number])
 
     def _other(self, word: str) -> str:
+        """A neighbour of a word, as some passage writes it; the word itself without any."""
         terms = self._library.terms
-        for number in terms.query_of({word: 1.0}):
-            if near := self._library.neighbours.of(number):
-                return terms.names[near[0][0]]
+        for number in terms.query(word):
+            for near, _ in self._library.neighbours.of(number)[:1]:
+                place = int(terms.counts_NV.getcol(near).indices[0])
+                return self._as_written(near, self._library.passages[place])
         return word
 
 

@@ -99,7 +99,9 @@ def compare(
         for run, best, of_run in zip(runs, chosen, swept, strict=True)
     ]
     _show_collections(told)
+    names = list(told["questions"])
     for name, rows in told["tables"].items():
+        name = names[0] if len(names) == 1 else name
         click.echo(f"\n{name}, test questions\n\n{render(rows)}")
     _show_highest(told, list(everybody))
     show_oracle(told["oracle"], "test")
@@ -166,8 +168,8 @@ def _show_sweep(run: str, swept: Sequence[Swept], best: Swept, *, has_table: boo
     least = min(one.least for one in swept)
     most = max(one.terminate for one in swept)
     click.echo(
-        f"\n{run}: {len(swept)} checkpoints, {best.weights.name} chosen; the least probability of a "
-        f"legal action is {least:.1e}, the largest share of Terminate among decisions {most:.1%}"
+        f"\n{run}: {len(swept)} checkpoints, {best.weights.name} chosen; the least probability of "
+        f"a legal action is {least:.1e}, the largest share of Terminate among decisions {most:.1%}"
     )
     for one in fallen:
         click.echo(

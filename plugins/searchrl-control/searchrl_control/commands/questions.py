@@ -66,8 +66,8 @@ def questions(
     \b
     Examples:
       searchrl control questions made --collection data/scifact --count 500
-      searchrl control questions made --collection data/scifact --writer endpoint:http://localhost:8000/v1 \\
-        --model Qwen/Qwen3-4B --kind multi
+      searchrl control questions made --collection data/scifact --kind multi \\
+        --writer endpoint:http://localhost:8000/v1 --model Qwen/Qwen3-4B
     """
     from searchrl.errors import ConfigError
     from searchrl_control.collections.judged import TEST

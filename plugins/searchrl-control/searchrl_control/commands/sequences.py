@@ -5,6 +5,7 @@ Owns the flags and what is printed. Test questions are not played.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,11 @@ def sequences(
     if bool(names) == bool(config):
         raise ConfigError("name collections with --collection, or a configuration with --config")
     changes = read_settings(assignments)
-    settings = [{**changes, "collection": name} for name in dict.fromkeys(names)]
+    settings: Sequence[Mapping[str, Any]]
     if config is not None:
-        settings = [*settings_of(build_config(load_yaml(config)), f"'{config}'", changes)]
+        settings = settings_of(build_config(load_yaml(config)), f"'{config}'", changes)
+    else:
+        settings = [{**changes, "collection": name} for name in dict.fromkeys(names)]
     envs = open_envs(settings, load_registry(plugins))
     fixed = FixedSequences(envs, _read_only(only), say)
     told = fixed.describe()
@@ -93,7 +96,8 @@ def show_oracle(told: dict[str, Any], split: str) -> None:
         f"\noracle over {len(told['kinds'])} sequences of different kinds, {split} questions "
         "(the control chooses among as many noisy copies of the best one)"
     )
-    for name, margin in (("pooled", told["pooled"]), *told["each"].items()):
+    pooled = {"pooled": told["pooled"]} if len(told["each"]) > 1 else {}
+    for name, margin in {**pooled, **told["each"]}.items():
         click.echo(
             f"  {name}: best {margin['best']:.4f}, oracle {margin['oracle']:.4f}, control "
             f"{margin['control']:.4f}: learnable {margin['learnable']:+.4f}"
@@ -113,7 +117,9 @@ def _show(told: dict[str, Any], top: int) -> None:
             f"  --set 'policy.start={best['start']}'"
         )
     means = told["ndcg"]["pooled"]
-    click.echo(f"\n{told['sequences']:,} sequences on {sum(counts.values()):,} questions; the first:")
+    click.echo(
+        f"\n{told['sequences']:,} sequences on {sum(counts.values()):,} questions; the first:"
+    )
     for name in sorted(means, key=lambda one: -means[one])[:top]:
         click.echo(f"  {means[name]:.4f}  {name}")
 

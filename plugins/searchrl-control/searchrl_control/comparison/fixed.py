@@ -108,7 +108,9 @@ class FixedSequences:
             parts[name] = ({kind: values[name][kind] for kind in kinds}, lists, qrels)
             told[name] = _tell(measure_margin(parts[name][0], kinds[0], lists, qrels))
         pooled_values = {
-            kind: {f"{name}/{q}": v for name, part in parts.items() for q, v in part[0][kind].items()}
+            kind: {
+                f"{name}/{q}": v for name, part in parts.items() for q, v in part[0][kind].items()
+            }
             for kind in kinds
         }
         lists, qrels = (

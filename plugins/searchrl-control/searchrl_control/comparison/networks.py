@@ -35,13 +35,12 @@ class Watched(NamedTuple):
     """The episodes of a network, and how it decided where more than one action was legal.
 
     `choices` are these decisions by action. `least` is the smallest probability that a legal action
-    had in one of them; 1 if there was no decision. `is_possible` says whether all were above 0.
+    had in one of them; 1 if there was no decision.
     """
 
     played: tuple[Played, ...]
     choices: Mapping[str, int]
     least: float
-    is_possible: bool
 
     @property
     def num_choices(self) -> int:
@@ -104,10 +103,8 @@ class Board:
                 if gone.done is not Action.TERMINATE:
                     still.append(at)
             live = still
-        played = tuple(
-            self._finish(at, paths[at], done[at], illegal[at]) for at in range(count)
-        )
-        return Watched(played, dict(choices.most_common()), float(np.exp(least)), least > -np.inf)
+        played = tuple(self._finish(at, paths[at], done[at], illegal[at]) for at in range(count))
+        return Watched(played, dict(choices.most_common()), float(np.exp(least)))
 
     def _logps(
         self, network: ChoicePolicy, seen_BSD: Tensor, step: int, legal_BA: Tensor
@@ -133,8 +130,8 @@ class Board:
 
     def _finish(self, at: int, path: Path | None, done: list[str], num_illegal: int) -> Played:
         world, question = self.env.world, self._questions[at]
-        ids = [] if path is None else world.positions.ids(
-            world.positions.at(self._askers[at], path)
+        ids = (
+            [] if path is None else world.positions.ids(world.positions.at(self._askers[at], path))
         )
         worth = ndcg(ids, question.qrels, world.positions.k)
         level = str(world.level(question))

@@ -19,7 +19,7 @@ from searchrl.errors import ConfigError, DamagedError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.run_folder import Run, verify_checkpoint
 from searchrl_control.environment.rewards import NDCG
-from searchrl_control.environment.worlds import ENV, ENDPOINT
+from searchrl_control.environment.worlds import ENDPOINT, ENV
 from searchrl_control.generation.curriculum import ANY
 
 _WEIGHTS, _DESCRIBED = "weights.safetensors", "policy.json"
@@ -82,8 +82,9 @@ def read_run(path: Path, registry: Registry, changes: Settings | None = None) ->
     settings = settings_of(config, f"the run '{path}'", changes)
     if config.policy.name not in registry.spellings("policy"):
         raise ConfigError(
-            f"the policy of the run '{path}' is '{config.policy.name}', which is no network that is "
-            f"installed here; a model that plays {ENV} in words is measured by: searchrl eval {path}"
+            f"the policy of the run '{path}' is '{config.policy.name}', which is no network that "
+            f"is installed here; a model that plays {ENV} in words is measured by: "
+            f"searchrl eval {path}"
         )
     weights, notes = _find_weights(run.path)
     if not weights:

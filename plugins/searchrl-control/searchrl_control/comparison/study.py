@@ -48,7 +48,6 @@ class Swept(NamedTuple):
     choices: Mapping[str, float]
     """Shares of the decisions between several legal actions, by action."""
     least: float
-    is_possible: bool
 
     @property
     def ndcg(self) -> float:
@@ -63,7 +62,7 @@ class Swept(NamedTuple):
     @property
     def has_collapsed(self) -> bool:
         """Whether some legal action has no probability left, or nearly all decisions are to end."""
-        return not self.is_possible or self.terminate >= COLLAPSED
+        return self.least <= 0 or self.terminate >= COLLAPSED
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -212,13 +211,10 @@ def join(watched: Sequence[Watched]) -> tuple[Played, ...]:
 def _sweep(weights: Weights, watched: Sequence[Watched]) -> Swept:
     total = sum(one.num_choices for one in watched)
     names = dict.fromkeys(chain.from_iterable(one.choices for one in watched))
-    choices = {
-        name: sum(one.choices.get(name, 0) for one in watched) / total for name in names
-    }
+    choices = {name: sum(one.choices.get(name, 0) for one in watched) / total for name in names}
     return Swept(
         weights,
         row_of(join(watched)),
         dict(sorted(choices.items(), key=lambda pair: -pair[1])),
         min(one.least for one in watched),
-        all(one.is_possible for one in watched),
     )

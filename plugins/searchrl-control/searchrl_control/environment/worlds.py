@@ -120,7 +120,9 @@ class World:
         """A question as positions need it."""
         itself = self.library.place_of.get(question.id)
         # In ArguAna, questions are passages.
-        is_itself = itself is not None and self.library.passages[itself].text == question.text
+        is_itself = itself is not None and _words(self.library.passages[itself].text) == _words(
+            question.text
+        )
         return Asker(question.id, question.text, itself if is_itself else None)
 
     def level(self, question: Judged) -> Difficulty:
@@ -148,6 +150,11 @@ class World:
             meta={"question": question.id},
             difficulty=str(self.level(question)),
         )
+
+
+def _words(text: str) -> list[str]:
+    """A text without its spaces: they differ between files of one collection."""
+    return text.split()
 
 
 def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulator:

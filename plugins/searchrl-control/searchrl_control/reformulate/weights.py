@@ -126,7 +126,9 @@ class _Model:
             device = "cuda" if torch.cuda.is_available() else device
             try:
                 # Of an adapter, transformers loads the model below it as well.
-                model = AutoModelForCausalLM.from_pretrained(self._folder, use_safetensors=True)
+                model: Any = AutoModelForCausalLM.from_pretrained(
+                    self._folder, use_safetensors=True
+                )
                 tokenizer = AutoTokenizer.from_pretrained(self._folder)
             except (OSError, ValueError, KeyError, ImportError) as error:
                 raise PolicyError(

@@ -269,12 +269,12 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
     assert best["ndcg"] == max(told["ndcg"]["pooled"].values())
     assert "learnable" in said and set(told["oracle"]["each"]) == {"toy", "other"}
     few = call("sequences", *named, *shared, "--only", "Fuse,Hop")
-    assert "7 sequences on 6 questions" in few
+    assert "4 sequences on 6 questions" in few
     config = tmp_path / "run.yaml"
     config.write_text(
         json.dumps({"tasks": [{"env": {"name": "retrieval-control", **one}} for one in places]})
     )
-    assert said.split("oracle")[0] == call("sequences", "--config", str(config))
+    assert said.startswith(call("sequences", "--config", str(config)))
 
 
 @pytest.mark.parametrize(

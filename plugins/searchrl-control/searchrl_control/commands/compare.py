@@ -173,6 +173,6 @@ def _show_sweep(run: str, swept: Sequence[Swept], best: Swept, *, has_table: boo
     )
     for one in fallen:
         click.echo(
-            f"  collapsed: {one.weights.name} ends in {one.terminate:.0%} of its decisions, and its "
-            f"least probability is {one.least:.1e}"
+            f"  collapsed: {one.weights.name} ends in {one.terminate:.0%} of its decisions, and "
+            f"its least probability is {one.least:.1e}"
         )

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from searchrl.contracts import ChoiceSpace
 from searchrl.errors import DamagedError
 from searchrl.run_folder.checkpoints import FOLDER, checkpoint_folders, is_checkpoint_name
 from searchrl.run_folder.sealing import CHECKSUMS, verify_folder
@@ -55,13 +56,12 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
     raise DamagedError("\n".join((*faults, _way_out(folder))))
 
 
-def read_actions(folder: Path) -> tuple[str, ...]:
-    """The names of the actions of a policy without tokens, by number; empty if it is none."""
+def read_space(folder: Path) -> ChoiceSpace | None:
+    """What a policy without tokens sees and offers; None if none can be read there."""
     try:
-        said = json.loads((folder / CHOICES).read_bytes())
-        return tuple(map(str, said["space"]["actions"]))
+        return ChoiceSpace.from_dict(json.loads((folder / CHOICES).read_bytes())["space"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return ()
+        return None
 
 
 def verify_policy(folder: Path, *, deep: bool = True) -> bool:

@@ -39,7 +39,7 @@ def ensure_model_policy(config: RunConfig, command: str) -> None:
     Raises `ConfigError` if `policy` is neither `model` nor a network that `command` can train, or
     if it cannot begin with the model.
     """
-    if command in ("train", "bench") and is_registered(config.policy.name):
+    if command in ("train", "bench", "doctor") and is_registered(config.policy.name):
         return
     if config.policy.name != MODEL:
         raise ConfigError(

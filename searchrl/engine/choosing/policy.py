@@ -73,6 +73,10 @@ class Choices:
         """All parameters by name."""
         return self.network.named_parameters()
 
+    def named_modules(self) -> Iterable[tuple[str, nn.Module]]:
+        """All modules by name."""
+        return self.network.named_modules()
+
     def weights_stamp(self) -> tuple[int, ...]:
         """Changes whenever a trainable weight changes: torch counts writes."""
         return (self.version, *(p._version for p in self.parameters))

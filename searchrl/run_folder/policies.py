@@ -64,6 +64,14 @@ def read_actions(folder: Path) -> tuple[str, ...]:
         return ()
 
 
+def read_name(folder: Path) -> str:
+    """The name of a policy without tokens; empty if it is none."""
+    try:
+        return str(json.loads((folder / CHOICES).read_bytes())["name"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
 def verify_policy(folder: Path, *, deep: bool = True) -> bool:
     """Compare the files of a policy with their checksums; False if it has none.
 

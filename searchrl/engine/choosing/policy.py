@@ -75,7 +75,8 @@ class Choices:
 
     def named_modules(self) -> Iterable[tuple[str, nn.Module]]:
         """All modules by name."""
-        return self.network.named_modules()
+        named: Iterable[tuple[str, nn.Module]] = self.network.named_modules()
+        return named
 
     def weights_stamp(self) -> tuple[int, ...]:
         """Changes whenever a trainable weight changes: torch counts writes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from searchrl.errors import DamagedError
 from searchrl.run_folder.checkpoints import FOLDER, checkpoint_folders, is_checkpoint_name
@@ -58,8 +58,7 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
 def read_actions(folder: Path) -> tuple[str, ...]:
     """The names of the actions of a policy without tokens, by number; empty if it is none."""
     try:
-        said = json.loads((folder / CHOICES).read_bytes())
-        return tuple(map(str, said["space"]["actions"]))
+        return tuple(map(str, read_description(folder)["space"]["actions"]))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ()
 
@@ -67,9 +66,17 @@ def read_actions(folder: Path) -> tuple[str, ...]:
 def read_name(folder: Path) -> str:
     """The name of a policy without tokens; empty if it is none."""
     try:
-        return str(json.loads((folder / CHOICES).read_bytes())["name"])
+        return str(read_description(folder)["name"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
+
+
+def read_description(folder: Path) -> Any:
+    """What `policy.json` says. Raises `OSError` or `ValueError` if it is no plain JSON file."""
+    path = folder / CHOICES
+    if not path.is_file():  # to open a pipe would wait for ever
+        raise OSError("there is no such file")
+    return json.loads(path.read_bytes())
 
 
 def verify_policy(folder: Path, *, deep: bool = True) -> bool:

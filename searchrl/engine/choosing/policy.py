@@ -210,6 +210,13 @@ class Choices:
                 f"checkpoint '{folder}' {said}: it was saved from another network than policy "
                 f"'{self.name}' with these settings"
             )
+        for name, tensor in own.items():
+            if tensor.shape != saved[name].shape:
+                raise RunFolderError(
+                    f"checkpoint '{folder}' has '{name}' of shape {tuple(saved[name].shape)}, and "
+                    f"policy '{self.name}' with these settings {tuple(tensor.shape)}: it was saved "
+                    "with other settings; they are in its policy.json"
+                )
         self.network.load_state_dict(dict(saved))
 
     def _state(self) -> dict[str, Tensor]:

@@ -53,8 +53,9 @@ def record_episodes(
             say(style("warning: ", fg="yellow"), note, err=True)
         for name, played in {phase: rollouts, **more}.items():
             if played:
-                rows = (rollout_record(rollout, name, None) for rollout in played)
-                writer.write_rollouts(name, rows, compress=config.log.compress)
+                log = config.log
+                rows = (rollout_record(r, name, None, max_seen=log.max_seen) for r in played)
+                writer.write_rollouts(name, rows, compress=log.compress)
         if metrics:  # figures without the episodes they are of would be worth little
             writer.log(0, metrics, phase)
         writer.write_summary({phase: metrics})

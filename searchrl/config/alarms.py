@@ -61,6 +61,7 @@ BUILTIN_ALARMS = (
     "search_collapse",
     "length_collapse",
     "likelihood_collapse",
+    "action_collapse",
     "dead_groups",
     "constant_reward",
     "one_component",

@@ -18,7 +18,9 @@ class CheckpointConfig(Section):
 
     every: Count = 10
     """Steps between checkpoints. A killed run loses at most this many steps. After Ctrl-C or an
-    error nothing is lost: a checkpoint is written before the program ends."""
+    error nothing is lost: a checkpoint is written before the program ends. A step has
+    `rollout.prompts_per_step` × `rollout.group_size` episodes: for one every 1,000 episodes, 2
+    steps of 25 × 20. The run says at its start how many episodes it is."""
     keep_last: Count = 2
     """Newest checkpoints that are kept."""
     keep_best: bool = True
@@ -34,6 +36,9 @@ class LogConfig(Section):
     with their settings."""
     rollouts: bool = True
     """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
+    max_seen: Annotated[int, Field(ge=0)] = 64
+    """Numbers that a row holds of what was seen before a choice by number; an observation of more
+    is left out, because it would be most of the file. Probabilities are always there."""
     compress: bool = True
     """Compress these files with gzip."""
     max_rollout_files: Annotated[int, Field(ge=0)] = 0

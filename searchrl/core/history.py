@@ -72,6 +72,10 @@ class History:
         """The points of a metric; with `last`, the newest so many. Empty if there is none."""
         return self._curves.get(phase, {}).get(name, [])[-last:]
 
+    def names(self, start: str = "", phase: str = "train") -> list[str]:
+        """The metrics whose names begin with `start`, in the order in which they came."""
+        return [name for name in self._curves.get(phase, {}) if name.startswith(start)]
+
     def at(self, step: int, name: str, phase: str = "train") -> float | None:
         """The value of a metric at a step, or None if it was not measured there."""
         for point in reversed(self._curves.get(phase, {}).get(name, [])):

@@ -88,7 +88,8 @@ class Trajectory:
     """Append-only columns over the tokens of one rollout (one segment of it).
 
     Of a policy without tokens, an id is the number of an action and a turn is one id. What it saw
-    is then in `views`, one for each turn; such a rollout has no prompt and no observations in ids.
+    is then in `views`, and how probable each action was in `probs`, one for each turn; such a
+    rollout has no prompt and no observations in ids.
 
     `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
     asked. `generated_text` is the decoded model and environment text after the prompt, for
@@ -109,6 +110,7 @@ class Trajectory:
     _versions: list[int] = field(default_factory=list, repr=False)
     _turns: list[Turn] = field(default_factory=list, repr=False)
     _views: list[View] = field(default_factory=list, repr=False)
+    _probs: list[tuple[float, ...]] = field(default_factory=list, repr=False)
 
     def append_prompt(self, ids: Sequence[int]) -> None:
         """Append the rendered prompt (once, first).
@@ -129,6 +131,7 @@ class Trajectory:
         reason: TurnStop,
         overhang: str = "",
         saw: View | None = None,
+        probs: Sequence[float] = (),
     ) -> Turn:
         """Append one model turn: ids verbatim and the sampler's log-prob of each.
 
@@ -140,11 +143,12 @@ class Trajectory:
             reason: why the turn ended.
             overhang: text behind the stop string inside the last token.
             saw: what a policy without tokens saw before it chose its one id.
+            probs: how probable each action was then, by number; empty where nobody knows.
 
         Raises:
             ValueError: if lengths differ, or log-probs are given for a demonstration or missing
                 for a sampled turn; if some turns have a view and others none, or one with a view
-                is not a single id that could be chosen.
+                is not a single id that could be chosen, or has not one probability per action.
         """
         if (logps is None) != (self.origin is Origin.DEMONSTRATION):
             has = "needs" if logps is None else "has no"
@@ -157,7 +161,10 @@ class Trajectory:
         if saw is not None:
             if len(ids) != 1 or not 0 <= ids[0] < len(saw.legal) or not saw.legal[ids[0]]:
                 raise ValueError(f"a choice is one of the legal actions, got {list(ids)}")
+            if len(probs) not in (0, len(saw.legal)):
+                raise ValueError(f"{len(saw.legal)} actions but {len(probs)} probabilities")
             self._views.append(saw)
+            self._probs.append(tuple(probs))
         start = len(self._ids)
         turn = Turn(len(self._turns), start, start + len(ids), reason, overhang)
         self._extend(ids, Author.MODEL, columns, turn=turn.index, version=version)
@@ -227,6 +234,11 @@ class Trajectory:
     def views(self) -> tuple[View, ...]:
         """What was seen before each turn; empty for a policy of tokens."""
         return tuple(self._views)
+
+    @property
+    def probs(self) -> tuple[tuple[float, ...], ...]:
+        """How probable each action was at each turn; empty for a policy of tokens."""
+        return tuple(self._probs)
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -154,6 +154,11 @@ def register_alarms(register: Register) -> None:
         ("search_collapse", "collapse:SearchCollapse", "an agent that searched stops searching"),
         ("length_collapse", "collapse:LengthCollapse", "turns run into their limit, or shrink"),
         ("likelihood_collapse", "collapse:LikelihoodCollapse", "good rollouts become unlikely"),
+        (
+            "action_collapse",
+            "choices:ActionCollapse",
+            "a policy without tokens does always the same",
+        ),
         ("dead_groups", "reward:DeadGroups", "all groups are dead for many steps"),
         ("constant_reward", "reward:ConstantReward", "every rollout has the same reward"),
         ("one_component", "reward:OneComponent", "a component carries the reward, em stands still"),

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from searchrl.config import RunConfig
 from searchrl.engine.learning.checkpoint import load_checkpoint
 from searchrl.engine.memory.machine import describe_machine
 from searchrl.programs.observer import Observer
@@ -83,6 +84,18 @@ def _record_origin(session: Session, writer: RunWriter) -> None:
     )
 
 
+def _updates(most: int) -> str:
+    return "1 per step" if most == 1 else f"up to {most} per step"
+
+
+def _checkpoints(config: RunConfig) -> str:
+    """How often a checkpoint is written, in steps and in episodes."""
+    every, rollout = config.checkpoint.every, config.rollout
+    episodes = every * rollout.prompts_per_step * rollout.group_size
+    steps = "step" if every == 1 else f"{every} steps"
+    return f"every {steps}, {episodes:,} episodes; the last {config.checkpoint.keep_last} are kept"
+
+
 def begin_run(session: Session, observer: Observer, folder: Path | None) -> Opened:
     """Record what is about to happen. Checkpoint 0, which the caller writes, makes it a run.
 
@@ -115,7 +128,8 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
                 f"rollouts, lr {config.optim.lr:g}, {learner.loss_settings.describe()}"
             ),
             **({"curriculum": text} if (text := str(session.curriculum)) else {}),
-            "update": learner.describe(),
+            "update": learner.describe() if session.plan.model else _updates(learner.max_updates),
+            "checkpoint": _checkpoints(config),
             "memory": session.memory.plan,
         },
     )

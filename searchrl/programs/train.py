@@ -249,14 +249,18 @@ class _Training:
             self.writer.write_rollouts(
                 f"step_{number:06d}",
                 (
-                    rollout_record(r, "train", columns.get(r.trajectory.rollout_id))
+                    rollout_record(
+                        r,
+                        "train",
+                        columns.get(r.trajectory.rollout_id),
+                        max_seen=config.log.max_seen,
+                    )
                     for r in rollouts
                 ),
                 compress=config.log.compress,
                 keep=config.log.max_rollout_files,
             )
         metrics = summarise(rollouts, session.worlds)
-        model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
         metrics |= update_metrics(
             stats,
             drawn,
@@ -268,7 +272,7 @@ class _Training:
         metrics |= self.alarms.count()
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
-        metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
+        metrics |= self.speed(rollouts, updated - started)
         metrics |= curriculum_metrics(session.curriculum, step)
         self.alarms.log(number, metrics, "train")
         session.curriculum.take_in(rollouts)
@@ -280,6 +284,13 @@ class _Training:
             inflight.remove()
         observer.episodes("train", rollouts)
         return metrics
+
+    def speed(self, rollouts: Sequence[Rollout], seconds: float) -> Metrics:
+        """Tokens per second or, of a policy without tokens, episodes."""
+        if self.session.plan.model is None:
+            return {"episodes_per_s": exact(len(rollouts) / max(seconds, 1e-9))}
+        model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
+        return {"tokens_per_s": exact(model_tokens / max(seconds, 1e-9))}
 
     def tell_unread(self, rollouts: Sequence[Rollout]) -> None:
         """Say once that a reward gives scores per turn which the algorithm does not read."""
@@ -362,7 +373,10 @@ class _Training:
         keep = log.max_rollout_files if of_step else 0
         for forced, rollouts in (("", result.rollouts), ("_forced", result.forced)):
             if log.rollouts and rollouts:
-                rows = (rollout_record(r, f"{phase}{forced}", None) for r in rollouts)
+                rows = (
+                    rollout_record(r, f"{phase}{forced}", None, max_seen=log.max_seen)
+                    for r in rollouts
+                )
                 name = f"eval_{phase}{forced}{of_step}"
                 self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
         name = f"eval_{phase}{of_step}"

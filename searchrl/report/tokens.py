@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import DamagedError
 from searchrl.run_folder import Run, list_checkpoints
-from searchrl.run_folder.policies import CHOICES, read_actions
 from searchrl.run_folder.sealing import CHECKSUMS, read_whole, verify_folder
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ _PARTIAL = "\ufffd"
 def open_texts(run: Run) -> TokenTexts:
     """The token texts of a run: of its policy's tokenizer, a checkpoint's, or its model's.
 
-    Of a policy without tokens they are the names of its actions.
-
     One that is damaged is passed over, and told in `faults`.
     """
     folders = [run.path / "policy"]
@@ -40,9 +37,6 @@ def open_texts(run: Run) -> TokenTexts:
     name = run.config.model.name
     folders.append(find_packaged(EMBEDDED if name == "tiny" else name) or Path(name))
     faults: list[str] = []
-    for one in folders:
-        if names := read_actions(one):
-            return TokenTexts(one / CHOICES, faults, names)
     for file in (folder / _FILE for folder in folders):
         if not os.path.lexists(file):
             continue
@@ -69,23 +63,20 @@ class TokenTexts:
     """Texts of ids, and the table of those that were asked for.
 
     `path` None: there is no tokenizer, and an id is shown as its number. `faults` says which files
-    were passed over because they are damaged. `names` are those of actions, if ids are actions.
+    were passed over because they are damaged.
 
     Raises:
         DamagedError: if the file is no tokenizer.
     """
 
-    def __init__(
-        self, path: Path | None, faults: Sequence[str] = (), names: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, path: Path | None, faults: Sequence[str] = ()) -> None:
         self.path = path
-        self._names = names
         self.faults = faults
         self.table: dict[int, str] = {}
         self._tokenizer: Tokenizer | None = None
         self._anchor: list[int] = []
         self._anchor_text = ""
-        if path is not None and not names:
+        if path is not None:
             from tokenizers import Tokenizer
 
             try:
@@ -124,7 +115,6 @@ class TokenTexts:
 
     def _decode(self, ids: Sequence[int]) -> str:
         if self._tokenizer is None:
-            is_named = 0 <= ids[0] < len(self._names)
-            return f"{self._names[ids[0]]} " if is_named else f"<{ids[0]}>"
+            return f"<{ids[0]}>"
         text: str = self._tokenizer.decode([*self._anchor, *ids], skip_special_tokens=False)
         return text[len(self._anchor_text) :]

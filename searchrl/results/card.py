@@ -24,7 +24,7 @@ from searchrl.config import RunConfig
 from searchrl.engine.episodes.world import name_defaults
 from searchrl.plugins import Registry
 from searchrl.results.source import Source
-from searchrl.run_folder.policies import read_actions
+from searchrl.run_folder.policies import read_space
 from searchrl.trust.texts import clean
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
@@ -87,6 +87,7 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
         model_name=weights.name,
         eval_results=_results(figures, envs, config.eval.split, _task_of(weights)) or None,
     )
+    space = read_space(source.policy)
     made = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # What a run says is text: no markup of the page, no code of the snippets, no end of a block.
     made.filters |= {"plain": _plain, "code": _code, "literal": json.dumps, "shell": shlex.quote}
@@ -96,7 +97,7 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
         is_hub_base=hub_base is not None,
         config=config,
         line=_network_line(config, weights),
-        actions=read_actions(source.policy),
+        actions=[] if space is None else space.actions,
         envs=envs,
         step=source.step,
         program=provenance.get("program") or "train",

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from searchrl.contracts import ChoiceSpace
 from searchrl.errors import DamagedError
 from searchrl.run_folder.checkpoints import FOLDER, checkpoint_folders, is_checkpoint_name
 from searchrl.run_folder.sealing import CHECKSUMS, verify_folder
@@ -55,12 +56,12 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
     raise DamagedError("\n".join((*faults, _way_out(folder))))
 
 
-def read_actions(folder: Path) -> tuple[str, ...]:
-    """The names of the actions of a policy without tokens, by number; empty if it is none."""
+def read_space(folder: Path) -> ChoiceSpace | None:
+    """What a policy without tokens sees and offers; None if none can be read there."""
     try:
-        return tuple(map(str, read_description(folder)["space"]["actions"]))
+        return ChoiceSpace.from_dict(read_description(folder)["space"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return ()
+        return None
 
 
 def read_name(folder: Path) -> str:

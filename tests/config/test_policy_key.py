@@ -17,10 +17,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("layer", "fingerprint"),
     [
-        ({}, "f6d6161119253593"),
-        ({"policy": "scripted:two_search"}, "fb84e3d93ccfdcaa"),
-        ({"policy": {"name": "scripted:two_search"}}, "fb84e3d93ccfdcaa"),
-        (load_yaml(DOCS / "recorded_run" / "config.yaml"), "a47f0f1788026ce6"),
+        ({}, "a120d661c5d2c6d8"),
+        ({"policy": "scripted:two_search"}, "76d1178fb5b243ac"),
+        ({"policy": {"name": "scripted:two_search"}}, "76d1178fb5b243ac"),
+        (load_yaml(DOCS / "recorded_run" / "config.yaml"), "862901dfd89e1429"),
     ],
 )
 def test_a_policy_without_settings_is_stored_as_it_was_before_there_were_any(

@@ -52,11 +52,51 @@ def test_the_run_folder_has_the_network_and_what_it_is(run: Run) -> None:
     assert record["names"]["policy"] == ["gru"]
 
 
-def test_its_page_shows_actions_by_name(run: Run) -> None:
-    said = succeed("inspect", run.path).output
-    assert "tokenizer" not in said
-    shown = "".join(p.read_text("utf-8") for p in (run.path / "report").rglob("*.js"))
-    assert '"look "' in shown and "<0>" not in shown
+def test_tensorboard_has_the_shares_of_actions(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    few = {"max_steps": 2, "eval": {"num_tasks": 2, "every": 2, "num_tasks_during": 4}}
+    settings = {**SETTINGS, **few, "log": {"trackers": ["tensorboard"]}}
+    made = train({**settings, "run_dir": str(tmp_path / "run")})
+    events = EventAccumulator(str(made.path / "tensorboard")).Reload()
+    rows = [row for row in made.metrics if row["phase"] == "train"]
+    for name in ("action/look", "action/left", "free_action/right", "least_action_p"):
+        points = events.Scalars(f"train/{name}")
+        assert [point.step for point in points] == [1, 2]
+        assert [p.value for p in points] == pytest.approx([row[name] for row in rows])
+    assert events.Scalars("eval/action/look")
+
+
+def test_its_rows_say_what_was_legal_seen_and_how_probable(run: Run) -> None:
+    rows = list(run.rollouts("after"))
+    assert all(list(row["choices"][0]["probs"]) == ["look"] for row in rows)
+    assert all(row["choices"][0]["seen"] for row in rows)
+    last = [row["choices"][-1]["probs"] for row in rows]
+    assert {tuple(probs) for probs in last} == {("look", "left", "right")}
+
+
+def test_the_summary_states_that_no_action_was_lost(run: Run) -> None:
+    for measured in (run.summary["before"], run.summary["after"]):
+        assert measured["least_action_p"]["value"] > 0
+        assert {"action/left", "free_action/left", "ending_choices", "turns"} <= set(measured)
+        assert "format" not in measured
+    assert run.alarms == [] or {one["alarm"] for one in run.alarms} == {"dead_groups"}
+
+
+def test_the_run_says_how_many_episodes_a_checkpoint_is(tmp_path: Path) -> None:
+    flags = ("--set", "rollout.prompts_per_step=4", "--set", "rollout.group_size=5")
+    flags += ("--set", "checkpoint.every=50", "--set", "eval.num_tasks=2", "--max-steps", "1")
+    said = succeed(
+        *("train", "--plugin", ARMS, "--env", "arms", "--policy", "mlp", *flags),
+        *("--set", "algorithm.beta=0", "--run-dir", tmp_path / "run"),
+    ).output
+    assert "checkpoint every 50 steps, 1,000 episodes" in said
+    step = next(line for line in said.splitlines() if line.startswith("step 1/1"))
+    assert "chooses look " in step and " %, left " in step and "episodes_per_s" in step
+    assert "  choices   look → " in said
+    for word in ("token", "answer", "format", "start-up checks"):
+        assert word not in said
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(run: Run, tmp_path: Path) -> None:

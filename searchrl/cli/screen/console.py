@@ -21,9 +21,11 @@ from rich.text import Text
 
 from searchrl.cli.screen.ending import describe_result, list_alarms
 from searchrl.cli.screen.figures import (
+    CHOOSES,
     format_duration,
     format_metric,
     format_seconds,
+    is_share,
     label,
     shown_keys,
     sparkline,
@@ -282,7 +284,7 @@ class ConsoleObserver:
     def _table(self, room: int | None = None) -> Table:
         """Metrics as rows: held out before, training now and its trend, held out latest.
 
-        With `room` for fewer lines, kinds and slices of tasks have no row.
+        With `room` for fewer lines, kinds and slices of tasks have no row, nor have actions.
         """
         before = self._held_out.get("before", {})
         latest_label = next((k for k in ("after", "during") if k in self._held_out), "")
@@ -290,8 +292,9 @@ class ConsoleObserver:
         trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
         table = Table("metric", box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         keys = self._keys([before, self._now, latest, self._seen])
-        if room is not None and len(keys) >= room:  # one line more is the head
-            keys = [key for key in keys if not key.startswith("em/")]
+        for is_detail in (_is_kind, is_share):
+            if room is not None and len(keys) >= room:  # one line more is the head
+                keys = [key for key in keys if not is_detail(key)]
         cells = [[label(key) for key in keys]]
         if before:
             table.add_column("held out, before", no_wrap=True)
@@ -339,8 +342,17 @@ def loss_hint(metrics: Mapping[str, Metric]) -> str:
     return LOSS_HINT if is_zero and has_gradient else ""
 
 
+def _is_kind(key: str) -> bool:
+    return key.startswith("em/")
+
+
 def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:
-    return "  ".join(f"{key} {format_metric(key, metrics, is_bare=True)}" for key in keys)
+    shares = [key for key in keys if is_share(key) and key in metrics]
+    parts = [f"{k} {format_metric(k, metrics, is_bare=True)}" for k in keys if not is_share(k)]
+    if shares:
+        said = (f"{label(key)} {100 * metrics[key]['value']:.0f} %" for key in shares)
+        parts.append(", ".join(said).replace(f", {CHOOSES}", ", "))
+    return "  ".join(parts)
 
 
 def choose_pair(

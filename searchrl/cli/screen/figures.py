@@ -21,11 +21,16 @@ LABELS = {
     "dead_groups": "dead groups",
     "token_accuracy": "token accuracy",
     "tokens_per_s": "tokens/s",
+    "episodes_per_s": "episodes/s",
+    "least_action_p": "least likely action",
     "invalid_turns": "invalid turns",
 }
 """Names that a person understands better than the key."""
 
-LEARNING = ("kl", "clip_frac", "entropy", "dead_groups", "loss", "token_accuracy", "tokens_per_s")
+LEARNING = (
+    *("kl", "clip_frac", "entropy", "least_action_p", "dead_groups", "loss", "token_accuracy"),
+    *("tokens_per_s", "episodes_per_s"),
+)
 """Metrics of the update, shown below those of the agent."""
 
 _BEHAVIOUR = ("passive", "tool_calls")
@@ -33,11 +38,16 @@ _BEHAVIOUR = ("passive", "tool_calls")
 
 _NOISE = {"kl": 0.1, "clip_frac": 0.05, "loss": 1e-3}
 """Of the update: values below these say nothing to a reader, so they get no row."""
-_MEANT = ("entropy", "tokens_per_s")
+_MEANT = ("entropy", "least_action_p", "tokens_per_s", "episodes_per_s")
 """Of the update: shown even while they stay as they are."""
 
 _WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
 """Shown only if one of the values is not 0."""
+
+_ACTION = "action/"
+"""What the share of an action among all choices begins with."""
+CHOOSES = "chooses "
+"""The same for a person."""
 
 NOT_MEASURED = "—"
 
@@ -49,6 +59,8 @@ def shown_keys(
     history: Mapping[str, Sequence[float]] | None = None,
 ) -> list[str]:
     """The keys worth a row, in order: reward, components, kinds, slices, behaviour, learning.
+
+    Behaviour is searches and calls or, of a policy without tokens, the share of each action.
 
     `history` holds the values of training so far. With it, figures of the update that are noise or
     stay 0 are left out; without it, every one is listed.
@@ -84,6 +96,8 @@ def _place(key: str, components: Sequence[str]) -> int:
         return 1
     if key.startswith("em/"):
         return 2
+    if is_share(key):
+        return 4
     if "/" in key:
         # Several environments: the main metrics of each; the others are in metrics.jsonl.
         return 3 if key.rsplit("/", 1)[-1] in ("reward", "em", "passive") else 6
@@ -92,14 +106,23 @@ def _place(key: str, components: Sequence[str]) -> int:
 
 def label(key: str) -> str:
     """The name of a metric as a person reads it."""
+    if is_share(key):
+        return f"{CHOOSES}{key.removeprefix(_ACTION)}"
     return LABELS.get(key, key)
+
+
+def is_share(key: str) -> bool:
+    """Whether it is the share of an action among all choices."""
+    return key.startswith(_ACTION)
 
 
 def format_value(key: str, value: float) -> str:
     """A value with the digits that mean something."""
+    if key == "episodes_per_s":
+        return f"{value:,.1f}"
     if key == "tokens_per_s" or abs(value) >= 1000:
         return f"{value:,.0f}"
-    if key in ("kl", "loss") and value != 0 and abs(value) < 0.01:
+    if key in ("kl", "loss", "least_action_p") and value != 0 and abs(value) < 0.01:
         return f"{value:.1e}"
     return f"{value:.3f}"
 

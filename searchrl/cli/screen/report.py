@@ -18,11 +18,13 @@ from searchrl.cli.terminal import make_console
 from searchrl.errors import RunFolderError, suggest
 from searchrl.report.index import mean_advantage, name_rollout
 from searchrl.report.overview import describe_run
-from searchrl.report.patterns import find_pattern
+from searchrl.report.patterns import find_pattern, name_choices
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run
 
 _CURVE_WIDTH = 40
+_PATTERNS = 30
+"""Outcome patterns that are listed, the most common ones."""
 
 _AUTHORS = {"P": "dim", "M": "bold", "E": "italic"}
 
@@ -43,6 +45,8 @@ def show_run(run: Run) -> None:
     figures = _table("metric", "before", "after", "curve of training")
     curves = facts["curves"]
     for name in dict.fromkeys((*before, *after, *facts["components"])):
+        if name not in before and name not in after and name not in curves:
+            continue
         curve = [float(point[1]) for point in curves.get(name, {}).get("train", [])]
         figures.add_row(
             label(name),
@@ -68,12 +72,15 @@ def _show_patterns(run: Run) -> None:
         "mean reward",
         "one of them",
     )
-    for pattern, rows in sorted(found.items(), key=lambda item: -len(item[1])):
+    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
+    for pattern, rows in ordered[:_PATTERNS]:
         rewards = [row["reward"] for row in rows if row["reward"] is not None]
         mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "—"
         share = f"{len(rows) / total:.1%}"
         table.add_row(pattern, f"{len(rows):,}", share, mean, name_rollout(rows[-1]))
     console.print(table)
+    if len(ordered) > _PATTERNS:
+        console.print(f"and {len(ordered) - _PATTERNS} rarer patterns", style="dim")
     console.print("one rollout: searchrl inspect RUN --text --rollout NAME", style="dim")
 
 
@@ -97,6 +104,9 @@ def show_rollout(run: Run, name: str) -> None:
         f"{find_pattern(row)} · reward {row['reward']} ({scores}) · advantage "
         f"{'none: not trained on' if advantage is None else f'{advantage:+.3g}'}"
     )
+    if row.get("choices"):
+        _show_choices(row)
+        return
     console.print(f"answer {row['final_answer']!r}, accepted {row['task']['answers']}")
     for number, turn in enumerate(row["turns"], 1):
         gold = set(row["task"]["gold_ids"])
@@ -108,6 +118,21 @@ def show_rollout(run: Run, name: str) -> None:
     for fault in texts.faults:
         console.print(f"note: {fault}")
     console.print(_token_text(row, texts))
+
+
+def _show_choices(row: Mapping[str, Any]) -> None:
+    """Print the legal actions before every choice and how probable each was; bold: taken."""
+    console = make_console(sys.stdout)
+    taken = name_choices(row)
+    for number, (name, choice) in enumerate(zip(taken, row["choices"], strict=True), 1):
+        line = Text(f"choice {number}: ")
+        for place, (action, p) in enumerate(choice["probs"].items()):
+            said = f"{action} {'not recorded' if p is None else format(p, '.3g')}"
+            line.append("  " * bool(place))
+            line.append(said, "bold" if action == name else "dim")
+        console.print(line)
+        if shown := row["turns"][number - 1]["passages"]:
+            console.print(f"  → {', '.join(shown)}", style="dim")
 
 
 def _token_text(row: Mapping[str, Any], texts: TokenTexts) -> Text:

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, EpisodeTurn
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, EpisodeTurn, StopReason
 from searchrl.engine.episodes.playing import Rollout
 
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9_]*)>")
@@ -70,9 +70,11 @@ def render_rollout(title: str, rollout: Rollout) -> RenderableType:
     names = ", ".join((episode.task.kind, *episode.task.slices))
     head = Text.assemble((title, "bold"), (f"  {episode.task.id} ({names})", "dim"))
     question = Text.assemble(("  question  ", "dim"), episode.task.question)
+    if rollout.trajectory.views:
+        chosen = Text.assemble(("  choices   ", "dim"), _chosen(rollout))
+        return Group(head, question, chosen, *verdict_lines(rollout))
     turns = render_turns(episode.turns, answer_style(rollout))
-    parts: list[RenderableType] = [head, question, turns]
-    return Group(*parts, *verdict_lines(rollout))
+    return Group(head, question, turns, *verdict_lines(rollout))
 
 
 def render_sample(title: str, rollout: Rollout) -> Group:
@@ -80,7 +82,9 @@ def render_sample(title: str, rollout: Rollout) -> Group:
     episode, scored = rollout.episode, rollout.scored
     reward = "not scored" if scored.reward is None else f"reward {scored.reward:g}"
     rows = [("question", Text(episode.task.question))]
-    for turn in episode.turns[-_SAMPLE_TURNS:]:
+    if is_chosen := bool(rollout.trajectory.views):
+        rows.append(("choices", _chosen(rollout)))
+    for turn in () if is_chosen else episode.turns[-_SAMPLE_TURNS:]:
         action = turn.action
         if action.kind == SEARCH:
             found = "; ".join(passage.title or passage.text for passage in turn.passages)
@@ -90,8 +94,10 @@ def render_sample(title: str, rollout: Rollout) -> Group:
             rows.append(("invalid", Text(action.reason, "red")))
         elif action.kind != ANSWER:
             rows.append((action.kind, Text(str(action.payload), "cyan")))
-    expected = f"  (expected {' | '.join(episode.task.answers)})" if episode.task.answers else ""
-    rows.append(("answer", Text.assemble(_answer(rollout), (expected, "dim"))))
+    if not is_chosen:
+        answers = " | ".join(episode.task.answers)
+        expected = f"  (expected {answers})" if answers else ""
+        rows.append(("answer", Text.assemble(_answer(rollout), (expected, "dim"))))
     lines = [Text.assemble((title, "bold"), f"  {reward}")]
     for name, shown in rows:
         one_line = Text(" ").join(shown.split("\n"))
@@ -103,10 +109,14 @@ def render_sample(title: str, rollout: Rollout) -> Group:
 
 
 def verdict_lines(rollout: Rollout) -> list[Text]:
-    """The answer beside the gold answer, then every score of an episode."""
+    """The answer beside the gold answer, then every score of an episode.
+
+    Choices by number are no answer, so there is none of such an episode.
+    """
     episode, scored = rollout.episode, rollout.scored
-    lines = [Text.assemble(("  answer    ", "dim"), _answer(rollout))]
-    if episode.task.answers:
+    is_answer = not rollout.trajectory.views
+    lines = [Text.assemble(("  answer    ", "dim"), _answer(rollout))] if is_answer else []
+    if episode.task.answers and is_answer:
         lines.append(Text.assemble(("  expected  ", "dim"), " | ".join(episode.task.answers)))
     scores = [f"{name} {value:g}" for name, value in scored.scores.items()]
     reward = f"reward {scored.reward:g}" if scored.reward is not None else "not scored"
@@ -124,6 +134,13 @@ def answer_style(rollout: Rollout) -> str:
     if episode.final_answer is None or not episode.task.answers:
         return _UNKNOWN
     return _RIGHT if episode.final_answer.strip() in episode.task.answers else _WRONG
+
+
+def _chosen(rollout: Rollout) -> Text:
+    """What a policy without tokens chose, and what ended it if it was not its last choice."""
+    stop = rollout.episode.stop_reason
+    end = "" if stop is StopReason.ANSWERED else f" ({stop})"
+    return Text.assemble((rollout.trajectory.generated_text, "cyan"), (end, "dim"))
 
 
 def _answer(rollout: Rollout) -> Text:

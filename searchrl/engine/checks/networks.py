@@ -34,6 +34,11 @@ def check_choices(case: ChoiceCase) -> Verdict:
             ("the action", list(ledger.ids), one.stream),
             ("the log-prob", list(ledger.sampler_logps), one.logps),
             ("what was seen", list(ledger.views), [draw.seen[-1] for draw in one.draws]),
+            (
+                "how probable each action was",
+                list(ledger.probs),
+                [d.chose.probs for d in one.draws],
+            ),
         )
         for what, kept, drawn in columns:
             if kept == drawn:

@@ -21,11 +21,15 @@ from searchrl.errors import GenerationFailure
 
 
 class Chose(NamedTuple):
-    """An action by number, its log-prob in nats, and the version of the weights."""
+    """An action by number, its log-prob in nats, and the version of the weights.
+
+    `probs` are the probabilities of all actions as they were drawn; 0 for those that are not legal.
+    """
 
     action: int
     logp: float
     version: int
+    probs: tuple[float, ...]
 
 
 class Chooser:
@@ -33,7 +37,8 @@ class Chooser:
 
     Args:
         policy: whose weights; they are not copied.
-        temperature: 0 takes the most probable action; log-probs are then those at temperature 1.
+        temperature: 0 takes the most probable action; log-probs and probabilities are then those
+            at temperature 1.
     """
 
     def __init__(self, policy: Choices, temperature: float) -> None:
@@ -66,11 +71,12 @@ class Chooser:
             raise GenerationFailure(
                 f"policy '{policy.name}' gives logits that are not finite; its weights are damaged"
             )
+        prob_BA = logp_BA.exp()
         if self.temperature == 0:
             action_B = logp_BA.argmax(dim=-1)
         else:
             key_B = key_tensor(list(keys), policy.device)
-            action_B = inverse_cdf(logp_BA.exp(), uniforms(key_B, last_B))
+            action_B = inverse_cdf(prob_BA, uniforms(key_B, last_B))
         chosen_B = logp_BA.gather(1, action_B[:, None])[:, 0]
-        pairs = zip(action_B.tolist(), chosen_B.tolist(), strict=True)
-        return [Chose(action, logp, policy.version) for action, logp in pairs]
+        rows = zip(action_B.tolist(), chosen_B.tolist(), prob_BA.tolist(), strict=True)
+        return [Chose(action, logp, policy.version, tuple(p)) for action, logp, p in rows]

@@ -19,7 +19,6 @@ from searchrl.config import RunConfig
 from searchrl.contracts import CHOICE_TURNS, ChoiceSpace
 from searchrl.engine.choosing.policy import DESCRIPTION, WEIGHTS, Choices
 from searchrl.engine.episodes.world import TaskWorld
-from searchrl.envs.choices import find_space
 from searchrl.errors import ConfigError, DamagedError, PluginError
 from searchrl.plugins import Registry
 from searchrl.run_folder.policies import read_description
@@ -75,9 +74,7 @@ def ensure_one_space(policy: str, worlds: Sequence[TaskWorld]) -> ChoiceSpace:
                 f"policy '{policy}' chooses actions by number, and a turn of env '{world.name}' is "
                 "text; use --policy model, or an environment of choices (turns='choice')"
             )
-        env = world.acquire()
-        space = find_space(env, world.name)
-        world.release(env)
+        space = world.space
         if found is not None and space != found:
             raise ConfigError(
                 f"policy '{policy}' is one network, and env '{world.name}' shows {space}, but env "

@@ -109,6 +109,7 @@ class ChoiceDriver(Player):
             version=chose.version,
             reason=TurnStop.CHOICE,
             saw=dialogue.view,
+            probs=chose.probs,
         )
 
     def _advance(self, dialogue: Dialogue, name: str, made: Stepped) -> None:

@@ -180,15 +180,17 @@ def _flat(trajectory: Trajectory) -> dict[str, Any]:
                 "reason": turn.reason,
                 "overhang": turn.overhang,
                 "observation": ids[turn.stop : following],
-                **(_flat_view(trajectory.views[turn.index]) if trajectory.views else {}),
+                **(_flat_choice(trajectory, turn.index) if trajectory.views else {}),
             }
             for turn, following in zip(turns, nexts, strict=bool(turns))
         ],
     }
 
 
-def _flat_view(view: View) -> dict[str, Any]:
-    return {"seen": base64.b64encode(view.values).decode(), "legal": list(view.legal)}
+def _flat_choice(trajectory: Trajectory, turn: int) -> dict[str, Any]:
+    view = trajectory.views[turn]
+    seen = base64.b64encode(view.values).decode()
+    return {"seen": seen, "legal": list(view.legal), "probs": list(trajectory.probs[turn])}
 
 
 def _build_view(turn: Mapping[str, Any]) -> View:
@@ -213,6 +215,7 @@ def _build(flat: Mapping[str, Any]) -> Trajectory:
             reason=TurnStop(turn["reason"]),
             overhang=turn["overhang"],
             saw=_build_view(turn) if "legal" in turn else None,
+            probs=turn.get("probs", ()),
         )
         trajectory.append_env(turn["observation"])
     return trajectory

@@ -7,8 +7,10 @@ torch.
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import fields, is_dataclass
+from itertools import zip_longest
 from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
@@ -16,14 +18,21 @@ from searchrl.core.trajectory import Author, TokenColumns, is_finite
 from searchrl.engine.episodes.drawing import draw_rollout
 from searchrl.engine.episodes.playing import Rollout
 
+_NUMBER_BYTES = 4
+"""Of a number in a view."""
 
-def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:
+
+def rollout_record(
+    rollout: Rollout, phase: str, columns: TokenColumns | None, *, max_seen: int = 0
+) -> dict[str, Any]:
     """Describe a rollout completely.
 
     Args:
         phase: `train`, `during`, `before` or `after`; with `_forced` for evaluations whose first
             turn was forced; other programs have their own name.
         columns: what the update saw, if the rollout was trained on.
+        max_seen: how many numbers of what was seen before a choice a row may hold; if there are
+            more, they are left out.
     """
     trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
     failure = episode.failure or scored.failure
@@ -57,6 +66,7 @@ def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -
         "weight": columns.weight if columns else None,
         "clipped": _places(rollout, columns.clipped if columns else None),
         "generated_text": trajectory.generated_text,
+        "choices": _choices(rollout, max_seen),
         "turns": [
             turn_record(turn)
             | {"passages": [passage.id for passage in turn.passages], "reward": turn.reward}
@@ -102,6 +112,27 @@ def plain_payload(action: Action) -> Any:
         return json.loads(json.dumps(payload, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return repr(action.payload)
+
+
+def _choices(rollout: Rollout, max_seen: int) -> list[dict[str, Any]] | None:
+    """Of each choice by number: the legal actions with their probabilities, and what was seen."""
+    trajectory = rollout.trajectory
+    if not trajectory.views:
+        return None
+    names = rollout.world.space.actions
+    return [
+        {
+            "probs": {
+                name: float(f"{p:.6g}") if p is not None else None
+                for name, p, is_legal in zip_longest(names, probs, view.legal)
+                if is_legal
+            },
+            "seen": base64.b64encode(view.values).decode()
+            if len(view.values) <= _NUMBER_BYTES * max_seen
+            else None,
+        }
+        for view, probs in zip(trajectory.views, trajectory.probs, strict=True)
+    ]
 
 
 def _advantage(rollout: Rollout, columns: TokenColumns | None) -> float | list[float | None] | None:

@@ -10,8 +10,9 @@ import functools
 from collections.abc import Mapping
 
 from searchrl.config import RunConfig
+from searchrl.config.policy import is_registered
 from searchrl.config.sections import TaskConfig
-from searchrl.contracts import TagProtocol
+from searchrl.contracts import CHOICE_TURNS, TagProtocol
 from searchrl.core.episode import SEARCH
 from searchrl.errors import ExpressionError, ProtocolFailure
 from searchrl.plugins import Entry, Registry
@@ -20,6 +21,7 @@ from searchrl.rewards.components import SIGNAL, make_signal
 from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
 from searchrl.rewards.scorer import Scorer
 
+FORMAT = "format"
 SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
 """Components that are no metric of a task whose protocol has no search."""
 
@@ -38,8 +40,10 @@ def build_scorer(
         UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
     """
     schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
-    # Without a search, metrics of searches mean nothing.
-    metrics = [m for m in config.metrics if m not in SEARCH_METRICS or can_open(protocol, SEARCH)]
+    # Without a search, metrics of searches mean nothing; a choice by number has no form.
+    without = set() if can_open(protocol, SEARCH) else set(SEARCH_METRICS)
+    without |= {FORMAT} if takes_numbers(registry.get("env", config.env.name), run) else set()
+    metrics = [name for name in config.metrics if name not in without]
     names = dict.fromkeys([*schedule.names, *metrics])
     signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
     entries = {name: registry.get("reward", name) for name in names if name not in signals}
@@ -54,6 +58,11 @@ def build_scorer(
         files=files,
         alone=[name for name, entry in entries.items() if not entry.is_concurrent],
     )
+
+
+def takes_numbers(env: Entry, run: RunConfig) -> bool:
+    """Whether an environment is played by a policy that chooses actions by number."""
+    return env.turns == CHOICE_TURNS and is_registered(run.policy.name)
 
 
 def can_open(protocol: TagProtocol, kind: str) -> bool:

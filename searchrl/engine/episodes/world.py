@@ -21,12 +21,12 @@ from searchrl.calls.deadline import Turn
 from searchrl.calls.watchdog import watching
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import list_stages
-from searchrl.config.policy import is_registered
 from searchrl.config.sections import AUTO, Named, TaskConfig
-from searchrl.contracts import CHOICE_TURNS, ExpertFactory, TagProtocol
+from searchrl.contracts import ChoiceSpace, ExpertFactory, TagProtocol
 from searchrl.core.episode import Task
 from searchrl.engine.episodes.guarded import GuardedProtocol, GuardedRetrievers
-from searchrl.engine.episodes.scorers import build_scorer, can_open
+from searchrl.engine.episodes.scorers import build_scorer, can_open, takes_numbers
+from searchrl.envs.choices import find_space
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
 from searchrl.errors import (
     ConfigError,
@@ -85,6 +85,7 @@ class TaskWorld:
     """The judge that its components ask, if one does."""
     _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
+    _space: ChoiceSpace | None = None
 
     def acquire(self) -> gymnasium.Env[Any, Any]:
         """Take an idle environment instance, or make one."""
@@ -207,6 +208,19 @@ class TaskWorld:
         if count < 1:
             raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
         return count
+
+    @property
+    def space(self) -> ChoiceSpace:
+        """What it shows and offers to a policy that chooses by number.
+
+        Raises:
+            ConfigError: its spaces are none of choices.
+        """
+        if self._space is None:
+            env = self.acquire()
+            self._space = find_space(env, self.name)
+            self.release(env)
+        return self._space
 
     def script(self, name: str) -> ExpertFactory:
         """A scripted policy of the env by name.
@@ -372,7 +386,7 @@ def _make_world(
 ) -> TaskWorld:
     """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
     env_entry = registry.get("env", config.env.name)
-    is_chosen = env_entry.turns == CHOICE_TURNS and is_registered(run.policy.name)
+    is_chosen = takes_numbers(env_entry, run)
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = _make_protocol(config, run, registry)
     retriever_entry = registry.get("retriever", config.retriever.name)

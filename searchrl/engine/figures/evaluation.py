@@ -17,6 +17,7 @@ from searchrl.endpoints.exchange import Traffic
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.playing import Player, Rollout
 from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.figures.choices import ACTION, ENDING, FREE_ACTION, LEAST
 from searchrl.engine.figures.metrics import Metrics, label_tasks, summarise
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.splits import TRAIN, VALIDATION
@@ -27,7 +28,7 @@ _EVAL_STREAM = 0xE7A1
 
 SUMMARY_KEYS = (
     *("em", "em_forced", "searched", "searches", "tool_calls", "env", "format", "passive"),
-    *("support_recall", "all_gold", "reward"),
+    *("support_recall", "all_gold", "reward", ENDING, LEAST),
 )
 """The metrics every summary holds, besides EM per kind of task and per slice."""
 
@@ -174,14 +175,17 @@ def evaluate_both(
 def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()) -> dict[str, Any]:
     """The evaluation metrics a summary holds.
 
-    `SUMMARY_KEYS`, `em/KIND` and `em/SLICE`, and what the tasks of `worlds` are scored with: the
-    components of their rewards, and the metrics that they ask for.
+    `SUMMARY_KEYS`, `em/KIND` and `em/SLICE`, what was chosen without tokens, and what the tasks of
+    `worlds` are scored with: the components of their rewards, and the metrics that they ask for.
     """
     wanted = {*SUMMARY_KEYS, *(name for world in worlds for name in world.scorer.names)}
+    wanted |= {"turns"} if LEAST in metrics else set()
+    parts = ("em/", ACTION, FREE_ACTION)
     return {
         name: metric
         for name, metric in metrics.items()
-        if name.rsplit("/", 1)[-1] in wanted or name.startswith("em/") or "/em/" in name
+        if name.rsplit("/", 1)[-1] in wanted
+        or any(name.startswith(part) or f"/{part}" in name for part in parts)
     }
 
 

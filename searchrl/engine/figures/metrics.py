@@ -17,6 +17,7 @@ from searchrl.core.episode import SEARCH, TOOL, FailureKind, StopReason
 from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.figures.choices import LEAST, find_least, has_choices, share_actions
 
 Z_95 = 1.959963984540054
 
@@ -183,9 +184,11 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     `model_tokens`, `invalid_turns`, `truncated` (cut by a limit), `empty_searches` (share of the
     searches that found nothing), `failed_retrieval` (where there is a search or a tool), `failed`,
     `unscored`, `em/KIND` per kind of task, `em/SLICE` per slice and, with several tasks, everything
-    once more under `TASK/` (see `label_tasks`). A task counts in its kind and in each of its
-    slices. Only those of failures and `unscored` count episodes without a score. `n` is the number
-    of episodes, or of searches, and the intervals take those with one `group_id` as alike.
+    once more under `TASK/` (see `label_tasks`). Choices without tokens have `action/NAME`,
+    `free_action/NAME`, `ending_choices` and `least_action_p` in place of `model_tokens` and
+    `invalid_turns`. A task counts in its kind and in each of its slices. Only those of failures and
+    `unscored` count episodes without a score. `n` is the number of episodes, of searches or of
+    choices, and the intervals take those with one `group_id` as alike.
 
     Args:
         rollouts: the episodes.
@@ -246,9 +249,15 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
     add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
     add("turns", scored, [float(len(r.episode.turns)) for r in scored], COUNT)
-    add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
-    num_invalid = [sum(t.action.kind == "invalid" for t in r.episode.turns) for r in scored]
-    add("invalid_turns", scored, num_invalid, COUNT)
+    if has_choices(scored):
+        for name, of, values in share_actions(scored):
+            add(name, of, values, ZERO_OR_ONE)
+        if least := find_least(scored):
+            metrics[LEAST] = exact(*least)
+    else:
+        add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
+        num_invalid = [sum(t.action.kind == "invalid" for t in r.episode.turns) for r in scored]
+        add("invalid_turns", scored, num_invalid, COUNT)
     add("truncated", scored, [float(r.episode.stop_reason in _LIMITS) for r in scored], ZERO_OR_ONE)
     # Of a search in the last turn that a limit allows, nothing is shown.
     searches = [

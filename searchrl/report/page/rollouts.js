@@ -14,6 +14,7 @@ SEARCHRL.views.rollouts = (() => {
     ["no-gold", "searched, gold missed"],
     ["failed", "failed or not scored"],
   ];
+  const OF_SEARCHES = ["searched", "no-gold"];
   let current = []; // the rollouts of the list, in its order
 
   function tests() {
@@ -32,6 +33,11 @@ SEARCHRL.views.rollouts = (() => {
   function columns() {
     const c = lists.index.columns;
     const named = (names, column) => (i) => names[column[i]];
+    const written = lists.hasTokens() ? [
+      ...("searches" in lists.index.scores ? [] : [["searches", "searches", (i) => c.searches[i]]]),
+      ["turns", "turns", (i) => c.turns[i]],
+      ["tokens", "tokens written", (i) => c.tokens[i]],
+    ] : [["pattern", "what it chose", (i) => lists.index.patterns[c.pattern[i]]], ["choices", "choices", (i) => c.choices[i]]];
     return [
       ["question", "question", (i) => lists.index.tasks[c.task[i]][3]],
       ["when", "when", (i) => {
@@ -44,9 +50,7 @@ SEARCHRL.views.rollouts = (() => {
       ...lists.index.again.map((one) => [`again:${one.name}`, `reward if ${one.name}`, (i) => one.reward[i]]),
       ["share", "share of the loss", (i) => percent(lists.share(i)), (i) => lists.share(i)],
       ["gold", "gold shown", (i) => c.gold[i]],
-      ...("searches" in lists.index.scores ? [] : [["searches", "searches", (i) => c.searches[i]]]),
-      ["turns", "turns", (i) => c.turns[i]],
-      ["tokens", "tokens written", (i) => c.tokens[i]],
+      ...written,
       ["stop", "stop reason", named(lists.index.stops, c.stop)],
       ["failure", "failure", named(lists.index.failures, c.failure)],
     ];
@@ -144,7 +148,7 @@ SEARCHRL.views.rollouts = (() => {
     const runs = SEARCHRL.given.get("run").runs;
     return el("form", { class: "box filters", "aria-label": "Filter", submit: (event) => event.preventDefault() },
       el("label", {}, "search ", search),
-      pick("only", "show", ONLY),
+      pick("only", "show", ONLY.filter(([name]) => lists.hasTokens() || !OF_SEARCHES.includes(name))),
       pick("phase", "phase", plain(index.phases)),
       pick("kind", "task kind", plain(kinds)),
       pick("stop", "stop reason", plain(index.stops)),
@@ -207,6 +211,7 @@ SEARCHRL.views.rollouts = (() => {
           el("a", { href: lists.groupLink(i), title: "its group, side by side" }, SEARCHRL.signed(value(i))));
       }
       const shownValue = value(i);
+      if (name === "pattern") return el("td", { class: "wide" }, value(i));
       return el("td", { class: name === "when" || typeof shownValue === "number" || shownValue === null ? "n" : "" }, typeof shownValue === "number" || shownValue === null ? number(shownValue) : shownValue);
     })));
     const turn = (to, label) => el("button", { type: "button", disabled: to < 1 || to > pages, click: () => update({ page: String(to) }) }, label);

@@ -6,7 +6,7 @@ SEARCHRL.views.run = (() => {
   const KEY = [
     "reward", "env", "format", "em", "cover_em", "f1", "searched", "searches", "support_recall", "passive",
     "entropy", "kl", "clip_frac", "grad_norm", "loss", "mismatch", "model_tokens", "dead_groups",
-    "unscored", "failed",
+    "unscored", "failed", "turns", "least_action_p", "episodes_per_s",
   ];
   const WIDTH = 320;
   const HEIGHT = 140;
@@ -26,6 +26,7 @@ SEARCHRL.views.run = (() => {
       place ? null : questions(),
       alarms(run, place),
       both(run),
+      SEARCHRL.actions.draw(run),
       curves(run),
       settings(run),
     ].flat().filter(Boolean);
@@ -41,7 +42,7 @@ SEARCHRL.views.run = (() => {
   }
 
   function questions() {
-    const links = SEARCHRL.QUESTIONS.map(([text, target]) => el("li", {}, el("a", { href: target }, text)));
+    const links = SEARCHRL.questions().map(([text, target]) => el("li", {}, el("a", { href: target }, text)));
     return el("details", { class: "box questions", open: true },
       el("summary", {}, "Ten questions that this page answers"), el("ol", {}, links));
   }
@@ -72,7 +73,7 @@ SEARCHRL.views.run = (() => {
         el("p", {}, "This run recorded no evaluation before or after training."));
     }
     const names = new Set([...Object.keys(run.before || {}), ...Object.keys(run.after || {})]);
-    const rows = [...names].map((name) => {
+    const rows = [...names].filter((name) => !SEARCHRL.actions.isOwn(name)).map((name) => {
       const before = (run.before || {})[name];
       const after = (run.after || {})[name];
       const change = before && after ? after.value - before.value : null;

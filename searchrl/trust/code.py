@@ -179,8 +179,8 @@ def _servers_in_values(
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, Mapping):
-        known = {key: _address_of(value.get(key)) for key in ASKED_BY}
-        address, own_key = next(filter(None, known.values()), ("", None))
+        by_name = {key: _address_of(value.get(key)) for key in ASKED_BY}
+        address, own_key = next(filter(None, by_name.values()), ("", None))
         key_env = value.get(KEY_SETTING, own_key or key_env)
         if address and not value.get("url"):
             yield from _servers_in_values(address, key_env, depth + 1)
@@ -188,7 +188,7 @@ def _servers_in_values(
             if key in WRITTEN and isinstance(inner, str):
                 if inner not in ("auto", "off"):
                     yield CodeKind.CACHE, str(Path(os.path.expanduser(inner)).absolute())
-            elif not known.get(key):
+            elif not by_name.get(key):
                 yield from _servers_in_values(inner, key_env, depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:

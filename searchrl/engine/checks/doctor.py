@@ -110,12 +110,13 @@ def examine(subject: TextSubject | ChoiceSubject, *, is_thorough: bool) -> Repor
     What is looked at is as before afterwards: weights bit for bit, and no dialogue is open.
     """
     started = time.perf_counter()
-    subject.sampler.sync(subject.policy)
     if isinstance(subject, ChoiceSubject):
+        subject.sampler.sync(subject.policy)
         size = MANY_CHOICES if is_thorough else FEW_CHOICES
         played = play_choices(subject.sampler, subject.worlds, size, subject.seed)
         done = _run_all(CHOICE_CHECKS, ChoiceCase(subject, played, is_thorough))
     else:
+        subject.sampler.sync(subject.policy)
         size = THOROUGH if is_thorough else QUICK
         trial = play_trial(subject.sampler, subject.worlds, subject.draws, size, subject.seed)
         done = _run_all(CHECKS, TextCase(subject, trial, is_thorough))

@@ -90,8 +90,9 @@ class RunConfig(Section):
     name. `model` and networks can be trained."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
-    tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an
-    installed package brings; it lies over that of the model. See [presets](#presets)."""
+    tiny model gets `tiny`, any other model `qwen3_4b_lora`, and a network `small_network`.
+    `package:path` is a preset that an installed package brings; it lies over that of the model. See
+    [presets](#presets)."""
     plugins: list[str] = Field(default_factory=list)
     """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -53,17 +54,39 @@ def test_environments_of_one_place_share_their_world(toy: dict[str, Any]) -> Non
     assert RetrievalControlEnv(**toy, actions="wide").world is not one.world
 
 
+def test_a_group_that_begins_at_once_computes_its_first_position_once(toy: dict[str, Any]) -> None:
+    world = World(Place(**toy, actions="heads"))
+    asker = world.asker(world.questions("train")[0])
+    begin = threading.Barrier(8)
+
+    def look(_: int) -> int:
+        begin.wait()
+        return id(world.positions.at(asker, ()))
+
+    with ThreadPoolExecutor(8) as pool:
+        seen = set(pool.map(look, range(8)))
+    assert len(seen) == 1 and world.positions.num_cold == 1
+
+
+def test_as_many_questions_stay_open_as_fit_into_the_memory(
+    toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roomy = World(Place(**toy)).positions.max_questions
+    monkeypatch.setattr(positions_module, "MAX_BYTES", 0)
+    assert roomy > 1000 and World(Place(**toy)).positions.max_questions == 16
+
+
 def test_memory_is_bounded_and_a_position_that_went_comes_back_the_same(
     toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(positions_module, "MAX_POSITIONS", 2)
-    monkeypatch.setattr(positions_module, "MAX_QUESTIONS", 1)
     world = World(Place(**toy, actions="heads"))
+    world.positions.max_questions = 1
     askers = [world.asker(question) for question in world.questions("train")]
     first = world.positions.at(askers[0], (4,))
     for asker in askers:
         world.positions.at(asker, ())
-    assert len(world.positions._positions) == 2 and len(world.positions._games) == 1
+    assert len(world.positions._positions) == 2 and len(world.positions._opened) == 1
     again = world.positions.at(askers[0], (4,))
     assert again is not first and again.places == first.places
     assert all(np.array_equal(again.blocks[name], first.blocks[name]) for name in first.blocks)

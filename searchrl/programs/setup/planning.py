@@ -41,6 +41,7 @@ SMALL_PARAMETERS = 1_700_000_000
 """Below it, models rarely write tags that they know only from an instruction."""
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
+NETWORK_PRESET = "small_network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +184,15 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         asked = build_config(load_preset(asked.preset), *layers)
     plan = Plan.of(asked, elsewhere)
     model = plan.model
-    if model is None:  # presets of models say nothing about networks
-        layers = (load_preset(asked.preset), *layers) if asked.preset else layers
-        return replace(plan, config=build_config(*layers), carried=carried, named_code=named_code)
-    of_model = TINY_PRESET if model.is_tiny else LARGE_PRESET
-    preset = asked.preset or of_model
-    # That of a package is not about a model, so it does not replace the model's.
-    presets = [of_model, preset] if is_packaged(preset) else [preset]
+    if model is None:
+        of_policy = NETWORK_PRESET
+    else:
+        of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
+    preset = asked.preset or of_policy
+    # That of a package is not about a policy, so it does not replace the policy's.
+    presets = [of_policy, preset] if is_packaged(preset) else [preset]
     decided: dict[str, Any] = {"preset": preset}
-    if asked.model.name == "auto" and asked.init_from is None:
+    if model is not None and asked.model.name == "auto" and asked.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*map(load_preset, presets), *layers, decided)

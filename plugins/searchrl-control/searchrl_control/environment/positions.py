@@ -2,9 +2,10 @@
 
 Owns the two kinds of memory of a collection. Positions (what the agent sees, some kilobytes) are
 kept for all questions, up to a number; the searches behind them (arrays over the whole collection)
-only for the last questions. A position depends on the question and the actions before it and on
-nothing else, so a cold and a warm memory give the same episodes. Safe to use from several threads:
-two may compute the same position, and both get the same. Callers: `env`, comparison.
+for as many of the last questions as fit into a budget. A position depends on the question and the
+actions before it and on nothing else, so a cold and a warm memory give the same episodes. Safe to
+use from several threads: the rollouts of a group ask for the same positions at the same time, and
+the first one computes them for all. Callers: `env`, comparison.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ from searchrl_control.searchers.question import Question
 MAX_POSITIONS = 40_000
 """Positions in memory; the ones that were not used for longest go first."""
 
-MAX_QUESTIONS = 24
-"""Questions whose searches are in memory."""
+MAX_BYTES = 2**30
+"""Memory for the searches of the last questions. A step of training that has more questions than
+fit computes them again for every action."""
+
+_BYTES_PER_PASSAGE = 250
+"""Of a question whose episodes went everywhere: about 50 rankings of a score and a flag each."""
+
+_LEAST_QUESTIONS = 16
 
 
 class Asker(NamedTuple):
@@ -45,6 +52,13 @@ class Step(NamedTuple):
     path: Path
     done: Action
     is_illegal: bool
+
+
+class _Opened(NamedTuple):
+    """The searches of a question, and who may use them now."""
+
+    game: Game
+    lock: threading.Lock
 
 
 class Positions:
@@ -68,8 +82,11 @@ class Positions:
         self._reformulator = reformulator
         self._positions: OrderedDict[tuple[str, Path], Position] = OrderedDict()
         self._statics: dict[str, Mapping[str, Features]] = {}
-        self._games: OrderedDict[str, Game] = OrderedDict()
+        self._opened: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = threading.Lock()
+        per_question = _BYTES_PER_PASSAGE * len(library.passages)
+        self.max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
+        """Questions whose searches are in memory."""
         self.num_cold = 0
         """Positions that had to be computed."""
         of_question, of_position = self._game.widths(library.vectors.dim)
@@ -78,28 +95,40 @@ class Positions:
 
     def statics(self, asker: Asker) -> Mapping[str, Features]:
         """The blocks of a question that no action changes."""
-        found = self._statics.get(asker.id)
-        if found is None:
-            found = self._open(asker).statics()
-            for block in found.values():
-                block.setflags(write=False)  # kept, and shared by all episodes
-            self._statics[asker.id] = found
+        if (found := self._statics.get(asker.id)) is not None:
+            return found
+        opened = self._open(asker)
+        with opened.lock:
+            if (found := self._statics.get(asker.id)) is None:
+                found = opened.game.statics()
+                for block in found.values():
+                    block.setflags(write=False)  # kept, and shared by all episodes
+                self._statics[asker.id] = found
         return found
 
     def at(self, asker: Asker, path: Path) -> Position:
         """The position after the first Search and these actions."""
         key = (asker.id, path)
-        with self._lock:
-            if (found := self._positions.get(key)) is not None:
-                self._positions.move_to_end(key)
+        if (found := self._find(key)) is not None:
+            return found
+        opened = self._open(asker)
+        with opened.lock:
+            if (found := self._find(key)) is not None:
                 return found
-        found = self._open(asker).look(path, self.k)
-        with self._lock:
-            self.num_cold += 1
-            self._positions[key] = found
-            while len(self._positions) > MAX_POSITIONS:
-                self._positions.popitem(last=False)
+            found = opened.game.look(path, self.k)
+            with self._lock:
+                self.num_cold += 1
+                self._positions[key] = found
+                while len(self._positions) > MAX_POSITIONS:
+                    self._positions.popitem(last=False)
         return found
+
+    def _find(self, key: tuple[str, Path]) -> Position | None:
+        with self._lock:
+            found = self._positions.get(key)
+            if found is not None:
+                self._positions.move_to_end(key)
+            return found
 
     def advance(self, asker: Asker, path: Path | None, number: int) -> Step:
         """What an action does: the one rule of which are legal, for episodes and comparisons.
@@ -125,29 +154,32 @@ class Positions:
 
         Nothing is observed and nothing kept, so all sequences of a question take little time.
         """
-        game = self._open(asker)
+        opened = self._open(asker)
         path: Path = ()
-        for number in sequence:
-            path = _go_on(self.actions, game.legal(path), path, number).path
+        with opened.lock:
+            for number in sequence:
+                path = _go_on(self.actions, opened.game.legal(path), path, number).path
+            top = opened.game.top(path, self.k)
         passages = self.library.passages
-        return [(passages[place].id, score) for place, score in game.top(path, self.k)]
+        return [(passages[place].id, score) for place, score in top]
 
     def ids(self, position: Position) -> tuple[str, ...]:
         """The ids of the passages of a list, best first."""
         passages = self.library.passages
         return tuple(passages[place].id for place in position.places)
 
-    def _open(self, asker: Asker) -> Game:
+    def _open(self, asker: Asker) -> _Opened:
         with self._lock:
-            if (game := self._games.get(asker.id)) is not None:
-                self._games.move_to_end(asker.id)
-                return game
-        question = Question(self.library, asker.text, asker.itself)
-        opened: Game = self._game(question, self.actions, self._reformulator)
+            opened = self._opened.get(asker.id)
+        if opened is None:
+            question = Question(self.library, asker.text, asker.itself)
+            game = self._game(question, self.actions, self._reformulator)
+            opened = _Opened(game, threading.Lock())
         with self._lock:
-            self._games[asker.id] = opened
-            while len(self._games) > MAX_QUESTIONS:
-                self._games.popitem(last=False)
+            opened = self._opened.setdefault(asker.id, opened)
+            self._opened.move_to_end(asker.id)
+            while len(self._opened) > self.max_questions:
+                self._opened.popitem(last=False)
         return opened
 
 

@@ -3,8 +3,9 @@
 Owns how they are built. All three weigh the signs for each action on its own. Where the environment
 shows candidates (the set `heads`), one scorer that all sources share says what speaks for each of
 them, so what is learned of one source helps the others. Nothing of the embeddings of texts is
-trained here: they are numbers in the observation. Shapes: B episodes, S choices, D numbers seen, G
-signs, H hidden numbers, K sources, C features of a candidate, A actions.
+trained here: they are numbers in the observation. A network may begin as a fixed sequence of
+actions (`starts`): it then learns when to leave it. Shapes: B episodes, S choices, D numbers seen,
+G signs, H hidden numbers, K sources, C features of a candidate, A actions.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from searchrl.contracts import ChoiceSpace, Chosen
 from searchrl_control.environment.candidates import CANDIDATE_FEATURES
 from searchrl_control.environment.heads import SOURCES
 from searchrl_control.policies.inputs import Inputs
+from searchrl_control.policies.starts import STRENGTH, Start
 
 Width = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
+Names = tuple[str, ...]
+AboveZero = Annotated[float, Field(gt=0, le=20)]
 
 _SMALL = 0.01
 """The spread of the last layers at the start: every action is about as likely, and every layer
@@ -37,13 +41,21 @@ class Network(nn.Module):
         inputs: what is read.
         width: H.
         hidden: of the shared scorer of candidates; 0: linear.
+        start: what speaks for each action before anything is learned.
     """
 
     def __init__(
-        self, space: ChoiceSpace, inputs: Inputs, body: nn.Module, width: int, hidden: int
+        self,
+        space: ChoiceSpace,
+        inputs: Inputs,
+        body: nn.Module,
+        width: int,
+        hidden: int,
+        start: Start,
     ) -> None:
         super().__init__()
         self.inputs = inputs
+        self.start = start
         self.body = body
         self.actor = _last(width, space.num_actions)
         self.critic = _last(width, 1)
@@ -57,7 +69,7 @@ class Network(nn.Module):
         """See `searchrl.contracts.ChoicePolicy`."""
         signs_BSG, candidates_BSKC = self.inputs(seen_BSD)
         hidden_BSH = self.body(signs_BSG)
-        logits_BSA = self.actor(hidden_BSH)
+        logits_BSA = self.actor(hidden_BSH) + self.start(seen_BSD)
         if self.scorer is not None and candidates_BSKC is not None:
             beside_BSKC = candidates_BSKC - candidates_BSKC.mean(dim=-2, keepdim=True)
             both = torch.cat([candidates_BSKC, beside_BSKC], dim=-1)
@@ -67,29 +79,53 @@ class Network(nn.Module):
         return Chosen(logits_BSA, self.critic(hidden_BSH)[..., 0])
 
 
-def make_linear(space: ChoiceSpace, *, embedding: Width = 0) -> nn.Module:
+def make_linear(
+    space: ChoiceSpace,
+    *,
+    embedding: Width = 0,
+    start: Names = (),
+    strength: AboveZero = STRENGTH,
+) -> nn.Module:
     """The network `control-linear`: what cross-validation chose on training questions.
 
     Args:
         space: of the environment.
         embedding: numbers into which each text embedding is encoded; 0 leaves them out. They
             overfit on the few hundred training questions that collections have.
+        start: the actions after the first Search that the network begins with.
+        strength: how much more speaks for them, in logits.
     """
     inputs = Inputs(space, embedding)
-    return Network(space, inputs, nn.Identity(), inputs.width, 0)
+    begun = Start(space, start, strength)
+    return Network(space, inputs, nn.Identity(), inputs.width, 0, begun)
 
 
-def make_mlp(space: ChoiceSpace, *, hidden: AtLeastOne = 32, embedding: Width = 0) -> nn.Module:
+def make_mlp(
+    space: ChoiceSpace,
+    *,
+    hidden: AtLeastOne = 32,
+    embedding: Width = 0,
+    start: Names = (),
+    strength: AboveZero = STRENGTH,
+) -> nn.Module:
     """The network `control-mlp`: one hidden layer of tanh, in the body and in the scorer."""
     inputs = Inputs(space, embedding)
     body = nn.Sequential(nn.Linear(inputs.width, hidden), nn.Tanh())
-    return Network(space, inputs, body, hidden, hidden)
+    return Network(space, inputs, body, hidden, hidden, Start(space, start, strength))
 
 
-def make_gru(space: ChoiceSpace, *, hidden: AtLeastOne = 32, embedding: Width = 0) -> nn.Module:
+def make_gru(
+    space: ChoiceSpace,
+    *,
+    hidden: AtLeastOne = 32,
+    embedding: Width = 0,
+    start: Names = (),
+    strength: AboveZero = STRENGTH,
+) -> nn.Module:
     """The network `control-gru`: remembers what it saw in the episode."""
     inputs = Inputs(space, embedding)
-    return Network(space, inputs, _Recurrent(inputs.width, hidden), hidden, hidden)
+    body = _Recurrent(inputs.width, hidden)
+    return Network(space, inputs, body, hidden, hidden, Start(space, start, strength))
 
 
 class _Recurrent(nn.Module):

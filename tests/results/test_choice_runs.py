@@ -14,6 +14,7 @@ from searchrl import Run, train
 ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
 FLAGS = ("--plugin", ARMS, "--env", "arms")
 FEW = ("--num-tasks", "4")
+SMALL = ("--group-size", "2", "--set", "rollout.prompts_per_step=2", "--set", "eval.num_tasks=2")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_the_doctor_looks_at_a_run_and_at_flags(run: Run) -> None:
 
 
 def test_training_says_what_was_checked_before_it(tmp_path: Path) -> None:
-    flags = (*FLAGS, "--policy", "mlp", "--beta", "0", "--max-steps", "1", "--group-size", "2")
+    flags = (*FLAGS, "--policy", "mlp", "--beta", "0", "--max-steps", "1", *SMALL)
     said = succeed("train", *flags, "--run-dir", tmp_path / "run").stdout
     assert "start-up checks: 7 passed" in said
 
@@ -139,7 +140,7 @@ def test_a_network_is_no_model(command: str, run: Run) -> None:
 
 # --- training again ----------------------------------------------------------------------------
 def test_a_run_begins_with_the_network_of_another(run: Run, tmp_path: Path) -> None:
-    flags = ("--init-from", run.path, "--max-steps", "0", "--run-dir", tmp_path / "again")
+    flags = (*SMALL, "--init-from", run.path, "--max-steps", "0", "--run-dir", tmp_path / "again")
     succeed("train", *flags, "--trust")
     again = Run.open(tmp_path / "again")
     assert again.config.policy == run.config.policy
@@ -159,7 +160,7 @@ def test_sft_trains_language_models(run: Run, tmp_path: Path) -> None:
 
 # --- other commands ----------------------------------------------------------------------------
 def test_the_speed_of_a_network_is_measured() -> None:
-    flags = (*FLAGS, "--policy", "mlp", "--steps", "1", "--group-size", "2")
+    flags = (*FLAGS, "--policy", "mlp", "--steps", "1", *SMALL)
     found = json.loads(succeed("bench", *flags, "--json").stdout)
     assert found["model"] == "network 'mlp'" and found["rollouts_per_s"] > 0
 

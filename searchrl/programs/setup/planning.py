@@ -184,10 +184,7 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         asked = build_config(load_preset(asked.preset), *layers)
     plan = Plan.of(asked, elsewhere)
     model = plan.model
-    if model is None:
-        of_policy = NETWORK_PRESET
-    else:
-        of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
+    of_policy = NETWORK_PRESET if model is None else TINY_PRESET if model.is_tiny else LARGE_PRESET
     preset = asked.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
     presets = [of_policy, preset] if is_packaged(preset) else [preset]

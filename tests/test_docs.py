@@ -318,7 +318,8 @@ def documented_metrics() -> set[str]:
 
 
 def _of_a_kind(name: str) -> str:
-    """`em/two_hop` and `f1/hard` are documented for all kinds, `pass@4` for every number."""
+    """`em/two_hop`, `f1/hard` and `action/Stop` are documented for all names, `pass@4` as well."""
+    name = re.sub(r"^((free_)?action)/.*", r"\1/NAME", name)
     plain = re.sub(r"@\d+$", "@K", re.sub(r"^em/.*", "em/KIND", name))
     figure, slash, _ = plain.partition("/")
     return "FIGURE/KIND" if slash and figure in GROUPED and figure != "em" else plain
@@ -333,6 +334,10 @@ def ensure_documented(names: set[str]) -> None:
 def test_every_metric_of_episodes_and_of_the_loss_is_documented() -> None:
     result = evaluate({"policy": "scripted", "eval": {"num_tasks": 20}})
     ensure_documented({*result.metrics, *LossStats().means()})
+    arms = str(Path(__file__).parent / "fixtures" / "arms.py")
+    chosen = evaluate({"env": "arms", "policy": "mlp", "plugins": [arms], "eval": {"num_tasks": 2}})
+    assert {"action/left", "free_action/left", "least_action_p"} <= set(chosen.metrics)
+    ensure_documented(set(chosen.metrics))
 
 
 def check_logged_metrics(folder: Path) -> None:

@@ -41,10 +41,11 @@ def test_what_was_not_measured_has_no_key_and_a_dash() -> None:
         slot_use=None, peak_memory_bytes=None, device="cpu", model="tiny",
     )  # fmt: skip
     assert not {"train_tokens_per_s", "slot_use", "peak_memory_bytes"} & set(one.to_dict())
-    shown = dict(_rows(one))
+    shown = dict(_rows(one, "model tokens"))
     assert [key for key, value in shown.items() if value == "—"] == [
         "model tokens/s, training", "slot use", "peak memory",
     ]  # fmt: skip
+    assert dict(_rows(one, "choices"))["choices per step"] == "8"
 
 
 def test_zero_steps_are_refused_with_what_is_expected() -> None:

@@ -15,6 +15,7 @@ from searchrl.cli.screen.console import (
     DEAD_HINT,
     LOSS_HINT,
     ConsoleObserver,
+    _on_a_line,
     choose_pair,
     make_console,
 )
@@ -23,6 +24,7 @@ from searchrl.cli.screen.figures import (
     format_metric,
     format_seconds,
     format_value,
+    label,
     shown_keys,
     sparkline,
 )
@@ -57,6 +59,18 @@ def test_components_of_plugins_are_shown_and_bookkeeping_is_not() -> None:
         "reward", "format", "em", "my_reward", "em/lookup", "passive",
         "kl", "clip_frac", "entropy", "dead_groups", "loss", "tokens_per_s",
     ]  # fmt: skip
+
+
+def test_shares_of_actions_have_rows_and_are_short_on_a_line() -> None:
+    step = metrics(reward=1, env=1, turns=2.5, action__stop=0.25, action__go=0.75,
+                   free_action__stop=0.5, ending_choices=0.5, least_action_p=0.003,
+                   episodes_per_s=31.46)  # fmt: skip
+    assert shown_keys([step]) == [
+        "reward", "env", "action/stop", "action/go", "turns", "least_action_p", "episodes_per_s",
+    ]  # fmt: skip
+    assert [label(key) for key in ("action/stop", "turns")] == ["chooses stop", "turns/episode"]
+    said = _on_a_line(shown_keys([step]), step)
+    assert said.endswith("least_action_p 3.0e-03  episodes_per_s 31.5  chooses stop 25 %, go 75 %")
 
 
 def test_trouble_is_shown_as_soon_as_there_is_some() -> None:

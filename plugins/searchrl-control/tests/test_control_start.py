@@ -126,3 +126,15 @@ def test_signs_are_read_as_how_far_they_are_from_what_is_usual(
         other[0, 0, at] = mean
         found.append((inputs(seen).signs_BSG - inputs(other).signs_BSG).abs().max().item())
     assert found == pytest.approx([0.0, 1.0, FARTHEST], abs=1e-4)
+
+
+@every_network
+def test_no_action_can_become_impossible(toy: dict[str, Any], make: Any) -> None:
+    """The published agent ended with 100 % Terminate, from where no gradient leads back."""
+    space = find_space(RetrievalControlEnv(**toy, actions="heads"), "retrieval-control")
+    network = make(space, start=("Fuse",))
+    with torch.no_grad():
+        network.actor.bias.fill_(-1e6)
+        network.actor.bias[space.actions.index("Terminate")] = 1e6
+        shares = torch.softmax(network(torch.zeros((1, 3, space.width))).logits_BSA, dim=-1)
+    assert shares.min() > 1e-9 and shares.max() > 0.99

@@ -34,6 +34,7 @@ def bench(**values: Any) -> None:
     from searchrl.cli.loading import load_registry
     from searchrl.cli.planned import ensure_model_policy
     from searchrl.cli.screen.console import ConsoleObserver, make_console
+    from searchrl.config.policy import is_registered
     from searchrl.programs.benchmark import measure
     from searchrl.programs.setup.planning import plan_run
 
@@ -55,11 +56,12 @@ def bench(**values: Any) -> None:
     if values["json"]:
         print_json(measured.to_dict())
         return
-    for name, value in _rows(measured):
+    unit = "choices" if is_registered(plan.config.policy.name) else "model tokens"
+    for name, value in _rows(measured, unit):
         say(f"{name:26}{value}")
 
 
-def _rows(one: Measured) -> list[tuple[str, str]]:
+def _rows(one: Measured, unit: str) -> list[tuple[str, str]]:
     from searchrl.cli.screen.figures import NOT_MEASURED
 
     shares = f"sampling {one.sample_s:.2f}, update {one.update_s:.2f}"
@@ -70,9 +72,9 @@ def _rows(one: Measured) -> list[tuple[str, str]]:
         ("s per step", f"{one.step_s:.2f} ({shares})"),
         ("steps/h", f"{one.steps_per_hour:,.0f}"),
         ("rollouts/s", f"{one.rollouts_per_s:.2f}"),
-        ("model tokens per step", f"{one.model_tokens_per_step:,.0f}"),
-        ("model tokens/s, sampling", f"{one.sample_tokens_per_s:,.0f}"),
-        ("model tokens/s, training", NOT_MEASURED if trained is None else f"{trained:,.0f}"),
+        (f"{unit} per step", f"{one.model_tokens_per_step:,.0f}"),
+        (f"{unit}/s, sampling", f"{one.sample_tokens_per_s:,.0f}"),
+        (f"{unit}/s, training", NOT_MEASURED if trained is None else f"{trained:,.0f}"),
         ("slot use", NOT_MEASURED if use is None else f"{use:.1%}"),
         ("peak memory", NOT_MEASURED if peak is None else f"{peak / 2**20:,.0f} MiB"),
     ]

@@ -24,6 +24,7 @@ LABELS = {
     "episodes_per_s": "episodes/s",
     "least_action_p": "least likely action",
     "invalid_turns": "invalid turns",
+    "turns": "turns/episode",
 }
 """Names that a person understands better than the key."""
 
@@ -74,6 +75,9 @@ def shown_keys(
         components = names[: names.index(end)] if end else []
         for key in names:
             groups[_place(key, components)].append(key)
+    if any(map(is_share, groups[4])):
+        # How long such an episode is is what its policy decides.
+        groups[4] += [key for key in groups[6] if key == "turns"]
     groups[5] = [k for k in _WHILE_NOT_ZERO if any(k in m and m[k]["value"] for m in everything)]
     learning = dict.fromkeys(groups[6])
     values = history or {}

@@ -184,7 +184,7 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         asked = build_config(load_preset(asked.preset), *layers)
     plan = Plan.of(asked, elsewhere)
     model = plan.model
-    of_policy = NETWORK_PRESET if model is None else TINY_PRESET if model.is_tiny else LARGE_PRESET
+    of_policy = _find_preset(model)
     preset = asked.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
     presets = [of_policy, preset] if is_packaged(preset) else [preset]
@@ -194,6 +194,13 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*map(load_preset, presets), *layers, decided)
     return replace(plan, config=config, carried=carried, named_code=named_code)
+
+
+def _find_preset(model: ResolvedModel | None) -> str:
+    """The preset of a policy; None is a network."""
+    if model is None:
+        return NETWORK_PRESET
+    return TINY_PRESET if model.is_tiny else LARGE_PRESET
 
 
 def find_plan(

@@ -7,6 +7,8 @@ SEARCHRL.actions = (() => {
   const FREE = "free_action/";
   const LEAST = "least_action_p";
   const ENDING = "ending_choices";
+  const ORDER = ["before", "train", "during", "after"];
+  const LABELS = { train: "last training step", during: "last short evaluation" };
   const SIZE = { width: 640, height: 240, left: 44, right: 10, top: 8, bottom: 22 };
 
   const isOwn = (name) => name.startsWith(ALL) || name.startsWith(FREE) || name === LEAST || name === ENDING;
@@ -60,16 +62,12 @@ SEARCHRL.actions = (() => {
   }
 
   function table(run, names) {
-    const train = (name) => {
-      const list = (run.curves[name] || {}).train || [];
+    const last = (name, phase) => {
+      const list = (run.curves[name] || {})[phase] || [];
       return list.length ? list[list.length - 1][1] : null;
     };
-    const of = (metrics, name) => (metrics && metrics[name] ? metrics[name].value : null);
-    const columns = [
-      ["before", (name) => of(run.before, name)],
-      ["last training step", train],
-      ["after", (name) => of(run.after, name)],
-    ];
+    const measured = Object.keys(run.curves[ALL + names[0]]).sort((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b));
+    const columns = measured.map((phase) => [LABELS[phase] || phase, (name) => last(name, phase)]);
     const row = (label, read) => el("tr", {}, el("th", { scope: "row" }, label), columns.map((column) => el("td", { class: "n" }, read(column[1]))));
     const shares = (name) => row(name, (value) => `${percent(value(ALL + name))} (${percent(value(FREE + name))})`);
     return el("div", {}, el("p", { class: "note" }, "Share among all choices and, in brackets, among those in which another action was legal. Evaluations take the most probable action, unless they have a temperature."),

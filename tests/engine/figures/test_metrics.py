@@ -257,7 +257,7 @@ def rollout(
         scored=SimpleNamespace(reward=reward, scores=scores),
         world=more.get("world")
         or SimpleNamespace(name="toy", scorer=scorer, can_open=lambda kind: False),
-        trajectory=SimpleNamespace(group_id=more.get("group_id", object())),
+        trajectory=SimpleNamespace(group_id=more.get("group_id", object()), views=()),
         episode=SimpleNamespace(
             step=0,
             turns=more.get("turns", ()),

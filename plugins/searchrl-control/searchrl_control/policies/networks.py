@@ -31,6 +31,10 @@ _SMALL = 0.01
 """The spread of the last layers at the start: every action is about as likely, and every layer
 below still gets a gradient."""
 
+FARTHEST_LOGIT = 8.0
+"""What is learned can speak this much for or against an action and no more: no legal action's
+probability reaches 0, so a policy that went wrong can still come back."""
+
 
 class Network(nn.Module):
     """Inputs, a body, a head for the actions and one for the value.
@@ -69,14 +73,15 @@ class Network(nn.Module):
         """See `searchrl.contracts.ChoicePolicy`."""
         signs_BSG, candidates_BSKC = self.inputs(seen_BSD)
         hidden_BSH = self.body(signs_BSG)
-        logits_BSA = self.actor(hidden_BSH) + self.start(seen_BSD)
+        logits_BSA = self.actor(hidden_BSH)
         if self.scorer is not None and candidates_BSKC is not None:
             beside_BSKC = candidates_BSKC - candidates_BSKC.mean(dim=-2, keepdim=True)
             both = torch.cat([candidates_BSKC, beside_BSKC], dim=-1)
             more_BSA = torch.zeros_like(logits_BSA)
             more_BSA[..., self.places] = self.scorer(both)[..., 0]
             logits_BSA = logits_BSA + more_BSA
-        return Chosen(logits_BSA, self.critic(hidden_BSH)[..., 0])
+        bounded_BSA = FARTHEST_LOGIT * torch.tanh(logits_BSA / FARTHEST_LOGIT)
+        return Chosen(bounded_BSA + self.start(seen_BSD), self.critic(hidden_BSH)[..., 0])
 
 
 def make_linear(

@@ -149,17 +149,20 @@ class Positions:
             return tuple(action is Action.SEARCH for action in self.actions)
         return self.at(asker, path).legal
 
-    def list_after(self, asker: Asker, sequence: Path) -> list[tuple[str, float]]:
+    def list_after(
+        self, asker: Asker, sequence: Path, k: int | None = None
+    ) -> list[tuple[str, float]]:
         """The list after Search and a sequence of actions, as ids with scores, best first.
 
-        Nothing is observed and nothing kept, so all sequences of a question take little time.
+        Nothing is observed and nothing kept, so all sequences of a question take little time. `k`
+        passages, by default as many as in an episode.
         """
         opened = self._open(asker)
         path: Path = ()
         with opened.lock:
             for number in sequence:
                 path = _go_on(self.actions, opened.game.legal(path), path, number).path
-            top = opened.game.top(path, self.k)
+            top = opened.game.top(path, k or self.k)
         passages = self.library.passages
         return [(passages[place].id, score) for place, score in top]
 

@@ -46,6 +46,8 @@ NOT_RUN: dict[str, list[str]] = {
     "docs/evaluate.md": ["needs a finished run", "needs a server"],
     # `plugins/searchrl-dag/tests/test_interop.py` runs these.
     "docs/plan-then-search.md": ["needs searchrl-dag"] * 5,
+    # `plugins/searchrl-control/tests/test_control_page.py` runs these.
+    "docs/retrieval-control.md": ["needs searchrl-control"] * 4,
     # `plugins/searchrl-retrieval/tests/test_retrieval_page.py` runs these.
     "docs/retrieval.md": ["needs searchrl-retrieval"] * 2,
     # `test_qwen3_4b` runs these with the tiny model.

@@ -36,7 +36,7 @@ MAY_IMPORT = {
         "errors",
         "hookspecs",
     ),
-    *("plugins", "protocols", "retrieval", "rewards", "testing", "trackers"),
+    *("plugins", "protocols", "retrieval", "rewards", "run_folder", "testing", "trackers"),
 }
 MAY_TAKE = {"bootstrap", "compare", "hookimpl"}
 """Public names of `searchrl` itself."""

@@ -188,7 +188,7 @@ BENCH = (
 )
 """What `bench` adds."""
 
-DOCTOR = (REWARD, MODEL_NAME, INIT_FROM, DEVICE, ALGORITHM, BETA)
+DOCTOR = (REWARD, MODEL_NAME, INIT_FROM, POLICY, DEVICE, ALGORITHM, BETA)
 """What `doctor` adds."""
 
 SFT = (

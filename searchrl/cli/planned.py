@@ -39,8 +39,14 @@ def ensure_model_policy(config: RunConfig, command: str) -> None:
     Raises `ConfigError` if `policy` is neither `model` nor a network that `command` can train, or
     if it cannot begin with the model.
     """
-    if command in ("train", "bench") and is_registered(config.policy.name):
+    if command in ("train", "bench", "doctor") and is_registered(config.policy.name):
         return
+    if is_registered(config.policy.name):
+        raise ConfigError(
+            f"policy = '{config.policy.name}': `searchrl {command}` trains language models, and "
+            "this is a network of choices; train it with: searchrl train --policy "
+            f"{config.policy.name}"
+        )
     if config.policy.name != MODEL:
         raise ConfigError(
             f"policy = '{config.policy.name}': `searchrl {command}` trains a model; other policies "

@@ -1,7 +1,8 @@
 """Our own packages of plugins: which package offers a name, for those who have not installed it.
 
-Owns the list, which a test compares with the packages, the sentence about it, and whom their parts
-ask by default. Callers: `registry`, where a name is unknown, the command line, and `trust.code`.
+Owns the list, which a test compares with the packages, the sentence about it, whom their parts ask
+by default, and the settings that name files they write. Callers: `registry`, where a name is
+unknown, the command line, and `trust.code`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("policy", "control-mlp"): "searchrl-control",
     ("policy", "control-gru"): "searchrl-control",
     ("reward", "list_judge"): "searchrl-control",
+    ("command", "control"): "searchrl-control",
     ("protocol", "dag"): "searchrl-dag",
     ("reward", "dag"): "searchrl-dag",
     ("reward", "dag_judge"): "searchrl-dag",
@@ -50,6 +52,15 @@ ADDRESSES: Mapping[str, tuple[str, str]] = {
 }
 """Whom a part of ours asks if its settings name nobody, and the variable with the key for it. A run
 folder of somebody else needs permission for it, as for an address that it names."""
+
+
+ASKED_BY = ("name", "reformulator")
+"""Settings that may hold one of these names; the `url` beside them is asked in its place."""
+
+CACHE_SETTING = "cache"
+"""The setting that names the file or folder in which answers of a server are kept."""
+WRITTEN = (CACHE_SETTING, "split_file")
+"""Settings that name a file or folder that is written."""
 
 
 def say_package(kind: str, name: str) -> str:

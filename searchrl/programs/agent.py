@@ -15,7 +15,7 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, merge
 from searchrl.config.endpoint import endpoint_address
-from searchrl.config.policy import MODEL
+from searchrl.config.policy import MODEL, is_registered
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
 from searchrl.engine.episodes.dialogue import RolloutRequest
 from searchrl.engine.episodes.drivers import make_driver
@@ -162,6 +162,11 @@ def load_agent(
     else:
         plan = plan_run(merge(overrides, {"model": {"name": str(run_or_model)}}))
     config = plan.config
+    if is_registered(config.policy.name):
+        raise ConfigError(
+            f"policy '{config.policy.name}' chooses actions by number, so it answers no free "
+            f"questions; see what it does with: searchrl eval {shlex.quote(str(run_or_model))}"
+        )
     if config.policy.name != MODEL:
         raise ConfigError(
             f"policy '{config.policy.name}' cannot answer free questions: only a model that is "

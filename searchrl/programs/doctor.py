@@ -43,5 +43,4 @@ def ensure_sound(session: Session, observer: Observer) -> None:
     report.ensure_good()
     for one in report.of(State.WARNED):
         observer.warn(f"check '{one.name}': {one.verdict.says}. {one.verdict.fix}")
-    if report.checks:
-        observer.note(f"start-up checks: {report.summary}")
+    observer.note(f"start-up checks: {report.summary}")

@@ -20,20 +20,24 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from jinja2 import Environment, StrictUndefined
 
+from searchrl.config import RunConfig
 from searchrl.engine.episodes.world import name_defaults
 from searchrl.plugins import Registry
 from searchrl.results.source import Source
+from searchrl.run_folder.policies import read_space
 from searchrl.trust.texts import clean
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
 
-Kind = Literal["adapter", "merged", "whole"]
+Kind = Literal["adapter", "merged", "whole", "network"]
 
 BASE = "base"
 """The folder of an export that holds the base of its adapter, where no hub has it."""
 
 _HEADLINES = ("reward", "em", "cover_em", "f1", "env", "searches", "passive", "support_recall")
 """The metrics that a card shows, where they were measured."""
+
+_LIBRARIES = {"adapter": "peft", "network": "searchrl"}
 
 _TIMES = {"before": "before training", "after": "after training", "during": "this checkpoint"}
 
@@ -77,12 +81,13 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
     hub_base = weights.base if weights.base is not None and is_hub_id(weights.base) else None
     header = ModelCardData(
         base_model=hub_base,
-        library_name="peft" if weights.kind == "adapter" else "transformers",
-        pipeline_tag="text-generation",
+        library_name=_LIBRARIES.get(weights.kind, "transformers"),
+        pipeline_tag=_task_of(weights),
         tags=["searchrl", "reinforcement-learning", "search-agent", config.algorithm.name],
         model_name=weights.name,
-        eval_results=_results(figures, envs, config.eval.split) or None,
+        eval_results=_results(figures, envs, config.eval.split, _task_of(weights)) or None,
     )
+    space = read_space(source.policy)
     made = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # What a run says is text: no markup of the page, no code of the snippets, no end of a block.
     made.filters |= {"plain": _plain, "code": _code, "literal": json.dumps, "shell": shlex.quote}
@@ -91,6 +96,8 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
         base=BASE,
         is_hub_base=hub_base is not None,
         config=config,
+        line=_network_line(config, weights),
+        actions=[] if space is None else space.actions,
         envs=envs,
         step=source.step,
         program=provenance.get("program") or "train",
@@ -106,6 +113,21 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
         facts=_facts(source),
     )
     return f"---\n{header.to_yaml()}\n---\n\n{body.strip()}\n"
+
+
+def _task_of(weights: Weights) -> str:
+    """The kind of task as the Hub calls it."""
+    return "reinforcement-learning" if weights.kind == "network" else "text-generation"
+
+
+def _network_line(config: RunConfig, weights: Weights) -> str:
+    """How a network is evaluated, from its folder; one that is uploaded is downloaded first."""
+    folder = "." if weights.repo is None else weights.name
+    words = ["searchrl", "eval", "--env", config.tasks[0].env.name]
+    words += ["--policy", config.policy.name]
+    for name, value in config.policy.settings.items():
+        words += ["--set", f"policy.{name}={json.dumps(value, ensure_ascii=False)}"]
+    return shlex.join([*words, "--set", f"init_from={folder}"])
 
 
 def _plain(value: Any) -> str:
@@ -126,13 +148,13 @@ def _fence(text: str) -> str:
 
 
 def _results(
-    figures: Mapping[str, Mapping[str, Any]], envs: list[str], split: str
+    figures: Mapping[str, Mapping[str, Any]], envs: list[str], split: str, task: str
 ) -> list[EvalResult]:
     """The final figures as the Hub reads them."""
     measured = figures.get("after") or figures.get("during") or {}
     return [
         EvalResult(
-            task_type="text-generation",
+            task_type=task,
             dataset_type=envs[0],
             dataset_name=", ".join(envs),
             dataset_split=split if "after" in figures else "validation",

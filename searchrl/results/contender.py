@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import endpoint_address
-from searchrl.config.policy import MODEL
+from searchrl.config.policy import MODEL, is_registered
 from searchrl.config.sections import Named
 from searchrl.engine.episodes.world import name_defaults
 from searchrl.errors import ConfigError
@@ -53,10 +53,10 @@ class Contender(NamedTuple):
         """What plays: a model, a run, or a script."""
         if endpoint_address(self.config.policy.name) is not None:
             return self.config.model.name
-        if self.config.policy.name != MODEL:
-            return self.config.policy.name
         if self.plan is not None:
             return self.plan.label
+        if self.config.policy.name != MODEL:
+            return self.config.policy.name
         return self.config.init_from or self.config.model.name
 
 
@@ -97,6 +97,8 @@ def find_contender(
             return Contender(config.model_copy(update={"policy": script}))
         from searchrl.programs.setup.planning import Plan
 
+        if is_registered(script.name):
+            same["policy"] = own["policy"]
         plan = Plan.of(build_config(own, same))
         for text in find_damage(found.path):
             note(text)

@@ -2,7 +2,8 @@
 
 Owns what such a folder holds: an adapter whose base is named as others know it, or whole weights,
 merged if asked; the tokenizer; a model card. Any program that reads Hugging Face folders can read
-it. Callers: `searchrl export`, `push`, and the tests, which load it with stock transformers.
+it. A network of choices is its weights and its description, for SearchRL alone. Callers: `searchrl
+export`, `push`, and the tests, which load it with stock transformers.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.results.card import BASE, Kind, Weights, is_hub_id, make_card
 from searchrl.results.source import Source
+from searchrl.run_folder.policies import CHOICES
 from searchrl.run_folder.sealing import CHECKSUMS
 from searchrl.trust.folders import ensure_plain
 
@@ -86,12 +88,14 @@ def export_policy(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"'{folder}' is not an empty folder; name a new one to export to")
-    found = resolve_model(source.config.model.name, CPU, str(source.policy))
     notes = list(source.notes)
     kind: Kind = "merged" if merge else "adapter"
     known: str | None = None
-    if found.adapter_path is None:
-        kind = "whole"
+    is_network = (source.policy / CHOICES).is_file()
+    name = source.config.model.name
+    found = None if is_network else resolve_model(name, CPU, str(source.policy))
+    if found is None or found.adapter_path is None:
+        kind = "network" if is_network else "whole"
         if merge:
             notes.append("this run trained all weights: there is no adapter to merge")
         if base is not None:
@@ -113,11 +117,11 @@ def export_policy(
             )
     weights = Weights(Path(repo or folder.resolve()).name, kind, known, repo)
     with _filling(folder) as beside:
-        if kind == "merged":
+        if kind == "merged" and found is not None:
             _write_merged(source, found, beside)
         else:
             _copy_policy(source.policy, beside)
-        if kind == "adapter":
+        if kind == "adapter" and found is not None:
             assert known is not None
             _name_base(beside / "adapter_config.json", known)
             if known == BASE:

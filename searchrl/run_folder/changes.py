@@ -25,9 +25,9 @@ from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import ChangedError, DamagedError
 from searchrl.plugins import Registry
 from searchrl.plugins.owners import find_distribution
+from searchrl.plugins.packages import CACHE_SETTING
 from searchrl.plugins.records import read_records
 from searchrl.run_folder.reader import Run
-from searchrl.trust.code import CACHE_SETTING
 
 REPLAY_SETTING = "replay"
 """The setting beside a cache that is true where a run rests on the cache, and writes nothing."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from searchrl.contracts import ChoiceSpace
 from searchrl.errors import DamagedError
@@ -59,9 +59,25 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
 def read_space(folder: Path) -> ChoiceSpace | None:
     """What a policy without tokens sees and offers; None if none can be read there."""
     try:
-        return ChoiceSpace.from_dict(json.loads((folder / CHOICES).read_bytes())["space"])
+        return ChoiceSpace.from_dict(read_description(folder)["space"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def read_name(folder: Path) -> str:
+    """The name of a policy without tokens; empty if it is none."""
+    try:
+        return str(read_description(folder)["name"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
+def read_description(folder: Path) -> Any:
+    """What `policy.json` says. Raises `OSError` or `ValueError` if it is no plain JSON file."""
+    path = folder / CHOICES
+    if not path.is_file():  # to open a pipe would wait for ever
+        raise OSError("there is no such file")
+    return json.loads(path.read_bytes())
 
 
 def verify_policy(folder: Path, *, deep: bool = True) -> bool:

@@ -3,8 +3,8 @@
 Owns what counts as code, whether it belongs to an installed distribution, and its hash. It imports
 nothing of what it looks at. A file that the setting `instruction` names counts as well: its text
 goes into every prompt, and into the model card of an export. So does whom a
-retriever, a judge or an environment asks: queries go there, and a key with them; and the file in
-which answers are kept, because it is written. Callers: `permission` and `store`.
+retriever, a judge or an environment asks: queries go there, and a key with them; and the files in
+which answers and splits are kept, because they are written. Callers: `permission` and `store`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.owners import hash_bytes, hash_package, read_origin
-from searchrl.plugins.packages import ADDRESSES
+from searchrl.plugins.packages import ADDRESSES, ASKED_BY, WRITTEN
 
 _ID = re.compile(r"([A-Za-z_][\w.]*):[\w./\-]+")
 """An id of Gymnasium, or an entry point: `package.module:Name-v0`."""
@@ -36,8 +36,6 @@ _MAX_DEPTH = 20
 
 KEY_SETTING = "key_env"
 """The setting beside an address that names the environment variable with the key for it."""
-CACHE_SETTING = "cache"
-"""The setting that names the file in which answers of a server are kept."""
 
 
 class CodeKind(StrEnum):
@@ -52,7 +50,7 @@ class CodeKind(StrEnum):
     ADDRESS = "address"
     """A server that is sent queries, and the key in an environment variable if one is named."""
     CACHE = "cache"
-    """A file in which answers of a server are kept."""
+    """A file or folder that is written: answers of a server that are kept, or a split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +179,16 @@ def _servers_in_values(
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, Mapping):
-        address, own_key = _address_of(value.get("name")) or ("", None)
+        by_name = {key: _address_of(value.get(key)) for key in ASKED_BY}
+        address, own_key = next(filter(None, by_name.values()), ("", None))
         key_env = value.get(KEY_SETTING, own_key or key_env)
-        if address and "url" not in value:
+        if address and not value.get("url"):
             yield from _servers_in_values(address, key_env, depth + 1)
         for key, inner in value.items():
-            if key == CACHE_SETTING and isinstance(inner, str):
+            if key in WRITTEN and isinstance(inner, str):
                 if inner not in ("auto", "off"):
                     yield CodeKind.CACHE, str(Path(os.path.expanduser(inner)).absolute())
-            elif key != "name" or not address:
+            elif not by_name.get(key):
                 yield from _servers_in_values(inner, key_env, depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:

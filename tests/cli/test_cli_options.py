@@ -58,7 +58,7 @@ def test_flags_reach_their_keys() -> None:
     assert (made.tasks[0].env.name, made.tasks[0].reward) == ("corpus", "em")
     assert (made.model.name, made.algorithm.name, made.algorithm.beta) == ("tiny", "rloo", 0)
     assert (made.seed, made.optim.lr, made.rollout.group_size, made.max_steps) == (7, 0.5, 3, 9)
-    assert (made.policy, made.device) == ("scripted", "cpu")
+    assert (made.policy.name, made.device) == ("scripted", "cpu")
 
 
 def test_the_flag_for_alarms_sets_actions_and_leaves_settings() -> None:

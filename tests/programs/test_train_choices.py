@@ -12,7 +12,7 @@ from command_line import complaint, succeed
 from searchrl import Run, evaluate, train
 from searchrl.config import build_config
 from searchrl.engine.episodes.inflight import Inflight, Played
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, RunFolderError
 
 ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
 SETTINGS: dict[str, Any] = {
@@ -95,7 +95,7 @@ def test_the_run_says_how_many_episodes_a_checkpoint_is(tmp_path: Path) -> None:
     step = next(line for line in said.splitlines() if line.startswith("step 1/1"))
     assert "chooses look " in step and " %, left " in step and "episodes_per_s" in step
     assert "  choices   look → " in said
-    for word in ("token", "answer", "format", "start-up checks"):
+    for word in ("token", "answer", "format"):
         assert word not in said
 
 
@@ -148,6 +148,12 @@ def test_a_network_cannot_start_from_another_one(run: Run, tmp_path: Path) -> No
     other = {"policy": "gru", "init_from": str(run.path), "run_dir": str(tmp_path / "new")}
     with pytest.raises(ConfigError, match="holds policy 'mlp' for"):
         train({**SETTINGS, **other})
+
+
+def test_a_network_of_another_width_is_refused(run: Run, tmp_path: Path) -> None:
+    other = {"policy": {"name": "mlp", "hidden": [8]}, "init_from": str(run.path)}
+    with pytest.raises(RunFolderError, match=r"shape \(16, 9\), .* \(8, 9\): .* other settings"):
+        train({**SETTINGS, **other, "run_dir": str(tmp_path / "new")})
 
 
 def test_episodes_in_flight_keep_what_was_seen(tmp_path: Path) -> None:

@@ -98,6 +98,28 @@ def test_another_address_takes_the_place_of_its_own() -> None:
     ]
 
 
+def test_whom_a_reformulator_asks_is_asked_about_with_its_key() -> None:
+    """The variable that holds the key for any endpoint holds it for the one of an environment."""
+    asked = {"name": "retrieval-control", "reformulator": "endpoint"}
+    key = "with the key in SEARCHRL_API_KEY"
+    for env, address in (
+        ({**asked, "url": "https://evil.example/v1"}, f"https://evil.example/v1 {key}"),
+        ({**asked, "url": None}, f"http://localhost:8000/v1 {key}"),
+    ):
+        for settings in ({"env": env}, {"tasks": [{"env": env}]}):
+            assert [code.source for code in find_code(settings)] == [address]
+            with pytest.raises(PluginError, match=key):
+                Permission().ensure(settings, "run")
+            allow(settings).ensure(settings, "run")
+    assert find_code({"env": {"name": "retrieval-control", "reformulator": "classical"}}) == ()
+
+
+def test_a_split_that_is_written_down_is_asked_about(tmp_path: Path) -> None:
+    env = {"name": "retrieval-control", "split_file": str(tmp_path / "split.json")}
+    with pytest.raises(PluginError, match=r"cache .*split\.json \(env\)"):
+        Permission().ensure({"env": env}, "run")
+
+
 def test_a_file_that_is_written_is_asked_about(tmp_path: Path) -> None:
     settings = {"retriever": {"name": "http", "cache": str(tmp_path / "found.sqlite")}}
     with pytest.raises(PluginError, match=r"cache .*found\.sqlite"):

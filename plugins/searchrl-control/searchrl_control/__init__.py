@@ -66,5 +66,15 @@ def register_rewards(register: RegisterTool) -> None:
     )
 
 
+@hookimpl
+def register_commands(register: Register) -> None:
+    """`searchrl control`; imported when it runs."""
+    register(
+        "control",
+        "searchrl_control.commands.control:control",
+        description="Compare agents that decide how to search, and make questions for them.",
+    )
+
+
 if GYM_ID not in gymnasium.registry:
     gymnasium.register(GYM_ID, entry_point="searchrl_control.environment.env:RetrievalControlEnv")

@@ -61,7 +61,7 @@ def test_what_the_model_writes_is_searched_and_kept(
     for endpoint in ("first", "first", "second"):
         env = RetrievalControlEnv(**settings, url=url, endpoint_model=endpoint)
         env.world.positions._positions.clear()
-        env.world.positions._games.clear()
+        env.world.positions._opened.clear()
         env.reset(options={"split": "train", "index": 0})
         env.step(0)
         *_, info = env.step(env.action_names.index("Broad"))

@@ -148,7 +148,13 @@ def test_a_level_as_the_order_of_tasks() -> None:
     assert mixed == order_by("mostly_hard", levels, "key") and len(mixed) == 100
     assert sum(levels[number] is H for number in mixed) / 100 == pytest.approx(0.7, abs=0.12)
     with pytest.raises(ConfigError, match="no question of this collection is hard"):
-        order_by("mostly_hard", [E], "key")
+        order_by("hard", [E], "key")
+
+
+def test_where_nothing_is_hard_the_hardest_stand_in() -> None:
+    mixed = order_by("mostly_hard", [*[E] * 99, M], "key")
+    assert mixed.count(99) / 100 == pytest.approx(0.7, abs=0.12)
+    assert len(order_by("mostly_hard", [E, E], "key")) == 2
 
 
 def test_the_environment_begins_the_curriculum_after_a_thousand(

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from judged_toy import write_beir, write_pool
 from searchrl_retrieval.evaluation import records
+from searchrl_retrieval.evaluation.collection import read_collection
 from searchrl_retrieval.evaluation.contenders import Contender, read_contenders
 
 from searchrl.cli import main
@@ -176,7 +177,21 @@ def test_folders_that_hold_nothing_judged_are_named_with_what_was_expected(tmp_p
         file.write("q1\td1\tvery\nq9\td1\t1\n")
     said = complaint(folder, "--retriever", "bm25")
     assert "test.tsv:7: expected query-id, corpus-id and score" in said
-    assert "judges 'q9', which is no query" in said
+    (folder / "qrels" / "test.tsv").write_text("q9 0 d1 1\n", "utf-8")
+    assert "judges 'q9', which is no query" in complaint(folder, "--retriever", "bm25")
+
+
+def test_gaps_of_published_collections_are_left_out_and_said(tmp_path: Path) -> None:
+    """FiQA of BEIR has passages without any text; NFCorpus judges queries that it lacks."""
+    folder = write_beir(tmp_path / "beir")
+    before = read_collection(folder)
+    with open(folder / "corpus.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"_id": "blank", "title": "", "text": " ", "metadata": {}}\n')
+    with open(folder / "qrels" / "test.tsv", "a", encoding="utf-8") as file:
+        file.write("q9\td1\t1\n")
+    found = read_collection(folder)
+    assert found.passages == before.passages and found.questions == before.questions
+    assert "judged queries without a text, left out: 1" in found.notes
 
 
 def test_without_ir_measures_one_sentence_says_what_to_install(

@@ -14,6 +14,7 @@ import click
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
 from searchrl.cli.options import EXPORT, PUSH, GroupedCommand, options, read_layers
+from searchrl.config.policy import is_registered
 
 if TYPE_CHECKING:
     from searchrl.plugins import Registry
@@ -29,7 +30,8 @@ def export(run: str, folder: str, **values: Any) -> None:
 
     RUN is a run folder or a checkpoint of one (RUN/checkpoints/step_000040). DIR gets the adapter,
     or whole weights where no adapter was trained or --merge is given, the tokenizer, and a model
-    card. No file names a folder of this machine.
+    card. A network of choices is its weights and policy.json. No file names a folder of this
+    machine.
 
     \b
     Examples:
@@ -55,6 +57,8 @@ def export(run: str, folder: str, **values: Any) -> None:
 def _eval_line(source: Source, folder: str) -> str:
     """Evaluate an export as its run was: the run's file has the plugins and all settings."""
     words = ["searchrl", "eval", "--config", str(source.run.path / "config.yaml")]
+    if is_registered(source.config.policy.name):
+        return shlex.join([*words, "--set", f"init_from={folder}"])
     words += ["--model", folder]
     if source.config.init_from is not None:
         words += ["--set", "init_from=null"]  # else the weights that the run began with
@@ -122,6 +126,7 @@ def _show_files(exported: dict[str, Any]) -> None:
         "adapter": f"a LoRA adapter on {exported['base']}",
         "merged": "an adapter merged into whole weights",
         "whole": "whole weights",
+        "network": "a network of choices, for SearchRL",
     }
     say(f"{exported['path']}: {kinds[exported['kind']]}")
     width = max(map(len, exported["files"]))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from searchrl.core.excerpt import Excerpt, take_excerpt
 from searchrl.engine.checks.report import Verdict, failed, passed, skipped, warned
-from searchrl.engine.checks.subject import Case, Compared
+from searchrl.engine.checks.subject import Case, Compared, TextCase
 from searchrl.engine.checks.texts import NOTHING_PLAYED
 from searchrl.engine.checks.trial import drawn_rows
 from searchrl.engine.learning.batch_check import BatchCheck, look_at
@@ -25,7 +25,7 @@ _SAME_TEMPERATURE = 0.02
 """Share by which temperatures may seem to differ: rounding of bfloat16 logits."""
 
 
-def check_sampling(case: Case) -> Verdict:
+def check_sampling(case: TextCase) -> Verdict:
     """Whether all of the distribution can be drawn."""
     sampling = case.subject.sampling
     cuts = {"top_k": (sampling.top_k, 0), "top_p": (sampling.top_p, 1.0)}
@@ -50,7 +50,7 @@ def check_batch(case: Case) -> Verdict:
     subject = case.subject
     if not case.trial.played:
         return skipped(NOTHING_PLAYED)
-    check = BatchCheck(subject.sampler.codec.decode, subject.tolerance)
+    check = BatchCheck(subject.policy.tell, subject.tolerance)
     version, seen = subject.policy.version, SampledTokens()
     try:
         packed = case.pack()
@@ -76,7 +76,7 @@ def check_batch(case: Case) -> Verdict:
     )
 
 
-def check_record(case: Case) -> Verdict:
+def check_record(case: TextCase) -> Verdict:
     """Whether the sampler reports the log-probs of the distributions that it drew from."""
     worst, count = 0.0, 0
     for one in case.trial.played:
@@ -113,7 +113,7 @@ def check_record(case: Case) -> Verdict:
     )
 
 
-def check_agreement(case: Case) -> Verdict:
+def check_agreement(case: TextCase) -> Verdict:
     """Whether sampler and trainer have one distribution at every sampled position."""
     tolerance, total, largest, count = case.subject.tolerance, 0.0, 0.0, 0
     worst: tuple[float, Compared, int] | None = None
@@ -166,7 +166,7 @@ def check_agreement(case: Case) -> Verdict:
     )
 
 
-def check_temperature(case: Case) -> Verdict:
+def check_temperature(case: TextCase) -> Verdict:
     """Whether sampler and trainer divide logits by the same temperature: measured, not read."""
     trainer, asked = case.subject.learner.temperature, case.subject.temperature
     if trainer != asked:
@@ -217,7 +217,7 @@ def check_dropout(case: Case) -> Verdict:
         ]
         active = [
             name
-            for name, module in subject.policy.model.named_modules()
+            for name, module in subject.policy.named_modules()
             if isinstance(module, nn.Dropout) and module.p > 0 and module.training
         ]
     gap = float((passes[0] - passes[1]).abs().max())
@@ -232,7 +232,7 @@ def check_dropout(case: Case) -> Verdict:
     )
 
 
-def _why_nothing(case: Case) -> str:
+def _why_nothing(case: TextCase) -> str:
     if not case.trial.played:
         return NOTHING_PLAYED
     return "the generator shows no distributions (it does not use draw_tokens)"
@@ -244,7 +244,7 @@ def _centred(logp_NV: Tensor) -> Tensor:
     return finite_NV - finite_NV.mean(1, keepdim=True)
 
 
-def _shown(case: Case, one: Compared, number: int) -> Excerpt:
+def _shown(case: TextCase, one: Compared, number: int) -> Excerpt:
     known = dict(zip(one.places, one.trainer_N.tolist(), strict=True))
     decode = case.subject.sampler.codec.decode
     return take_excerpt(one.trajectory, one.places[number], decode, trainer_logps=known)

@@ -1,8 +1,9 @@
 """What is checked: the policy, the learner, the sampler and the task worlds of a run.
 
 Owns the subject and the case: a subject with its trial, packed and computed as the learner does it.
-The run's own objects are looked at, not copies made for the purpose. Callers: the checks, `doctor`.
-Shapes: N sampled tokens, V vocabulary.
+Those of a language model know more (`TextSubject`, `TextCase`); those of a network of choices are
+in `choices`. The run's own objects are looked at, not copies made for the purpose. Callers: the
+checks, `doctor`. Shapes: N sampled tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,31 +20,36 @@ from searchrl.config.sections import SamplingConfig
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.group import Group, Trainable
 from searchrl.core.trajectory import Trajectory
-from searchrl.engine.checks.trial import DrawRecord, Trial, drawn_rows
+from searchrl.engine.checks.trial import DrawRecord, TextTrial, Trial, drawn_rows
 from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import MicroBatch, PackedStep, micro_batches, pack_step
+from searchrl.engine.learning.trained import TrainedPolicy
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.tolerance import Tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A run that is about to begin.
+    """A run that is about to begin. `temperature` is that of its configuration."""
 
-    `temperature` and `sampling` are those of its configuration, `draws` watches its sampler.
-    """
-
-    policy: Policy
+    policy: TrainedPolicy
     learner: Learner
-    sampler: RolloutDriver
     worlds: Sequence[TaskWorld]
-    draws: DrawRecord
-    sampling: SamplingConfig
     temperature: float
     tolerance: Tolerance
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextSubject(Subject):
+    """A run of a language model; `sampling` is its configuration's, `draws` watches its sampler."""
+
+    policy: Policy
+    sampler: RolloutDriver
+    draws: DrawRecord
+    sampling: SamplingConfig
 
 
 class Compared(NamedTuple):
@@ -93,6 +99,14 @@ class Case:
             is_packed=learner.packing_fault is None,
             lay_out=self.subject.policy.lay_out,
         )
+
+
+@dataclass(frozen=True)
+class TextCase(Case):
+    """A case of a language model."""
+
+    subject: TextSubject
+    trial: TextTrial
 
     @cached_property
     def compared(self) -> list[Compared]:

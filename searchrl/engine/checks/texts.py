@@ -15,7 +15,7 @@ from searchrl.core.excerpt import Excerpt, take_excerpt, visible
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Author, Trajectory, TurnStop
 from searchrl.engine.checks.report import Verdict, failed, passed, skipped, warned
-from searchrl.engine.checks.subject import Case
+from searchrl.engine.checks.subject import Case, TextCase
 from searchrl.engine.checks.trial import Played, Rendering
 from searchrl.engine.episodes.boundary import begin_episode
 from searchrl.engine.episodes.dialogue import RolloutRequest
@@ -47,7 +47,7 @@ def check_episodes(case: Case) -> Verdict:
     return failed(says, fix, figures={"episodes": num_played, "failures": num_failed})
 
 
-def check_lengths(case: Case) -> Verdict:
+def check_lengths(case: TextCase) -> Verdict:
     """Whether prompts leave room for turns, and whether limits were kept."""
     limits = case.subject.sampler.limits
     lengths = [len(one.made.ids) for one in case.trial.renderings]
@@ -89,7 +89,7 @@ def check_lengths(case: Case) -> Verdict:
     return passed(f"prompts of up to {longest:,} tokens, {total:,} in an episode", figures=figures)
 
 
-def _prompt_lengths(case: Case) -> list[int]:
+def _prompt_lengths(case: TextCase) -> list[int]:
     """Tokens of the prompts of some tasks, evenly spread."""
     driver, lengths = case.subject.sampler, []
     for world in case.subject.worlds:
@@ -111,7 +111,7 @@ def _prompt_lengths(case: Case) -> list[int]:
     return lengths
 
 
-def check_template(case: Case) -> Verdict:
+def check_template(case: TextCase) -> Verdict:
     """Whether a prompt's ids hold its text whole, and the text is what the template makes."""
     for rendering in case.trial.renderings:
         instruction, user, made = rendering
@@ -145,7 +145,7 @@ def check_template(case: Case) -> Verdict:
     return passed("prompts are in their ids verbatim", {"prompts": len(case.trial.renderings)})
 
 
-def _read(case: Case, ids: Sequence[int]) -> str:
+def _read(case: TextCase, ids: Sequence[int]) -> str:
     """What ids say: the tokenizer's own reading, not the codec's that is looked at."""
     tokenizer: Any = case.subject.policy.tokenizer
     return str(
@@ -153,7 +153,7 @@ def _read(case: Case, ids: Sequence[int]) -> str:
     )
 
 
-def _by_template(case: Case, rendering: Rendering) -> str | None:
+def _by_template(case: TextCase, rendering: Rendering) -> str | None:
     """The prompt as the tokenizer's template makes it of messages; None: there is no template."""
     tokenizer: Any = case.subject.policy.tokenizer
     thinking = case.subject.sampler.limits.thinking
@@ -174,7 +174,7 @@ def _by_template(case: Case, rendering: Rendering) -> str | None:
     return apply_template(tokenizer, [{"role": "user", "content": user}], thinking=thinking)
 
 
-def check_round_trip(case: Case) -> Verdict:
+def check_round_trip(case: TextCase) -> Verdict:
     """Whether what a model writes survives encoding and decoding: think blocks, newlines, tags."""
     codec, texts = case.subject.sampler.codec, list(_THOUGHTS)
     for world in case.subject.worlds:
@@ -197,7 +197,7 @@ def check_round_trip(case: Case) -> Verdict:
     return passed(f"{len(texts)} texts come back as they were written", {"texts": len(texts)})
 
 
-def check_stops(case: Case) -> Verdict:
+def check_stops(case: TextCase) -> Verdict:
     """Whether every stop string can be written, is found, and fits a turn."""
     codec, generator = case.subject.sampler.codec, case.subject.sampler.generator
     limits, count = case.subject.sampler.limits, 0
@@ -236,7 +236,7 @@ def check_stops(case: Case) -> Verdict:
     return passed(f"{count} stop strings are found however they are split", {"stops": count})
 
 
-def check_eos(case: Case) -> Verdict:
+def check_eos(case: TextCase) -> Verdict:
     """Whether a genuine end-of-text or padding token that the model writes is trained."""
     policy = case.subject.policy
     if not policy.eos_ids:
@@ -266,7 +266,7 @@ def check_eos(case: Case) -> Verdict:
     return passed(f"end of text {names} is trained where the model writes it{also}")
 
 
-def _untrained(case: Case, ids: Sequence[int]) -> int | None:
+def _untrained(case: TextCase, ids: Sequence[int]) -> int | None:
     """The first of some ids that is not trained where a model writes them; None: all are."""
     written = Trajectory("eos", "eos")
     written.append_prompt(case.trial.played[0].trajectory.ids[:2])
@@ -276,7 +276,7 @@ def _untrained(case: Case, ids: Sequence[int]) -> int | None:
     return next((one for one in ids if one not in trained), None)
 
 
-def check_ledger(case: Case) -> Verdict:
+def check_ledger(case: TextCase) -> Verdict:
     """Whether a ledger holds what the generator was given and gave back, in order."""
     fix = "A turn was encoded again, cut or shifted on its way into the ledger: report it"
     for one in case.trial.played:
@@ -307,7 +307,7 @@ def check_ledger(case: Case) -> Verdict:
     return passed(f"{tokens:,} tokens are those of the generator", {"tokens": tokens})
 
 
-def check_turns(case: Case) -> Verdict:
+def check_turns(case: TextCase) -> Verdict:
     """Whether an environment was told what the tokens say, and the model what it answered."""
     fix = "Text was stripped or inserted on the way: report it"
     for one in case.trial.played:
@@ -354,7 +354,7 @@ def check_turns(case: Case) -> Verdict:
     )
 
 
-def _excerpt(case: Case, one: Played, place: int) -> Excerpt:
+def _excerpt(case: TextCase, one: Played, place: int) -> Excerpt:
     return take_excerpt(one.trajectory, place, case.subject.sampler.codec.decode)
 
 

@@ -3,7 +3,8 @@
 Owns what is recorded beside the ledger: the ids that the generator was given and gave back, what
 was rendered and encoded, and the distributions that tokens were drawn from. Checks compare the
 ledger with these records. A turn ends after a few tokens and goes to the environment all the same,
-so that observations follow. Nothing is scored. Caller: `doctor`.
+so that observations follow. Nothing is scored. What a trial of choices is, is in `choices`, which
+uses the requests from here. Callers: `doctor`, `choices`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from searchrl.contracts import TokenBudget
-from searchrl.core.episode import Episode
+from searchrl.core.episode import Episode, Failure
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.episodes.dialogue import Dialogue, RolloutRequest
@@ -179,8 +180,8 @@ class RecordingCodec:
         return self.inner.budget(max_tokens)
 
 
-class _UnscoredDriver(RolloutDriver):
-    """A rollout driver that plays and does not score: a judge may be slow, or cost money."""
+class Unscored:
+    """Mixed into a driver, it plays and does not score: a judge may be slow, or cost money."""
 
     def _score(
         self,
@@ -199,6 +200,10 @@ class _UnscoredDriver(RolloutDriver):
             )
             for request, group, played in zip(requests, dialogues, episodes, strict=True)
         ]
+
+
+class _UnscoredDriver(Unscored, RolloutDriver):
+    """A rollout driver that plays and does not score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +228,10 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was played: episodes in which the model wrote a token; the others' failures."""
+    """What was played: episodes in which something was sampled; the others' failures."""
 
     played: tuple[Played, ...]
-    renderings: tuple[Rendering, ...]
     failures: tuple[str, ...]
-    draws: DrawRecord
 
     @property
     def groups(self) -> list[Group[TrainItem]]:
@@ -240,22 +243,17 @@ class Trial:
         return [Group(name, tuple(items)) for name, items in groups.items()]
 
 
-def play_trial(
-    driver: RolloutDriver, worlds: Sequence[TaskWorld], draws: DrawRecord, size: Size, seed: int
-) -> Trial:
-    """Play the first turns of a few episodes of every world.
+@dataclass(frozen=True, slots=True)
+class TextTrial(Trial):
+    """What a language model played, and what was recorded of its prompts and draws."""
 
-    Args:
-        driver: the sampler of a run; its generator and its limits are used, not its scoring.
-        worlds: the tasks.
-        draws: what watches the draws of the generator.
-        size: how much.
-        seed: of everything drawn.
-    """
-    generator = RecordingGenerator(driver.generator, size)
-    codec = RecordingCodec(driver.codec)
-    player = _UnscoredDriver(generator, codec, driver.limits, driver.deterministic)
-    requests = [
+    renderings: tuple[Rendering, ...]
+    draws: DrawRecord
+
+
+def make_requests(worlds: Sequence[TaskWorld], size: Size, seed: int) -> list[RolloutRequest]:
+    """The episodes of a trial: some tasks of every world, spread over its training split."""
+    return [
         RolloutRequest(
             group_id=f"trial/task{place}/prompt{number}",
             world=world,
@@ -269,17 +267,40 @@ def play_trial(
         for place, world in enumerate(worlds)
         for number in range(size.num_prompts)
     ]
+
+
+def tell_failure(failure: Failure) -> str:
+    """A failure of an episode, in words."""
+    return f"{failure.kind} failure of {failure.owner}: {failure.message}"
+
+
+def play_trial(
+    driver: RolloutDriver, worlds: Sequence[TaskWorld], draws: DrawRecord, size: Size, seed: int
+) -> TextTrial:
+    """Play the first turns of a few episodes of every world.
+
+    Args:
+        driver: the sampler of a run; its generator and its limits are used, not its scoring.
+        worlds: the tasks.
+        draws: what watches the draws of the generator.
+        size: how much.
+        seed: of everything drawn.
+    """
+    generator = RecordingGenerator(driver.generator, size)
+    codec = RecordingCodec(driver.codec)
+    player = _UnscoredDriver(generator, codec, driver.limits, driver.deterministic)
+    requests = make_requests(worlds, size, seed)
     with draws.recording():
         groups = player.run(requests)
     played, failures = [], []
     for request, group in zip(requests, groups, strict=True):
         for key, rollout in zip(request.rng_keys, group.rollouts, strict=True):
             if (failure := rollout.episode.failure) is not None:
-                failures.append(f"{failure.kind} failure of {failure.owner}: {failure.message}")
+                failures.append(tell_failure(failure))
             if rollout.trajectory.num_model_tokens:
                 stream, logps = generator.streams[key], generator.logps[key]
                 played.append(Played(rollout, key, stream, logps))
-    return Trial(tuple(played), tuple(codec.renderings), tuple(failures), draws)
+    return TextTrial(tuple(played), tuple(failures), tuple(codec.renderings), draws)
 
 
 def drawn_rows(

@@ -15,8 +15,9 @@ from torch import Tensor
 from searchrl.core.excerpt import take_excerpt
 from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.checks.report import Verdict, failed, passed, skipped
-from searchrl.engine.checks.subject import Case
+from searchrl.engine.checks.subject import Case, TextCase
 from searchrl.engine.checks.texts import NOTHING_PLAYED
+from searchrl.engine.learning.trained import TrainedPolicy
 from searchrl.engine.model.layout import TokenRow, pad
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
@@ -34,7 +35,7 @@ _KEYS = ((1 << 61) + 1, (1 << 61) + 2)
 
 
 @contextmanager
-def moved_weights(policy: Policy, seed: int, limit: float) -> Iterator[None]:
+def moved_weights(policy: TrainedPolicy, seed: int, limit: float) -> Iterator[None]:
     """Trained weights a little elsewhere, as after an update; afterwards as they were.
 
     `limit` is the difference of log-probs that counts as rounding: log-probs have to move further.
@@ -87,7 +88,8 @@ def check_reference(case: Case) -> Verdict:
     by_reference = float((moved_ref_N - ref_N).abs().max())
     figures = {"policy_moved": by_policy, "reference_moved": by_reference}
     if not by_reference <= subject.tolerance.mean:
-        what = "its adapter is not off" if policy.is_lora else "it is no copy of its own"
+        is_lora = isinstance(policy, Policy) and policy.is_lora
+        what = "its adapter is not off" if is_lora else "it is no copy of its own"
         return failed(
             f"the reference moves with the policy (by {by_reference:.3g} nats where the policy "
             f"moves by {by_policy:.3g}): {what}, so the KL term compares the policy with itself",
@@ -108,7 +110,7 @@ def check_reference(case: Case) -> Verdict:
     return passed("the reference stays where it is when the policy moves", figures=figures)
 
 
-def check_cache(case: Case) -> Verdict:
+def check_cache(case: TextCase) -> Verdict:
     """Whether a sampler uses new weights everywhere, keys and values of earlier tokens included."""
     subject = case.subject
     policy, generator = subject.policy, subject.sampler.generator
@@ -184,7 +186,7 @@ def _turns(
     return [turns[handle] for handle in handles if handle in turns]
 
 
-def _logps(case: Case, context: Sequence[int], ids: Sequence[int]) -> Tensor:
+def _logps(case: TextCase, context: Sequence[int], ids: Sequence[int]) -> Tensor:
     """The trainer's log-probs of a turn behind its context."""
     mask = [False] * len(context) + [True] * len(ids)
     layout = pad([TokenRow([*context, *ids], mask, len(context))], case.subject.policy.device)

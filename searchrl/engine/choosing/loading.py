@@ -6,7 +6,6 @@ the session, `evaluate`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from searchrl.engine.choosing.policy import DESCRIPTION, WEIGHTS, Choices
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.errors import ConfigError, DamagedError, PluginError
 from searchrl.plugins import Registry
+from searchrl.run_folder.policies import read_description
 
 
 def make_choices(
@@ -88,9 +88,9 @@ def ensure_one_space(policy: str, worlds: Sequence[TaskWorld]) -> ChoiceSpace:
 def _ensure_described(folder: Path, policy: Choices) -> None:
     path = folder / DESCRIPTION
     try:
-        said = json.loads(path.read_text("utf-8"))
+        said = read_description(folder)
         name, space = said["name"], ChoiceSpace.from_dict(said["space"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedError.of(path, str(error), "Restore it from a copy") from error
     if (name, space) != (policy.name, policy.space):
         raise ConfigError(

@@ -73,6 +73,11 @@ class Choices:
         """All parameters by name."""
         return self.network.named_parameters()
 
+    def named_modules(self) -> Iterable[tuple[str, nn.Module]]:
+        """All modules by name."""
+        named: Iterable[tuple[str, nn.Module]] = self.network.named_modules()
+        return named
+
     def weights_stamp(self) -> tuple[int, ...]:
         """Changes whenever a trainable weight changes: torch counts writes."""
         return (self.version, *(p._version for p in self.parameters))
@@ -205,6 +210,13 @@ class Choices:
                 f"checkpoint '{folder}' {said}: it was saved from another network than policy "
                 f"'{self.name}' with these settings"
             )
+        for name, tensor in own.items():
+            if tensor.shape != saved[name].shape:
+                raise RunFolderError(
+                    f"checkpoint '{folder}' has '{name}' of shape {tuple(saved[name].shape)}, and "
+                    f"policy '{self.name}' with these settings {tuple(tensor.shape)}: it was saved "
+                    "with other settings; they are in its policy.json"
+                )
         self.network.load_state_dict(dict(saved))
 
     def _state(self) -> dict[str, Tensor]:

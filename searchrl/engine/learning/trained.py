@@ -70,6 +70,9 @@ class TrainedPolicy(Protocol):
     def named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
         """All parameters by name."""
 
+    def named_modules(self) -> Iterable[tuple[str, nn.Module]]:
+        """All modules by name."""
+
     def weights_stamp(self) -> tuple[int, ...]:
         """Changes whenever a trainable weight changes."""
 

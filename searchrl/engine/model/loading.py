@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from searchrl.engine.model.quantization import even_out, first_line, hush_bitsan
 from searchrl.engine.model.rendering import Renderer
 from searchrl.errors import PolicyError, suggest
 from searchrl.run_folder import Run, choose_policy, is_policy_of_run, suggest_runs
+from searchrl.run_folder.policies import CHOICES, read_name
 
 DEFAULT_MODEL = "Qwen/Qwen3-4B"
 
@@ -164,6 +166,8 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
     chosen = choose_policy(folder)
     if chosen is not None:
         found, notes = chosen
+        if os.path.isfile(found / CHOICES):
+            raise PolicyError(_tell_network(found))
         if not os.path.isfile(found / "adapter_config.json"):
             return ResolvedModel(str(found), None, _is_tiny(found), notes)
         path, of_base = _find_base(found, base)
@@ -176,6 +180,17 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
     raise PolicyError(
         f"'{folder}' holds no policy: expected config.json or adapter_config.json in it, in its "
         f"policy/ or in its checkpoints/.{near}"
+    )
+
+
+def _tell_network(folder: Path) -> str:
+    """Why the weights of a folder are no language model, and what can be done with them."""
+    run = folder.parent if is_policy_of_run(folder) else folder
+    name = read_name(folder)
+    return (
+        f"'{folder}' holds a network of choices (policy '{name}'), and a language model is needed; "
+        f"evaluate its run with `searchrl eval RUN`, compare with `--against RUN`, or start from "
+        f"its weights with --policy {name} --init-from {shlex.quote(str(run))}"
     )
 
 

@@ -75,6 +75,11 @@ class Policy:
         named: Iterable[tuple[str, nn.Parameter]] = self.model.named_parameters()
         return named
 
+    def named_modules(self) -> Iterable[tuple[str, nn.Module]]:
+        """All modules by name."""
+        named: Iterable[tuple[str, nn.Module]] = self.model.named_modules()
+        return named
+
     def tell(self, ids: Sequence[int]) -> str:
         """Tokens as text, for people."""
         return self.renderer.decode(ids)

@@ -17,7 +17,7 @@ from searchrl.envs.formats.folders import find_corpus_file
 from searchrl.envs.formats.problems import Problems
 from searchrl.envs.formats.questions import read_id
 from searchrl.envs.formats.row import BadRow, Row, ensure_encodable, ensure_object
-from searchrl.envs.formats.rows import FILE_KINDS, parse_rows
+from searchrl.envs.formats.rows import FILE_KINDS, parse_rows, read_rows
 from searchrl.envs.formats.text_folder import TEXT_SUFFIXES, read_text_file, read_text_folder
 from searchrl.errors import show_value, suggest_path
 
@@ -33,17 +33,26 @@ _MAX_TITLE = 200
 
 
 def iter_corpus(
-    path: Path, problems: Problems, places: dict[str, str] | None = None
+    path: Path,
+    problems: Problems,
+    places: dict[str, str] | None = None,
+    *,
+    skips_blank: bool = False,
 ) -> Iterator[Passage]:
     """Yield the passages of a corpus: a file of rows, a text file, or a folder of either.
 
     Rows are read as they are needed, so a corpus of any size fits; those that cannot be used are
-    noted. `places` is as for `parse_rows`: without it, ids are not compared.
+    noted. `places` is as for `parse_rows`: without it, ids are not compared. With `skips_blank`,
+    rows whose title and text are empty are left out and not noted: published test collections have
+    them (FiQA of BEIR, for one).
     """
     file = find_corpus_file(path)
     if file is not None:
         expected = f"passage; expected rows {CORPUS_SHAPES}"
-        yield from parse_rows(file, problems, parse_passage, expected, places=places)
+        rows = read_rows(file, problems)
+        if skips_blank:
+            rows = (row for row in rows if not _is_blank(row))
+        yield from parse_rows(file, problems, parse_passage, expected, places=places, rows=rows)
     elif os.path.isdir(path):
         yield from read_text_folder(path, problems)
     elif path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
@@ -72,6 +81,14 @@ def parse_passage(row: Row) -> Passage:
     if not text and not title:
         raise BadRow("the passage is empty: no title and no text")
     return Passage(id=identity, text=text, title=title)
+
+
+def _is_blank(row: Row) -> bool:
+    """Whether a row is a passage with a text, and the text and the title are empty."""
+    value = row.value
+    if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
+        return False
+    return not value["text"].strip() and value.get("title", "") in ("", None)
 
 
 def _ensure_text(value: Mapping[str, Any], key: str) -> str:

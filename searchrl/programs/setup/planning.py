@@ -70,10 +70,17 @@ class Plan:
         `elsewhere` is a device of another machine, for a plan that is not run here.
 
         Raises:
+            ConfigError: for a model beside a network of choices, or a network that is not there.
             PolicyError: for a missing device or folder.
         """
         device = resolve_device(config.device) if elsewhere is None else elsewhere
         if is_registered(config.policy.name):
+            if config.model.name != "auto":
+                raise ConfigError(
+                    f"policy '{config.policy.name}' is a network of choices and uses no model, and "
+                    f"model.name is '{config.model.name}'; leave out the model. To compare with "
+                    f"it: searchrl eval RUN --against {config.model.name}"
+                )
             named = Permission.of(config.to_dict()).sources
             folder, notes = _find_network(config)
             return cls(config, None, device, named_code=named, network=folder, network_notes=notes)

@@ -8,21 +8,23 @@ same steps on the clock, and `doctor`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import EvalConfig, RolloutConfig, SamplingConfig
+from searchrl.engine.checks.choices import ChoiceSubject
 from searchrl.engine.checks.doctor import examine
 from searchrl.engine.checks.report import Report
-from searchrl.engine.checks.subject import Subject
+from searchrl.engine.checks.subject import TextSubject
 from searchrl.engine.checks.trial import DrawRecord
+from searchrl.engine.choosing.loading import make_choices
 from searchrl.engine.choosing.policy import Choices
 from searchrl.engine.episodes.curriculum import Curriculum
 from searchrl.engine.episodes.playing import Player
 from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.figures.evaluation import count_tasks
 from searchrl.engine.learning.batch_check import BatchCheck
@@ -124,25 +126,30 @@ class Session:
         the configuration's own.
         """
         policy, sampler = self.policy, self.sampler
-        if isinstance(policy, Choices) or not isinstance(sampler, RolloutDriver):
-            # Every batch is compared with the ledger before it is trained on; the other checks are
-            # about tokens.
-            return Report((), 0.0)
-        subject = Subject(
-            policy=policy,
-            learner=self.learner,
-            sampler=sampler,
-            worlds=self.worlds,
-            draws=self.draws,
-            sampling=sampling or self.config.sampling,
-            temperature=self.config.rollout.temperature,
-            tolerance=self.tolerance,
-            seed=self.config.seed,
-        )
+        known: dict[str, Any] = {
+            "policy": policy,
+            "learner": self.learner,
+            "sampler": sampler,
+            "worlds": self.worlds,
+            "temperature": self.config.rollout.temperature,
+            "tolerance": self.tolerance,
+            "seed": self.config.seed,
+        }
+        subject: TextSubject | ChoiceSubject
+        if isinstance(policy, Choices):
+            subject = ChoiceSubject(**known, remake=self._remake)
+        else:
+            sampling = sampling or self.config.sampling
+            subject = TextSubject(**known, draws=self.draws, sampling=sampling)
         report = examine(subject, is_thorough=is_thorough)
         if isinstance(sampler.stats, SlotStats):
             sampler.stats.restart()  # what was played here is part of no step
         return report
+
+    def _remake(self, folder: Path) -> Choices:
+        """The network of this run made again, with the weights of a folder."""
+        with torch.random.fork_rng():
+            return make_choices(self.config, self.registry, self.worlds, self.plan.device, folder)
 
     def sample(self, step: int, **watched: Any) -> StepGroups:
         """Sample the groups of a step (from 0), at the stages that begin with it.

@@ -250,7 +250,8 @@ def test_all_checks_of_a_batch_have_a_fault_that_they_find() -> None:
     assert named == {"mask", "ids", "rows", "groups", "finite", "mismatch", "layout", "ledger"}
     assert all(f"`{name}`" in text for name in named)
     page = PAGE.read_text("utf-8").partition("## Every batch")[2]
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == named
+    # That of views is about networks: tests/engine/choosing/test_choosing.py has the fault.
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == named | {"views"}
 
 
 def test_a_healthy_step_is_taken_and_says_how_far_sampler_and_trainer_are_apart(

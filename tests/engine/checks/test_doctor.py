@@ -16,7 +16,7 @@ from torch import Tensor
 
 from searchrl.core.excerpt import Excerpt
 from searchrl.engine.checks import doctor
-from searchrl.engine.checks.doctor import CHECKS
+from searchrl.engine.checks.doctor import CHECKS, CHOICE_CHECKS
 from searchrl.engine.checks.report import State
 from searchrl.engine.checks.trial import Size
 from searchrl.engine.episodes.rollout import RolloutDriver
@@ -345,7 +345,8 @@ def test_every_check_has_a_fault_that_it_finds() -> None:
 def test_the_page_of_the_doctor_has_every_check_and_no_other() -> None:
     text = PAGE.read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| .+? \| (yes|no) \|$", text, re.MULTILINE)
-    assert rows == [(c.name, c.question, "yes" if c.is_quick else "no") for c in CHECKS]
+    known = [*CHECKS, *CHOICE_CHECKS]
+    assert rows == [(c.name, c.question, "yes" if c.is_quick else "no") for c in known]
 
 
 def test_a_cut_distribution_is_a_finding_of_the_doctor_and_no_run_begins_with_it(

@@ -15,6 +15,7 @@ from searchrl_retrieval.evaluation.collection import Collection, read_collection
 
 from searchrl.core.episode import Passage
 from searchrl.envs.formats.folders import find_judgement_files
+from searchrl.errors import DataError
 from searchrl_control.collections.halves import SEED, TRAIN_SHARE, Halves, draw_halves
 
 TRAIN, TEST = "train", "test"
@@ -60,17 +61,33 @@ def read_judged(
     judged = find_judgement_files(path) if path.is_dir() else {}
     if {TRAIN, TEST} <= judged.keys():
         train, test = (read_collection(path, split) for split in SPLITS)
-        questions = {TRAIN: _list(train), TEST: _list(test)}
-        return JudgedCollection(name, test.passages, questions, None, train.notes + test.notes)
-    # Of a BEIR folder with one split, that one is drawn from.
-    whole = read_collection(path, next(iter(judged), ""))
-    halves = draw_halves(whole.questions, seed, train_share)
+        notes = list(dict.fromkeys(train.notes + test.notes))
+        tested = {one.id for one in _list(test)}
+        trained = tuple(one for one in _list(train) if one.id not in tested)
+        if both := len(_list(train)) - len(trained):
+            notes.append(f"training questions that are test questions too, left out: {both}")
+        if not trained:
+            raise DataError(f"'{path}': every training question is a test question as well")
+        questions = {TRAIN: trained, TEST: _list(test)}
+        return JudgedCollection(name, test.passages, questions, None, tuple(notes))
+    # Of a BEIR folder with one of the two, that one is drawn from; a validation split is not mixed
+    # into it, unless there is nothing else.
+    only = next((split for split in (*SPLITS, *judged) if split in judged), "")
+    whole = read_collection(path, only)
+    notes = list(whole.notes)
+    if others := sorted(judged.keys() - {only}):
+        notes.append(
+            f"training and test are drawn from split {only}; not used: {', '.join(others)}"
+        )
     by_id = {one.id: one for one in _list(whole)}
+    if unjudged := len(whole.questions) - len(by_id):
+        notes.append(f"questions without a relevant passage, left out: {unjudged}")
+    halves = draw_halves(by_id, seed, train_share)
     questions = {
         TRAIN: tuple(by_id[one] for one in halves.train),
         TEST: tuple(by_id[one] for one in halves.test),
     }
-    return JudgedCollection(name, whole.passages, questions, halves, whole.notes)
+    return JudgedCollection(name, whole.passages, questions, halves, tuple(notes))
 
 
 def _list(collection: Collection) -> tuple[Judged, ...]:

@@ -7,7 +7,8 @@ commands and benchmarks of this package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from searchrl_control.environment.actions import Action
@@ -67,6 +68,17 @@ def play(env: Any, split: str, act: Act) -> list[Played]:
             )
         )
     return found
+
+
+def worth_of(played: Iterable[Played]) -> dict[str, dict[str, float]]:
+    """nDCG@k by collection and question; the mean of those that were played several times."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for one in played:
+        found.setdefault(one.collection, {}).setdefault(one.question, []).append(one.ndcg)
+    return {
+        name: {question: math.fsum(values) / len(values) for question, values in of.items()}
+        for name, of in found.items()
+    }
 
 
 def act_fixed(actions: Sequence[Action], sequence: Sequence[int]) -> Act:

@@ -20,6 +20,9 @@ Values = Mapping[str, Mapping[str, float]]
 
 SINGLE_PASS = "Search"
 
+KINDS = 6
+"""Sequences that an oracle chooses among: the best ones that are of different kinds."""
+
 _NOT_FIXED = (Action.SEARCH, Action.TERMINATE, Action.BACK)
 """Actions after which a sequence is a shorter one."""
 
@@ -59,10 +62,13 @@ def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]
     names = [name_of(positions.actions, sequence) for sequence in sequences]
     values: dict[str, dict[str, float]] = {name: {} for name in names}
     for question in world.questions(split):
-        asker = world.asker(question)
-        for name, sequence in zip(names, sequences, strict=True):
-            ids = [one for one, _ in positions.list_after(asker, sequence)]
-            values[name][question.id] = ndcg(ids, question.qrels, positions.k)
+        known: dict[tuple[str, ...], float] = {}  # many sequences end with one list
+        lists = positions.lists_after(world.asker(question), sequences)
+        for name, listed in zip(names, lists, strict=True):
+            ids = tuple(one for one, _ in listed)
+            if ids not in known:
+                known[ids] = ndcg(ids, question.qrels, positions.k)
+            values[name][question.id] = known[ids]
     return values
 
 
@@ -77,12 +83,34 @@ def choose_best(training: Sequence[Values]) -> str:
     Raises:
         ValueError: no sequence was played on all of them.
     """
+    means = means_of(training)
+    return max(means, key=lambda name: means[name])
+
+
+def means_of(training: Sequence[Values]) -> dict[str, float]:
+    """The mean of every sequence over the pooled questions of some collections.
+
+    Raises:
+        ValueError: no sequence was played on all of them.
+    """
     shared = [name for name in training[0] if all(name in values for values in training)]
     if not shared:
         raise ValueError("no sequence was played on all collections")
+    pooled = {
+        name: [value for values in training for value in values[name].values()] for name in shared
+    }
+    return {name: math.fsum(values) / len(values) for name, values in pooled.items()}
 
-    def mean(name: str) -> float:
-        pooled = [value for values in training for value in values[name].values()]
-        return math.fsum(pooled) / len(pooled)
 
-    return max(shared, key=mean)
+def choose_kinds(means: Mapping[str, float], count: int = KINDS) -> list[str]:
+    """The best sequences that differ in length or in their last action, best first."""
+    found: dict[tuple[int, str], str] = {}
+    for name in sorted(means, key=lambda one: -means[one]):
+        steps = name.split(", ")
+        found.setdefault((len(steps), steps[-1]), name)
+    return list(found.values())[:count]
+
+
+def as_start(name: str) -> str:
+    """A sequence as the setting of a policy that begins with it: `[Fuse, Hop]`."""
+    return f"[{', '.join(name.split(', ')[1:])}]"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from searchrl import bootstrap
-from searchrl_control.comparison.playing import Played
+from searchrl_control.comparison.playing import Played, worth_of
 from searchrl_control.generation.difficulty import Difficulty
 
 _HEADS = ("policy", "nDCG@10", "95 %", "steps", *(str(level) for level in Difficulty), "actions")
@@ -20,16 +20,23 @@ _HEADS = ("policy", "nDCG@10", "95 %", "steps", *(str(level) for level in Diffic
 def row_of(played: Sequence[Played]) -> dict[str, Any]:
     """What the table says of one policy; `levels` have a mean and a count each.
 
+    If a question was played several times (by several runs), the mean of them counts, once.
+
     Raises:
         ValueError: nothing was played.
     """
     if not played:
         raise ValueError("there is no episode to put into a table")
-    values = {f"{one.collection}/{one.question}": one.ndcg for one in played}
+    values = {
+        f"{name}/{question}": value
+        for name, of in worth_of(played).items()
+        for question, value in of.items()
+    }
+    level_of = {f"{one.collection}/{one.question}": one.level for one in played}
     done = Counter(action for one in played for action in one.actions)
     levels = {}
     for level in Difficulty:
-        of_level = [one.ndcg for one in played if one.level == level]
+        of_level = [value for key, value in values.items() if level_of[key] == level]
         if of_level:
             levels[str(level)] = {"ndcg": math.fsum(of_level) / len(of_level), "n": len(of_level)}
     return {

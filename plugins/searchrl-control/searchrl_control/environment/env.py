@@ -76,7 +76,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         render_mode: None, or `ansi`: the list in words.
         place: what `Place` has: `collection`, `data`, `hub`, `actions`, `topk`, `split_seed`,
             `train_share`, `split_file`, `encoder`, `model`, `reformulator`, `url`,
-            `endpoint_model`, `cache`.
+            `endpoint_model`, `policy`, `cache`.
 
     Raises:
         ConfigError, DataError: a setting or the data are wrong.
@@ -151,7 +151,7 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         question = self.world.questions(split)[self._order(split)[task.index]]
         self._num_episodes += 1
         self._turn = _Turn(task, question, self.world.asker(question))
-        return self._observe(self._turn, None), self._tell(self._turn, None)
+        return self.observe(self._turn.asker, None, 0), self._tell(self._turn, None)
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Do one action; raises `ResetNeeded` outside an episode.
@@ -181,7 +181,30 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
         is_terminated = done is Action.TERMINATE
         truncated = turn.is_over and not is_terminated
-        return self._observe(turn, position), reward, is_terminated, truncated, info
+        shown = self.observe(turn.asker, turn.path, turn.num_steps)
+        return shown, reward, is_terminated, truncated, info
+
+    def observe(self, asker: Asker, path: Path | None, num_steps: int) -> Observation:
+        """What is seen of a question after a path of actions; the same in every episode.
+
+        Args:
+            asker: the question.
+            path: as `positions` has it; None: nothing was searched yet.
+            num_steps: actions that were done, those that led back to the start among them.
+        """
+        taken = np.zeros(len(self.actions), dtype=np.float32)
+        for number in path or ():
+            taken[number] += 1 / self.max_steps
+        blocks = {} if path is None else self._positions.at(asker, path).blocks
+        known = {**self._positions.statics(asker), **blocks}
+        # Copies: whoever gets an observation may change it.
+        shown: Observation = {
+            name: known[name].copy() if name in known else np.zeros(width, np.float32)
+            for name, width in self._positions.widths.items()
+        }
+        shown["step"] = np.int64(num_steps)
+        shown["taken"] = taken
+        return {key: shown[key] for key in sorted(shown)}
 
     def render(self) -> str | None:
         """The question and the first passages in words, in mode `ansi`; nothing otherwise."""
@@ -256,20 +279,6 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     def _left(self, turn: _Turn) -> int:
         return self.max_steps - turn.num_steps
-
-    def _observe(self, turn: _Turn, position: Position | None) -> Observation:
-        taken = np.zeros(len(self.actions), dtype=np.float32)
-        for number in turn.path or ():
-            taken[number] += 1 / self.max_steps
-        known = {**self._positions.statics(turn.asker), **(position.blocks if position else {})}
-        # Copies: whoever gets an observation may change it.
-        shown: Observation = {
-            name: known[name].copy() if name in known else np.zeros(width, np.float32)
-            for name, width in self._positions.widths.items()
-        }
-        shown["step"] = np.int64(turn.num_steps)
-        shown["taken"] = taken
-        return {key: shown[key] for key in sorted(shown)}
 
     def _tell(self, turn: _Turn, position: Position | None) -> dict[str, Any]:
         ids = self._ids(position)

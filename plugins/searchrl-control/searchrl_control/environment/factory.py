@@ -41,6 +41,7 @@ def make_env(
     reformulator: str = CLASSICAL,
     url: str | None = None,
     endpoint_model: str | None = None,
+    policy: str | None = None,
     cache: str | None = None,
     render_mode: str | None = "ansi",
 ) -> RetrievalControlEnv:
@@ -69,5 +70,6 @@ def make_env(
         reformulator=reformulator,
         url=url,
         endpoint_model=endpoint_model,
+        policy=policy,
         cache=cache,
     )

@@ -28,14 +28,15 @@ from searchrl_control.generation.difficulty import Difficulty, difficulty_of
 from searchrl_control.reformulate.classical import Classical
 from searchrl_control.reformulate.contract import Reformulator
 from searchrl_control.reformulate.kept import Kept
+from searchrl_control.reformulate.weights import load_weights
 from searchrl_control.reformulate.writer import Written, ask_endpoint
 from searchrl_control.searchers.library import Library
 from searchrl_control.searchers.ranking import by_words
 from searchrl_control.searchers.vectors import load_encoder
 
 ENV = "retrieval-control"
-CLASSICAL, ENDPOINT = "classical", "endpoint"
-REFORMULATORS = (CLASSICAL, ENDPOINT)
+CLASSICAL, ENDPOINT, POLICY = "classical", "endpoint", "policy"
+REFORMULATORS = (CLASSICAL, ENDPOINT, POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Place:
         split_seed, train_share: of the draw, where a collection has no two splits.
         split_file: where that draw is written down, and compared with on every later opening.
         encoder, model: of the embeddings; see `searchers.vectors`.
-        reformulator: `classical`, or `endpoint` with `url` and `endpoint_model`.
+        reformulator: `classical`, `endpoint` with `url` and `endpoint_model`, or `policy` with
+            `policy`: whose weights are asked, see `reformulate.weights`.
         cache: the folder of vectors, reformulations and downloads; None: the user's own.
     """
 
@@ -68,6 +70,7 @@ class Place:
     reformulator: str = CLASSICAL
     url: str | None = None
     endpoint_model: str | None = None
+    policy: str | None = None
     cache: str | None = None
 
 
@@ -117,7 +120,9 @@ class World:
         """A question as positions need it."""
         itself = self.library.place_of.get(question.id)
         # In ArguAna, questions are passages.
-        is_itself = itself is not None and self.library.passages[itself].text == question.text
+        is_itself = itself is not None and _words(self.library.passages[itself].text) == _words(
+            question.text
+        )
         return Asker(question.id, question.text, itself if is_itself else None)
 
     def level(self, question: Judged) -> Difficulty:
@@ -147,6 +152,11 @@ class World:
         )
 
 
+def _words(text: str) -> list[str]:
+    """A text without its spaces: they differ between files of one collection."""
+    return text.split()
+
+
 def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulator:
     """The reformulator that a place names. What a model writes is kept in `cache`."""
     if place.reformulator not in REFORMULATORS:
@@ -156,14 +166,21 @@ def make_reformulator(place: Place, library: Library, cache: Path) -> Reformulat
         )
     if place.reformulator == CLASSICAL:
         return Classical(library)
+    kept = cache / "reformulations.sqlite"
+    if place.reformulator == POLICY:
+        if not place.policy:
+            raise ConfigError(
+                "env.reformulator=policy needs env.policy: a run, the folder of a model, or tiny"
+            )
+        asked = load_weights(place.policy)
+        return Kept(Written(asked.ask, asked.key), kept)
     if not place.url or not place.endpoint_model:
         raise ConfigError(
             "env.reformulator=endpoint needs env.url (such as http://localhost:8000/v1) and "
             "env.endpoint_model"
         )
     ask = ask_endpoint(place.url, place.endpoint_model, EndpointConfig())
-    written = Written(ask, f"{place.url}:{place.endpoint_model}")
-    return Kept(written, cache / "reformulations.sqlite")
+    return Kept(Written(ask, f"{place.url}:{place.endpoint_model}"), kept)
 
 
 _OPENING = threading.Lock()

@@ -54,14 +54,16 @@ def order_by(level: str, levels: Sequence[Difficulty], key: str) -> list[int]:
     """The questions that a level has, as the numbers of tasks: task i is question `order[i]`.
 
     `mostly_hard` has as many tasks as there are questions, about .7 of them hard ones; which, the
-    number of the task and `key` decide.
+    number of the task and `key` decide. Where no question is hard, the hardest there are stand in
+    for them: a run over several collections must not end because the single pass is good on one.
 
     Raises:
         ConfigError: no question is of this level.
     """
     if level == ANY:
         return list(range(len(levels)))
-    wanted = Difficulty.HARD if level == MOSTLY_HARD else Difficulty(level)
+    hardest = next((one for one in (Difficulty.HARD, Difficulty.MEDIUM) if one in levels), None)
+    wanted = (hardest or Difficulty.EASY) if level == MOSTLY_HARD else Difficulty(level)
     of_level = [number for number, one in enumerate(levels) if one is wanted]
     if not of_level:
         raise ConfigError(

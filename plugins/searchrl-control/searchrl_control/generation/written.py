@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
 from searchrl.core.episode import Passage
+from searchrl.retrieval.words import tokenize
+from searchrl_control.collections.judged import Judged
 from searchrl_control.generation.leakage import Leakage
 from searchrl_control.reformulate.writer import Ask, read_line
 from searchrl_control.searchers.library import Library
@@ -63,12 +66,26 @@ class Written:
     sources: tuple[str, ...]
 
 
+class LeftOut(NamedTuple):
+    """A question that gave itself or a test question away, and how."""
+
+    kind: Kind
+    text: str
+    sources: tuple[str, ...]
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was made, and how many were left out for each reason."""
+    """What was made, and what was left out."""
 
     questions: tuple[Written, ...]
-    refused: Counter[str]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How many were left out for each reason, without what it quotes."""
+        return Counter(_reason(one.reason) for one in self.left_out)
 
 
 def write_questions(
@@ -106,7 +123,7 @@ def write_questions(
     if not usable:
         raise ValueError("every passage answers a test question, so none may be used")
     made: list[Written] = []
-    refused: Counter[str] = Counter()
+    left_out: list[LeftOut] = []
     for number in range(count):
         kind = kinds[number % len(kinds)]
         for attempt in range(tries):
@@ -114,25 +131,43 @@ def write_questions(
             shown = _draw(library, kind, rng.choice(usable))
             sources = shown[:1] if kind is Kind.ADVERSARIAL else shown
             text = write(kind, shown, rng).strip()
+            ids = tuple(passage.id for passage in sources)
             if not (fault := leakage.find_fault(text, sources)):
-                ids = tuple(passage.id for passage in sources)
                 made.append(Written(f"made-{seed}-{number}", kind, text, ids))
                 break
-            refused[_reason(fault)] += 1
-    return Batch(tuple(made), refused)
+            left_out.append(LeftOut(kind, text, ids, fault))
+    return Batch(tuple(made), tuple(left_out))
 
 
-def save_questions(batch: Batch, library: Library, folder: Path) -> None:
-    """Write a BEIR folder of made-up training questions over the passages of a library."""
+def save_questions(
+    batch: Batch, library: Library, folder: Path, test: Sequence[Judged] = ()
+) -> None:
+    """Write a BEIR folder: made-up training questions over the passages of a library.
+
+    Args:
+        batch: the questions. `left_out.jsonl` has what was left out of it, and why.
+        library: whose passages become `corpus.jsonl`.
+        folder: to write into.
+        test: test questions of the collection, to be those of the folder too; without any, a split
+            of the made-up questions is drawn where the folder is read.
+    """
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     passages = [{"_id": p.id, "title": p.title, "text": p.text} for p in library.passages]
     queries = [{"_id": q.id, "text": q.text, "kind": str(q.kind)} for q in batch.questions]
-    for name, rows in (("corpus", passages), ("queries", queries)):
+    queries += [{"_id": one.id, "text": one.text} for one in test]
+    left_out = [one._asdict() for one in batch.left_out]
+    for name, rows in (("corpus", passages), ("queries", queries), ("left_out", left_out)):
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-    table = [f"{q.id}\t{source}\t1" for q in batch.questions for source in q.sources]
-    judged = "\n".join(["query-id\tcorpus-id\tscore", *table]) + "\n"
-    (folder / "qrels" / "train.tsv").write_text(judged, encoding="utf-8")
+    made = [(q.id, dict.fromkeys(q.sources, 1)) for q in batch.questions]
+    _write_qrels(folder / "qrels" / "train.tsv", made)
+    if test:
+        _write_qrels(folder / "qrels" / "test.tsv", [(one.id, one.qrels) for one in test])
+
+
+def _write_qrels(path: Path, judged: Iterable[tuple[str, Mapping[str, int]]]) -> None:
+    rows = [f"{name}\t{passage}\t{grade}" for name, of in judged for passage, grade in of.items()]
+    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", encoding="utf-8")
 
 
 class TemplateWriter:
@@ -153,22 +188,32 @@ class TemplateWriter:
             half = len(words) // 2
             lures = self._words(passages[-1], rng)[:half]
             words = [self._other(word) for word in words[half:]] + lures
+        words = list(dict.fromkeys(words))
         rng.shuffle(words)
         return "what is known about " + " ".join(words) + "?" if words else ""
 
     def _words(self, passage: Passage, rng: Random) -> list[str]:
-        """Some of the terms of highest IDF of a passage's text that its title does not have."""
+        """Some of the words of highest IDF of a passage's text that its title does not have."""
         terms = self._library.terms
         title = terms.query(passage.title)
         best = sorted(terms.query(passage.text), key=lambda number: -terms.idf_V[number])
-        names = [terms.names[number] for number in best if number not in title][: 3 * _WORDS]
-        return rng.sample(names, min(_WORDS, len(names)))
+        numbers = [number for number in best if number not in title][: 3 * _WORDS]
+        chosen = rng.sample(numbers, min(_WORDS, len(numbers)))
+        return [self._as_written(number, passage) for number in chosen]
+
+    def _as_written(self, number: int, passage: Passage) -> str:
+        """A word of a passage for an index term, which is a stem; the stem if it has none."""
+        terms = self._library.terms
+        words = tokenize(passage.text)
+        return next((word for word in words if number in terms.query(word)), terms.names[number])
 
     def _other(self, word: str) -> str:
+        """A neighbour of a word, as some passage writes it; the word itself without any."""
         terms = self._library.terms
-        for number in terms.query_of({word: 1.0}):
-            if near := self._library.neighbours.of(number):
-                return terms.names[near[0][0]]
+        for number in terms.query(word):
+            for near, _ in self._library.neighbours.of(number)[:1]:
+                place = int(terms.counts_NV.getcol(near).indices[0])
+                return self._as_written(near, self._library.passages[place])
         return word
 
 

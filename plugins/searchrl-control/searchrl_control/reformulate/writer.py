@@ -43,6 +43,7 @@ Documents found so far:
 {documents}
 New query:"""
 
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _LABEL = re.compile(r"^\s*(?:new\s+)?query\s*:\s*", re.IGNORECASE)
 
 
@@ -95,8 +96,11 @@ def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -
 
 
 def read_line(text: str) -> str:
-    """The first line of a reply that says anything, without a label and quotation marks."""
-    for line in text.splitlines():
+    """The first line of a reply that says anything, without a label and quotation marks.
+
+    What a model thinks before it answers is no answer.
+    """
+    for line in _THOUGHT.sub("", text).splitlines():
         if said := _LABEL.sub("", line).strip().strip("\"'“”`").strip():
             return said
     return ""

@@ -88,6 +88,9 @@ def read_collection(path: Path, split: str = "") -> Collection:
         texts = _read_texts(path, qrels, judged[wanted], problems)
         passages = _read_corpus(path, problems)
         notes: list[str] = []
+        if unknown := len(qrels) - len(texts):
+            notes.append(f"judged queries without a text, left out: {unknown}")
+            qrels = {name: qrels[name] for name in texts}
     else:
         passages, texts, qrels, notes = _read_gold(path, split, problems)
     problems.ensure_none()
@@ -113,21 +116,27 @@ def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, 
 def _read_corpus(path: Path, problems: Problems) -> Sequence[Passage]:
     if not (has_passages(path) or find_corpus_file(path)):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
-    return load_corpus(path, problems)
+    return load_corpus(path, problems, skips_blank=True)
 
 
 def _read_texts(
     path: Path, qrels: Mapping[str, object], judgements: Path, problems: Problems
 ) -> dict[str, str]:
-    """The text of every judged query, in the order of the judgements."""
+    """The text of every judged query that has one, in the order of the judgements.
+
+    Published collections lack some (NFCorpus of BEIR, for one); that all are missing is an error.
+    """
     found: dict[str, str] = {}
     for file in find_question_files(path, problems):
         for query in parse_rows(file.path, problems, _parse_query, "query", places={}):
             found.setdefault(query.id, query.text)
-    for name in qrels:
-        if name not in found:
-            problems.add(judgements, 0, f"judges {show_value(name)}, which is no query")
-    return {name: found.get(name, "") for name in qrels}
+    known = {name: found[name] for name in qrels if name in found}
+    if qrels and not known:
+        first = next(iter(qrels))
+        problems.add(
+            judgements, 0, f"judges {show_value(first)}, which is no query; nor is another"
+        )
+    return known
 
 
 def _parse_query(row: Row) -> _Query:

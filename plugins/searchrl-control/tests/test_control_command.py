@@ -1,0 +1,318 @@
+"""`searchrl control`: sequences and compare, on runs of a small collection."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from control_toy import write_beir
+from gymnasium.spaces import flatten
+from searchrl_control.collections.judged import TEST, TRAIN
+from searchrl_control.comparison.networks import Board
+from searchrl_control.comparison.playing import play
+from searchrl_control.comparison.runs import load_network, read_run
+from searchrl_control.comparison.sequences import (
+    as_start,
+    choose_best,
+    choose_kinds,
+    list_sequences,
+    play_sequences,
+)
+from searchrl_control.comparison.study import Boards
+from searchrl_control.environment.env import RetrievalControlEnv
+
+import searchrl
+from searchrl.cli import main
+from searchrl.contracts import Chosen
+from searchrl.errors import PolicyError
+from searchrl.plugins import load_plugins
+
+MODULE = "searchrl_control"
+
+
+def call(*words: str, fails: bool = False) -> str:
+    result = CliRunner().invoke(main, ["--plugin", MODULE, "control", *words])
+    assert (result.exit_code != 0) is fails and "Traceback" not in result.output, result.output
+    return result.output
+
+
+def train(folder: Path, collections: list[dict[str, Any]], policy: str, seed: int) -> Path:
+    tasks = [{"env": {"name": "retrieval-control", **one}} for one in collections]
+    searchrl.train(
+        {
+            "plugins": [MODULE],
+            "policy": policy,
+            "tasks": tasks,
+            "seed": seed,
+            "max_steps": 2,
+            "optim": {"lr": 0.03},
+            "rollout": {"prompts_per_step": 4, "group_size": 4},
+            "checkpoint": {"every": 1, "keep_last": 9},
+            "eval": {"num_tasks": 1, "forced": False, "every": 0},
+            "run_dir": str(folder),
+        }
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def places(toy: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Two collections in the set `heads`, three actions at most."""
+    other = write_beir(tmp_path_factory.mktemp("places") / "other")
+    return [
+        {**toy, "collection": folder, "actions": "heads", "max_steps": 3}
+        for folder in (toy["collection"], str(other))
+    ]
+
+
+@pytest.fixture(scope="module")
+def runs(places: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two seeds on both collections, and one run on the first."""
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        train(folder / "seed1", places, "control-linear", 1),
+        train(folder / "seed2", places, "control-linear", 2),
+        train(folder / "alone", places[:1], "control-gru", 1),
+    ]
+
+
+def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    said = call("compare", str(runs[0]), str(runs[1]), "--sweep", "--out", str(out))
+    told = json.loads(out.read_text("utf-8"))
+    registry = load_plugins([MODULE])
+    run = read_run(runs[0], registry)
+    envs = {
+        Path(one["collection"]).name: RetrievalControlEnv(**one)
+        for one in (dict(settings) for settings in run.settings)
+    }
+    sequences = list_sequences(next(iter(envs.values())).actions, 3)
+    training = [play_sequences(env.world, TRAIN, sequences) for env in envs.values()]
+    best = choose_best(training)
+    assert told["sequences"] == len(sequences) == 1 + 6 + 6 * 7
+    assert told["best"]["pooled"]["sequence"] == best
+    assert "best fixed sequence, toy:" in said
+
+    # The best sequence is that of training questions, its row that of test questions.
+    on_test = {name: play_sequences(env.world, TEST, sequences) for name, env in envs.items()}
+    values = [v for of in on_test.values() for v in of[best].values()]
+    rows = told["tables"]["pooled"]
+    assert rows["best fixed sequence"]["ndcg"]["value"] == pytest.approx(np.mean(values))
+    assert rows["single pass"]["actions"] == {"Search": 0.5, "Terminate": 0.5}
+    own = told["best"]["toy"]["sequence"]
+    assert told["tables"]["toy"]["best of each collection"]["ndcg"]["value"] == pytest.approx(
+        np.mean(list(on_test["toy"][own].values()))
+    )
+    highest = np.mean(
+        [max(of[name][q] for name in of) for of in on_test.values() for q in of[best]]
+    )
+    assert told["on_test"]["oracle_over_all"] == pytest.approx(highest)
+
+    # The checkpoint is chosen on training questions.
+    for one in told["runs"]:
+        figures = {c["checkpoint"]: c["train"]["ndcg"]["value"] for c in one["sweep"]}
+        assert list(figures) == ["step 0", "step 1", "step 2"]
+        assert one["checkpoint"] == max(figures, key=lambda name: figures[name])
+    agents = [name for name in rows if name.startswith("agent")]
+    assert len(agents) == 3 and agents[-1] == "agent, mean of 2 runs"
+    mean = np.mean([rows[name]["ndcg"]["value"] for name in agents[:2]])
+    assert rows[agents[-1]]["ndcg"]["value"] == pytest.approx(mean)
+    assert rows[agents[-1]]["ndcg"]["n"] == rows["single pass"]["ndcg"]["n"] == len(values)
+    against = told["against"][agents[0]]["best fixed sequence"]
+    difference = rows[agents[0]]["ndcg"]["value"] - rows["best fixed sequence"]["ndcg"]["value"]
+    assert against["pooled"]["value"] == pytest.approx(difference)
+    assert set(against["each"]) == {"toy", "other"}
+    assert "| checkpoint |" in said and "(chosen)" in said
+
+
+def test_a_run_on_one_collection_has_one_table(runs: list[Path]) -> None:
+    said = call("compare", str(runs[2]))
+    assert said.count("| policy |") == 1 and "\ntoy, test questions" in said
+    assert "best fixed sequence, toy:" in said and ", pooled:" not in said
+
+
+def test_a_comparison_may_leave_collections_of_the_runs_out(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "figures.json"
+    call("compare", str(runs[0]), "--collection", "other", "--out", str(out))
+    told = json.loads(out.read_text("utf-8"))
+    assert set(told["questions"]) == {"other"} and set(told["tables"]) == {"pooled"}
+    assert told["best"]["pooled"] == told["best"]["other"]
+    assert "Did you mean 'other'?" in call(
+        "compare", str(runs[0]), "--collection", "othr", fails=True
+    )
+
+
+class Stepwise:
+    """A network that decides one step of one episode at a time."""
+
+    def __init__(self, env: RetrievalControlEnv, network: Any) -> None:
+        self.env, self.network = env, network
+        self.seen: list[torch.Tensor] = []
+
+    def __call__(self, observation: Any, info: Any) -> int:
+        if int(observation["step"]) == 0:
+            self.seen.clear()
+        row = flatten(self.env.observation_space, observation)
+        self.seen.append(torch.tensor(row).float())
+        with torch.no_grad():
+            logits = self.network(torch.stack(self.seen)[None]).logits_BSA[0, -1]
+        legal = torch.tensor(info["action_mask"]).bool()
+        return int(torch.where(legal, logits, -torch.inf).argmax())
+
+
+def test_a_batch_of_questions_is_decided_as_in_episodes(
+    runs: list[Path], places: list[dict[str, Any]]
+) -> None:
+    registry = load_plugins([MODULE])
+    for path in runs[1:]:
+        run = read_run(path, registry)
+        env = RetrievalControlEnv(**places[0])
+        board = Board(env, TRAIN)
+        network = load_network(run, run.weights[-1], board.space, registry)
+        watched = board.play(network)
+        assert list(watched.played) == play(env, TRAIN, Stepwise(env, network))
+        assert 0 < watched.least < 1
+
+
+class Stubborn(torch.nn.Module):
+    """The same logits whatever it sees."""
+
+    def __init__(self, logits: list[float]) -> None:
+        super().__init__()
+        self.logits = torch.tensor(logits)
+
+    def forward(self, seen_BSD: torch.Tensor) -> Chosen:
+        return Chosen(self.logits.expand(*seen_BSD.shape[:2], -1))
+
+
+def test_a_collapsed_network_is_seen(places: list[dict[str, Any]]) -> None:
+    board = Board(RetrievalControlEnv(**places[0]), TRAIN)
+    ends = [0.0] * board.space.num_actions
+    ends[board.space.actions.index("Terminate")] = 5.0
+    watched = board.play(Stubborn(ends))
+    assert watched.choices == {"Terminate": watched.num_choices}
+    assert {one.actions for one in watched.played} == {("Search", "Terminate")}
+    ends[board.space.actions.index("Fuse")] = -5000.0
+    assert board.play(Stubborn(ends)).least == 0  # e^-5005, even in 64 bits
+    with pytest.raises(PolicyError, match="not finite"):
+        board.play(Stubborn([float("nan")] * board.space.num_actions))
+
+
+def test_the_sweep_says_which_checkpoints_have_collapsed(
+    runs: list[Path], places: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = load_plugins([MODULE])
+    run = read_run(runs[2], registry)
+    env = RetrievalControlEnv(**places[0])
+    boards = Boards({"toy": env}, TRAIN)
+    ends = [0.0] * len(env.actions)
+    load = "searchrl_control.comparison.study.load_network"
+    monkeypatch.setattr(load, lambda *of: Stubborn(ends))
+    assert not any(one.has_collapsed for one in boards.sweep(run, registry))
+    ends[env.action_names.index("Terminate")] = 5.0
+    swept = boards.sweep(run, registry)
+    assert all(one.has_collapsed and one.terminate == 1 for one in swept)
+    assert "collapsed: step 0 ends in 100%" in call("compare", str(runs[2]))
+
+
+def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Path) -> None:
+    said = call("compare", str(runs[0]), str(runs[2]), fails=True)
+    assert "other settings" in said
+    said = call("compare", str(tmp_path), fails=True)
+    assert "no run folder" in said
+    foreign = tmp_path / "foreign"
+    shutil.copytree(runs[2], foreign)
+    config = (foreign / "config.yaml").read_text("utf-8")
+    (foreign / "config.yaml").write_text(config.replace("retrieval-control", "regulations"))
+    assert "plays env 'regulations'" in call("compare", str(foreign), fails=True)
+    worded = tmp_path / "worded"
+    shutil.copytree(runs[2], worded)
+    (worded / "config.yaml").write_text(config.replace("control-gru", "model"))
+    assert "searchrl eval" in call("compare", str(worded), fails=True)
+    asking = tmp_path / "asking"
+    shutil.copytree(runs[2], asking)
+    (asking / "config.yaml").write_text(
+        config.replace(
+            "actions: heads", "actions: heads\n    reformulator: endpoint\n    url: 'http://x/v1'"
+        )
+    )
+    assert "--set env.url=ADDRESS" in call("compare", str(asking), fails=True)
+
+
+def test_damaged_checkpoints_are_left_out_and_said(runs: list[Path], tmp_path: Path) -> None:
+    hurt = tmp_path / "hurt"
+    shutil.copytree(runs[2], hurt)
+    file = hurt / "checkpoints" / "step_000001" / "policy" / "weights.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    run = read_run(hurt, load_plugins([MODULE]))
+    assert [one.name for one in run.weights] == ["step 0", "step 2"]
+    assert len(run.notes) == 1 and "step_000001" in run.notes[0]
+    shutil.rmtree(hurt / "checkpoints")
+    assert [one.name for one in read_run(hurt, load_plugins([MODULE])).weights] == ["final"]
+    shutil.rmtree(hurt / "policy")
+    assert "no weights that are whole" in call("compare", str(hurt), fails=True)
+
+
+def test_sequences_prints_what_a_policy_takes_as_its_start(
+    places: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    out = tmp_path / "sequences.json"
+    shared = [
+        word
+        for key in ("model", "cache", "actions", "max_steps")
+        for word in ("--set", f"env.{key}={places[0][key]}")
+    ]
+    named = [word for one in places for word in ("--collection", str(one["collection"]))]
+    said = call("sequences", *named, *shared, "--oracle", "--out", str(out))
+    told = json.loads(out.read_text("utf-8"))
+    assert told["sequences"] == 49 and told["questions"] == {"toy": 3, "other": 3}
+    best = told["best"]["pooled"]
+    assert best["start"] == as_start(best["sequence"])
+    assert f"--set 'policy.start={best['start']}'" in said
+    assert best["ndcg"] == max(told["ndcg"]["pooled"].values())
+    assert "learnable" in said and set(told["oracle"]["each"]) == {"toy", "other"}
+    few = call("sequences", *named, *shared, "--only", "Fuse,Hop")
+    assert "4 sequences on 6 questions" in few
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        json.dumps({"tasks": [{"env": {"name": "retrieval-control", **one}} for one in places]})
+    )
+    assert said.startswith(call("sequences", "--config", str(config)))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sequences",), "name collections with --collection"),
+        (("sequences", "--collection", "demo", "--only", "Fus"), "did you mean 'Fuse'"),
+        (("sequences", "--collection", "nowhere"), "there is no collection 'nowhere'"),
+        (("sequences", "--collection", "demo", "--set", "env.action=heads"), "actions"),
+        (("sequences", "--collection", "demo", "--set", "optim.lr=1"), "settings of the env"),
+        (("sequences", "--collection", "demo", "--out", "no/where.json"), "there is no folder"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_measured(words: tuple[str, ...], said: str) -> None:
+    assert said.lower() in call(*words, fails=True).lower()
+
+
+def test_two_collections_of_one_name_are_refused(toy: dict[str, Any], tmp_path: Path) -> None:
+    twin = write_beir(tmp_path / "toy")
+    words = ["--collection", str(toy["collection"]), "--collection", str(twin)]
+    said = call("sequences", *words, "--set", f"env.model={toy['model']}", fails=True)
+    assert "two collections are called 'toy'" in said
+
+
+def test_kinds_differ_in_length_or_in_their_last_action() -> None:
+    means = {"Search, Hop": 0.5, "Search, Fuse, Hop": 0.6, "Search, Hop, Hop": 0.4, "Search": 0.3}
+    assert choose_kinds(means) == ["Search, Fuse, Hop", "Search, Hop", "Search"]
+    assert as_start("Search, Fuse, Hop") == "[Fuse, Hop]" and as_start("Search") == "[]"

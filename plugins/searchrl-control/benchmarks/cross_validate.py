@@ -130,7 +130,7 @@ def train(
             drawn, order = order[: training.prompts], order[training.prompts :]
             loss = lose_sampled(network, pool, torch.tensor(drawn), start_PO, training)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), _MAX_GRAD_NORM)
         optimiser.step()
     return network

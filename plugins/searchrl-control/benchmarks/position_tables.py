@@ -180,12 +180,13 @@ def load_tables(path: Path) -> dict[str, Table]:
 
 def write_tables(path: Path, tables: Mapping[str, Table]) -> None:
     """Keep tables in a file; it names the signs that they were built with."""
-    arrays: dict[str, Any] = {
+    arrays: dict[str, Any] = {_ABOUT: np.array(_about())}
+    arrays |= {
         f"{name}/{field}": array
         for name, table in tables.items()
         for field, array in table._asdict().items()
     }
-    np.savez(path, **{_ABOUT: np.array(_about())}, **arrays)
+    np.savez(path, **arrays)
 
 
 def _about() -> str:
@@ -255,7 +256,7 @@ def value_sequences(pool: Pool) -> tuple[list[Actions], NDArray[np.float32]]:
     root_Q, single_Q = pool.root_Q.numpy(), pool.single_Q.numpy()
     child_PK, worth_PK = pool.child_PK.numpy(), pool.worth_PK.numpy()
     is_legal_PO = pool.is_legal_PO.numpy()
-    known = {(): (root_Q, single_Q)}
+    known: dict[Actions, tuple[NDArray[np.int64], NDArray[np.float32]]] = {(): (root_Q, single_Q)}
     for place, sequence in enumerate(sequences):
         if sequence:
             source = NUMBERS.index(sequence[-1])

@@ -52,7 +52,7 @@ class Algorithm:
     names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
     may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
     and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for a
-    loss of plugin API 1.
+    loss of plugin API 1, and for `targets` without `needs_values`.
     """
 
     name: str
@@ -87,7 +87,12 @@ class Algorithm:
     `needs_values` alone."""
 
     def __post_init__(self) -> None:
-        """Raise TypeError for a loss that cannot be called with columns and settings."""
+        """Raise TypeError for a loss that cannot be called so, or for targets without values."""
+        if self.targets is not None and not self.needs_values:
+            raise TypeError(
+                f"algorithm '{self.name}' has targets, which are what values are to become, and "
+                "asks for no values: add needs_values=True"
+            )
         try:
             signature = inspect.signature(self.loss)
         except (TypeError, ValueError):

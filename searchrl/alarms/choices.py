@@ -45,7 +45,7 @@ class ActionCollapse:
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps, for every task: the shares first."""
-        is_lost = above(self.min_probability)
+        is_kept = above(self.min_probability)
         for label in labels(history):
             severity = Severity.WARNING if is_learning(history, label) else Severity.CRITICAL
             for name in history.names(f"{label}{_SHARE}"):
@@ -58,7 +58,7 @@ class ActionCollapse:
                     )
                     return Alert(what, found[0].step, _WHY, _TRIES, severity)
             curve = history.curve(f"{label}{_LEAST}")
-            found = streak(curve, lambda point: not is_lost(point))
+            found = streak(curve, lambda point: not is_kept(point))
             if len(found) >= self.steps:
                 what = (
                     f"a legal action{of_task(label)} has probability {found[-1].value:.2g} "

@@ -23,6 +23,9 @@ from searchrl.core.kl import is_kl_clamped, k3
 LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to +-20 before exp: beyond it the ratio is flat and its gradient 0."""
 
+_LEAST_SPREAD = 1e-5
+"""Of the sum of squares: what targets must differ by. Below it, sums of 32 bits are rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class LossStats:
@@ -116,7 +119,7 @@ class LossStats:
         means = {name: total / count for name, (total, count) in measured.items() if count}
         # What is left of the targets' variance once values are known; none, if targets are equal.
         spread = self.sum_square_target - self.sum_target**2 / max(1, self.num_value)
-        if spread > 1e-12 * max(1.0, self.sum_square_target):
+        if spread > _LEAST_SPREAD * self.sum_square_target:
             means["explained_variance"] = 1 - self.sum_value_error / spread
         return means
 

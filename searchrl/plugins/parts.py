@@ -127,8 +127,14 @@ def put_into_words(
         return env
     from searchrl.envs.foreign import TextAdapter
 
-    names = list(find_space(env, entry.title).actions)
-    return TextAdapter(env, protocol=protocol, name=entry.title, action_names=names)
+    space = find_space(env, entry.title)
+    return TextAdapter(
+        env,
+        protocol=protocol,
+        name=entry.title,
+        action_names=list(space.actions),
+        max_turns=space.max_choices,
+    )
 
 
 def fill_parts(

@@ -12,7 +12,9 @@ from command_line import complaint, succeed
 from searchrl import Run, evaluate, train
 from searchrl.config import build_config
 from searchrl.engine.episodes.inflight import Inflight, Played
+from searchrl.engine.episodes.world import make_worlds
 from searchrl.errors import ConfigError, RunFolderError
+from searchrl.plugins import load_plugins
 
 ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
 SETTINGS: dict[str, Any] = {
@@ -122,6 +124,16 @@ def test_a_model_in_words_plays_the_same_environment() -> None:
     result = evaluate({"env": "arms", "plugins": [ARMS], "model": "tiny", "eval": {"num_tasks": 1}})
     (rollout,) = result.rollouts
     assert "which arm of test 0?" in rollout.episode.task.question
+
+
+def test_a_model_in_words_has_as_many_turns_as_a_network_has_choices() -> None:
+    config = build_config({"env": "arms", "plugins": [ARMS], "policy": "model"})
+    (world,) = make_worlds(config, load_plugins([ARMS], entry_points=False))
+    env: Any = world.acquire()
+    assert env.max_turns == env.inner.max_choices == 5
+    env.reset(seed=0)
+    ends = [env.step("<act>jump</act>")[3] for _ in range(5)]
+    assert ends == [False] * 4 + [True]
 
 
 def test_a_dry_run_says_what_would_be_trained() -> None:

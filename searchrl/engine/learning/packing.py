@@ -27,7 +27,7 @@ from searchrl.core.advantage import (
     dead_groups,
     solved_groups,
 )
-from searchrl.core.group import Group, Trainable
+from searchrl.core.group import Group, Trainable, settle
 from searchrl.core.reduction import Reduction, token_weights
 from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, View, is_finite
 from searchrl.engine.learning.broadcast import broadcast, check_told
@@ -191,15 +191,18 @@ def pack_step(
     _ensure_unique("rollouts", names, "give a copy a rollout_id of its own")
     is_scored = [item.reward is not None for item in items]
     turn_scores = [item.turn_scores for item in items]
+    rewards = [_reward(item, length_penalty) for item in items]
     scores = StepScores(
-        rewards=[_reward(item, length_penalty) for item in items],
+        rewards=rewards,
         group_ids=ids,
         is_scored=is_scored,
         turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
         num_turns=[len(item.trajectory.turns) for item in items],
         num_tokens=[item.trajectory.num_model_tokens for item in items],
         values=None if critic is None else [critic[name] for name in names],
-        turn_rewards=None if critic is None else [item.turn_rewards for item in items],
+        turn_rewards=None
+        if critic is None
+        else [settle(item.turn_rewards, one) for item, one in zip(items, rewards, strict=True)],
         is_cut=None if critic is None else [item.is_cut for item in items],
     )
     aims: Sequence[Advantage | None] = [None] * len(items)

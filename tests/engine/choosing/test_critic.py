@@ -93,6 +93,21 @@ def test_turn_rewards_add_up_to_the_reward() -> None:
     assert TrainItem(made_up, 0.5).turn_rewards == (0.0, 0.5)
 
 
+def test_turn_rewards_have_the_length_penalty_of_the_reward() -> None:
+    groups, told = make_driver(make_policy()).run(ask(make_world(), 4)), len(SEEN)
+    names = [one.trajectory.rollout_id for group in groups for one in group.rollouts]
+    pack_step(
+        groups, make_grpo().advantages, Reduction.TOKEN_MEAN, keep_dead_groups=True, constant=5,
+        critic=dict.fromkeys(names, ()), targets=returns, length_penalty=lambda count: -0.5 * count,
+    )  # fmt: skip
+    step = SEEN[told]
+    assert step.turn_rewards is not None and step.num_tokens is not None
+    rewards = [one.reward for group in groups for one in group.rollouts]
+    expected = [r - 0.5 * n for r, n in zip(rewards, step.num_tokens, strict=True)]
+    assert [sum(one) for one in step.turn_rewards] == pytest.approx(expected, abs=1e-12)
+    assert step.rewards == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_critic_learns_and_both_layers_get_gradients() -> None:
     policy = make_choices(make_policy().space, "gru")
     learner, world, told = make_learner(policy, actor_critic()), make_world(), []
@@ -109,6 +124,11 @@ def test_an_algorithm_that_needs_values_refuses_a_policy_without_a_critic() -> N
         make_learner(make_policy("mlp"), actor_critic())
     make_learner(make_policy("mlp", critic=True), actor_critic())
     assert make_policy("mlp").values(()) is None and make_policy("gru").values(()) == []
+
+
+def test_targets_without_values_are_refused() -> None:
+    with pytest.raises(TypeError, match="'mine' has targets, .*: add needs_values=True"):
+        Algorithm("mine", gains, critic_loss, targets=returns)
 
 
 def test_targets_that_fit_no_rollout_name_the_algorithm() -> None:
@@ -136,3 +156,22 @@ def test_the_value_columns_are_masked_and_measured() -> None:
     assert value_T.grad is not None and value_T.grad.tolist() == [-0.5, -1.0, 0.0, 0.0]
     plain = ppo_clip_loss(loss_columns(zeros_T, zeros_T, zeros_T, weight_T), LossSettings())[1]
     assert not {"value_loss", "explained_variance"} & plain.means().keys()
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
+def test_variance_is_explained_only_where_targets_vary(scale: float) -> None:
+    """Sums of 32 bits: of equal targets they leave a variance that is nothing but rounding."""
+    count = 997
+
+    def explained(target_T: Tensor, value_T: Tensor) -> float | None:
+        zeros_T, weight_T = torch.zeros(count), torch.full((count,), 1 / count)
+        columns = loss_columns(
+            zeros_T, zeros_T, zeros_T, weight_T, value_T=value_T, target_T=target_T
+        )
+        return critic_loss(columns, LossSettings())[1].means().get("explained_variance")
+
+    equal_T = torch.full((count,), 0.3 * scale)
+    assert explained(equal_T, 0 * equal_T) is None
+    varied_T = equal_T * (1 + 0.1 * torch.linspace(-1, 1, count))
+    assert explained(varied_T, equal_T) == pytest.approx(0.0, abs=1e-3)
+    assert explained(varied_T, varied_T) == 1.0

@@ -151,7 +151,7 @@ class KlBlowUp:
                     f"the policy is {found[-1].value:.2g} nats per token away from {place} (limit "
                     f"{limit:g}, metric {name})",
                     found[0].step,
-                    "a policy that moves this fast forgets how to write, and the rollouts that it "
+                    "a policy that moves this fast forgets what it could do, and the rollouts it "
                     "learns from are no longer its own",
                     (
                         "halve optim.lr",

@@ -316,3 +316,10 @@ def test_kinds_differ_in_length_or_in_their_last_action() -> None:
     means = {"Search, Hop": 0.5, "Search, Fuse, Hop": 0.6, "Search, Hop, Hop": 0.4, "Search": 0.3}
     assert choose_kinds(means) == ["Search, Fuse, Hop", "Search, Hop", "Search"]
     assert as_start("Search, Fuse, Hop") == "[Fuse, Hop]" and as_start("Search") == "[]"
+
+
+def test_check_says_a_command_that_an_algorithm_with_a_critic_can_be_tried_with() -> None:
+    result = CliRunner().invoke(main, ["check", "--plugin", MODULE, "control-ppo"])
+    assert result.exit_code == 0, result.output
+    words = "--policy mlp --set policy.critic=true --max-steps 1 --algorithm control-ppo"
+    assert result.output.splitlines()[-1].endswith(f"--env retrieval-control {words}")

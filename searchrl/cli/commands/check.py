@@ -203,7 +203,7 @@ def _next_command(
         "retriever": ["eval", *scripted, "--retriever", name],
         "alarm": ["train", *step, "--alarm", name],
         "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],
-        "algorithm": ["train", *step, "--algorithm", name],
+        "algorithm": ["train", *_policy_for(registry, first, step), "--algorithm", name],
         "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
         "policy": ["train", "--env", _env_of_choices(registry), "--policy", name, *step[2:]],
         "command": [name, "--help"],
@@ -211,6 +211,18 @@ def _next_command(
     if kind == "command":  # it has to be found first
         return shlex.join(["searchrl", *plugins, *words])
     return shlex.join(["searchrl", words[0], *plugins, *words[1:], *flags])
+
+
+def _policy_for(registry: Registry, algorithm: Entry, step: Sequence[str]) -> Sequence[str]:
+    """What an algorithm can train in one step: with a critic, a network."""
+    try:
+        needs_values = algorithm.make().needs_values
+    except Exception:  # it needs settings of its own, and was checked with them
+        needs_values = False
+    if not needs_values:
+        return step
+    network = ["--policy", "mlp", "--set", "policy.critic=true"]
+    return ["--env", _env_of_choices(registry), *network, *step[2:]]
 
 
 def _env_of_choices(registry: Registry) -> str:

@@ -56,14 +56,18 @@ def name_of(actions: Sequence[Action], sequence: Sequence[int]) -> str:
 def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]]) -> Values:
     """nDCG@k of every question of a split after every sequence.
 
-    All sequences of a question are played before the next question, so its searches stay in memory.
+    All sequences of a question are played before the next question, and those that begin alike one
+    after another, so what they share is searched once.
     """
     positions = world.positions
-    names = [name_of(positions.actions, sequence) for sequence in sequences]
-    values: dict[str, dict[str, float]] = {name: {} for name in names}
+    # In the order of `sequences`: of equal ones, the first is chosen.
+    values: dict[str, dict[str, float]] = {
+        name_of(positions.actions, sequence): {} for sequence in sequences
+    }
+    ordered = [(sequence, name_of(positions.actions, sequence)) for sequence in sorted(sequences)]
     for question in world.questions(split):
         asker = world.asker(question)
-        for name, sequence in zip(names, sequences, strict=True):
+        for sequence, name in ordered:
             ids = [one for one, _ in positions.list_after(asker, sequence)]
             values[name][question.id] = ndcg(ids, question.qrels, positions.k)
     return values

@@ -65,6 +65,14 @@ def test_the_run_page_shows_shares_of_actions_and_no_token(window: Browser, run:
     assert "free_action/look" not in window.text("#before-after")
 
 
+def test_the_tasks_of_a_mixture_do_not_fill_the_table_with_shares(window: Browser) -> None:
+    told = window.run(
+        "return ['action/look', 'a.0/action/look', 'a.0/free_action/look', 'a.0/least_action_p', "
+        "'a.0/ending_choices', 'a.0/reward', 'reward', 'a.0/reaction'].map(SEARCHRL.actions.isOwn)"
+    )
+    assert told == [True] * 5 + [False] * 3
+
+
 def test_every_question_leads_to_a_view(window: Browser) -> None:
     links = window.run("return SEARCHRL.questions().map(([, target]) => target)")
     assert len(links) == 10

@@ -11,7 +11,9 @@ SEARCHRL.actions = (() => {
   const LABELS = { train: "last training step", during: "last short evaluation" };
   const SIZE = { width: 640, height: 240, left: 44, right: 10, top: 8, bottom: 22 };
 
-  const isOwn = (name) => name.startsWith(ALL) || name.startsWith(FREE) || name === LEAST || name === ENDING;
+  // In a mixture each task has them as well, below its name: TASK/action/NAME.
+  const isOwn = (name) => `/${name}`.includes(`/${ALL}`) || `/${name}`.includes(`/${FREE}`) ||
+    [LEAST, ENDING].includes(name.split("/").pop());
   const colour = (place, total) => `hsl(${Math.round((360 * place) / total)} 55% ${place % 2 ? 42 : 62}%)`;
 
   function draw(run) {

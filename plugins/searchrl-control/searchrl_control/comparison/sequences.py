@@ -64,12 +64,16 @@ def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]
     values: dict[str, dict[str, float]] = {
         name_of(positions.actions, sequence): {} for sequence in sequences
     }
-    ordered = [(sequence, name_of(positions.actions, sequence)) for sequence in sorted(sequences)]
+    ordered = sorted(sequences)
+    names = [name_of(positions.actions, sequence) for sequence in ordered]
     for question in world.questions(split):
-        asker = world.asker(question)
-        for sequence, name in ordered:
-            ids = [one for one, _ in positions.list_after(asker, sequence)]
-            values[name][question.id] = ndcg(ids, question.qrels, positions.k)
+        known: dict[tuple[str, ...], float] = {}  # many sequences end with one list
+        lists = positions.lists_after(world.asker(question), ordered)
+        for name, listed in zip(names, lists, strict=True):
+            ids = tuple(one for one, _ in listed)
+            if ids not in known:
+                known[ids] = ndcg(ids, question.qrels, positions.k)
+            values[name][question.id] = known[ids]
     return values
 
 

@@ -10,6 +10,7 @@ before it chooses. Caller: `games`.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, islice
 from typing import NamedTuple
 
 from searchrl_control.environment.actions import Action
@@ -44,7 +45,8 @@ class HeadState(NamedTuple):
 
     def top(self, k: int) -> list[tuple[int, float]]:
         """The places of the first k passages, with points that say no more than the order."""
-        places = (*self.kept, *(place for place in self.tail if place not in self.kept))[:k]
+        left = (place for place in self.tail if place not in self.kept)
+        places = islice(chain(self.kept, left), k)
         return [(place, 1.0 - rank / k) for rank, place in enumerate(places)]
 
 

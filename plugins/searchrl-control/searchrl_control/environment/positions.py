@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from searchrl_control.environment.actions import HEADS, Action, find_set
@@ -157,17 +157,30 @@ class Positions:
     ) -> list[tuple[str, float]]:
         """The list after Search and a sequence of actions, as ids with scores, best first.
 
-        Nothing is observed and nothing kept, so all sequences of a question take little time. `k`
-        passages, by default as many as in an episode.
+        Nothing is observed and nothing kept. `k` passages, by default as many as in an episode.
         """
+        return next(self.lists_after(asker, [sequence], k))
+
+    def lists_after(
+        self, asker: Asker, sequences: Iterable[Path], k: int | None = None
+    ) -> Iterator[list[tuple[str, float]]]:
+        """The lists after many sequences, in their order; what they begin alike is played once."""
         opened = self._open(asker)
-        path: Path = ()
-        with opened.lock:
-            for number in sequence:
-                path = _go_on(self.actions, opened.game.legal(path), path, number).path
-            top = opened.game.top(path, k or self.k)
         passages = self.library.passages
-        return [(passages[place].id, score) for place, score in top]
+        paths: dict[Path, Path] = {(): ()}
+        for sequence in sequences:
+            with opened.lock:
+                path = self._path_of(opened.game, sequence, paths)
+                top = opened.game.top(path, k or self.k)
+            yield [(passages[place].id, score) for place, score in top]
+
+    def _path_of(self, game: Game, sequence: Path, paths: dict[Path, Path]) -> Path:
+        """The path that a sequence leads to; `paths` are those that are known."""
+        if sequence not in paths:
+            before = self._path_of(game, sequence[:-1], paths)
+            gone = _go_on(self.actions, game.legal(before), before, sequence[-1])
+            paths[sequence] = gone.path
+        return paths[sequence]
 
     def ids(self, position: Position) -> tuple[str, ...]:
         """The ids of the passages of a list, best first."""

@@ -107,6 +107,9 @@ def find_closed(source: str) -> list[str]:
             names = [f"searchrl.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or ""]
+            own = [alias.name for alias in node.names if alias.name.startswith("_")]
+            if names[0].startswith("searchrl."):  # a private name, of whatever module
+                found += [f"{names[0]}.{name}" for name in own]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"searchrl(\.\w+)+", str(node.value)):
             names = [str(node.value)]
         for name in names:
@@ -130,6 +133,7 @@ def test_a_package_needs_no_engine_and_no_program(package: Path) -> None:
         "def f():\n    from searchrl.programs.train import train",
         "from searchrl import cli",
         "from searchrl import hookimpl, train",
+        "from searchrl.core.columns import _private",
         "importlib.import_module('searchrl.engine')",
     ],
 )

@@ -56,14 +56,19 @@ def name_of(actions: Sequence[Action], sequence: Sequence[int]) -> str:
 def play_sequences(world: World, split: str, sequences: Sequence[tuple[int, ...]]) -> Values:
     """nDCG@k of every question of a split after every sequence.
 
-    All sequences of a question are played before the next question, so its searches stay in memory.
+    All sequences of a question are played before the next question, and those that begin alike one
+    after another, so what they share is searched once.
     """
     positions = world.positions
-    names = [name_of(positions.actions, sequence) for sequence in sequences]
-    values: dict[str, dict[str, float]] = {name: {} for name in names}
+    # In the order of `sequences`: of equal ones, the first is chosen.
+    values: dict[str, dict[str, float]] = {
+        name_of(positions.actions, sequence): {} for sequence in sequences
+    }
+    ordered = sorted(sequences)
+    names = [name_of(positions.actions, sequence) for sequence in ordered]
     for question in world.questions(split):
         known: dict[tuple[str, ...], float] = {}  # many sequences end with one list
-        lists = positions.lists_after(world.asker(question), sequences)
+        lists = positions.lists_after(world.asker(question), ordered)
         for name, listed in zip(names, lists, strict=True):
             ids = tuple(one for one, _ in listed)
             if ids not in known:

@@ -1,12 +1,13 @@
 """One question under one set of actions: which position every path of actions leads to.
 
 Owns the two games, that of lists and that of heads: their states by path, and what of a position is
-observed. A state is computed from the one before it, so a path that was reached is never searched
-again while its question is in memory. Caller: `positions`.
+observed. A state is computed from the one before it, so a path that was reached is not searched
+again while it is in memory. Caller: `positions`.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -28,6 +29,10 @@ from searchrl_control.searchers.question import Question
 
 _MEAN_OF = 3
 """First passages whose embeddings are averaged."""
+
+MAX_LISTS = 32
+"""States of one question in memory where each has arrays over the whole collection; the ones that
+were not used for longest go first, and are searched again if they are needed again."""
 
 Path = tuple[int, ...]
 """The numbers of the actions that were done, after the first Search."""
@@ -74,7 +79,7 @@ class ListGame:
         self._actions = actions
         self._lists = Lists(reformulator)
         self._features = ListFeatures(question)
-        self._states: dict[Path, ListState] = {}
+        self._states: OrderedDict[Path, ListState] = OrderedDict()
 
     @staticmethod
     def widths(dim: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -116,6 +121,10 @@ class ListGame:
             else:
                 found = self._lists.begin(self._question)
             self._states[path] = found
+            while len(self._states) > MAX_LISTS:
+                self._states.popitem(last=False)
+        else:
+            self._states.move_to_end(path)
         return found
 
 

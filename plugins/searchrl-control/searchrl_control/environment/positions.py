@@ -32,6 +32,9 @@ fit computes them again for every action."""
 _BYTES_PER_PASSAGE = 250
 """Of a question whose episodes went everywhere: about 50 rankings of a score and a flag each."""
 
+_BYTES_BESIDE = 2**19
+"""What such a question has beside them, however small its collection: paths and their signs."""
+
 _LEAST_QUESTIONS = 16
 
 
@@ -84,7 +87,7 @@ class Positions:
         self._statics: dict[str, Mapping[str, Features]] = {}
         self._opened: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = threading.Lock()
-        per_question = _BYTES_PER_PASSAGE * len(library.passages)
+        per_question = _BYTES_PER_PASSAGE * len(library.passages) + _BYTES_BESIDE
         self.max_questions = max(_LEAST_QUESTIONS, MAX_BYTES // per_question)
         """Questions whose searches are in memory."""
         self.num_cold = 0

@@ -95,7 +95,7 @@ def test_the_run_says_how_many_episodes_a_checkpoint_is(tmp_path: Path) -> None:
     step = next(line for line in said.splitlines() if line.startswith("step 1/1"))
     assert "chooses look " in step and " %, left " in step and "episodes_per_s" in step
     assert "  choices   look → " in said
-    for word in ("token", "answer", "format", "start-up checks"):
+    for word in ("token", "answer", "format"):
         assert word not in said
 
 

@@ -137,6 +137,19 @@ def test_a_run_on_one_collection_has_one_table(runs: list[Path]) -> None:
     assert "best fixed sequence, toy:" in said and ", pooled:" not in said
 
 
+def test_a_comparison_may_leave_collections_of_the_runs_out(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "figures.json"
+    call("compare", str(runs[0]), "--collection", "other", "--out", str(out))
+    told = json.loads(out.read_text("utf-8"))
+    assert set(told["questions"]) == {"other"} and set(told["tables"]) == {"pooled"}
+    assert told["best"]["pooled"] == told["best"]["other"]
+    assert "Did you mean 'other'?" in call(
+        "compare", str(runs[0]), "--collection", "othr", fails=True
+    )
+
+
 class Stepwise:
     """A network that decides one step of one episode at a time."""
 

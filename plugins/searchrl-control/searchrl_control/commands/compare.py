@@ -31,12 +31,20 @@ if TYPE_CHECKING:
 @click.command("compare")
 @click.argument("paths", metavar="RUN...", nargs=-1, required=True, type=FOLDER)
 @set_flag
+@click.option(
+    "--collection",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Compare on this collection of the runs alone; may be repeated.",
+)
 @click.option("--sweep", "has_sweep", is_flag=True, help="Print a table of all checkpoints.")
 @out_flag
 @plugin_flag
 def compare(
     paths: tuple[Path, ...],
     assignments: tuple[str, ...],
+    names: tuple[str, ...],
     has_sweep: bool,
     out: Path | None,
     plugins: tuple[str, ...],
@@ -54,7 +62,7 @@ def compare(
     """
     from searchrl_control.collections.judged import TEST, TRAIN
     from searchrl_control.comparison.fixed import FixedSequences
-    from searchrl_control.comparison.opening import open_envs
+    from searchrl_control.comparison.opening import choose_envs, open_envs
     from searchrl_control.comparison.runs import ensure_alike, read_run
     from searchrl_control.comparison.study import AGENT, Boards, Study, choose_checkpoint, join
     from searchrl_control.comparison.table import render
@@ -66,7 +74,7 @@ def compare(
     ensure_alike(runs)
     for note in (note for run in runs for note in run.notes):
         say(note)
-    envs = open_envs(runs[0].settings, registry)
+    envs = choose_envs(open_envs(runs[0].settings, registry), names)
     training = Boards(envs, TRAIN)
     swept = []
     for run in runs:
@@ -99,9 +107,9 @@ def compare(
         for run, best, of_run in zip(runs, chosen, swept, strict=True)
     ]
     _show_collections(told)
-    names = list(told["questions"])
+    questions = list(told["questions"])
     for name, rows in told["tables"].items():
-        name = names[0] if len(names) == 1 else name
+        name = questions[0] if len(questions) == 1 else name
         click.echo(f"\n{name}, test questions\n\n{render(rows)}")
     _show_highest(told, list(everybody))
     show_oracle(told["oracle"], "test")

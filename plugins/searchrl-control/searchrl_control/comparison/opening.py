@@ -6,10 +6,10 @@ Callers: the commands of this package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, suggest
 from searchrl.plugins import Registry
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.worlds import ENV
@@ -44,3 +44,17 @@ def open_envs(settings: Iterable[Mapping[str, Any]], registry: Registry) -> Envs
                 "other actions, or another number of steps; use the same for all"
             )
     return found
+
+
+def choose_envs(envs: Envs, names: Sequence[str]) -> Envs:
+    """The environments of these collections, in their own order; all of them without a name.
+
+    Raises:
+        ConfigError: there is no such collection among them.
+    """
+    for name in names:
+        if name not in envs:
+            raise ConfigError(
+                f"the runs were not trained on a collection {name!r}.{suggest(name, envs)}"
+            )
+    return {name: env for name, env in envs.items() if not names or name in names}

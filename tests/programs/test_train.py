@@ -25,7 +25,7 @@ from train_toy import (
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
-from searchrl.engine.episodes import rollout as rollout_module
+from searchrl.engine.episodes import playing
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
@@ -243,7 +243,7 @@ class TestFailures:
             def phase(self, name: str, done: int, total: int) -> None:
                 phases.append(name)
 
-        real = rollout_module.score_together
+        real = playing.score_together
 
         def score_together(work: Any, groups: Any) -> Any:
             if phases[-1:] == [phase] and phases.count("update") == steps_done and is_armed:
@@ -251,7 +251,7 @@ class TestFailures:
                 return [ScoredEpisode(None, unscored="x", failure=failure) for _ in work]
             return real(work, groups)
 
-        monkeypatch.setattr(rollout_module, "score_together", score_together)
+        monkeypatch.setattr(playing, "score_together", score_together)
         config = settings(micro_model, tmp_path / "run", checkpoint={"every": 100})
         with pytest.raises(FailureLimitError) as caught:
             train(config, observer=Noting())

@@ -90,7 +90,10 @@ def test_plugin_example_keeps_every_criterion() -> None:
     assert "env capitals" in said and "reward frugal" in said
 
 
-OF_PACKAGES = {"dag_r1_distill_7b.yaml": "searchrl-dag"}
+OF_PACKAGES = {
+    "dag_r1_distill_7b.yaml": "searchrl-dag",
+    "retrieval_control.yaml": "searchrl-control",
+}
 """Examples that need a package of plugins, whose tests look at them."""
 
 

@@ -141,7 +141,10 @@ def _find_in_tasks(settings: Mapping[str, Any]) -> Iterator[NamedCode]:
 
 
 def _numbered(tasks: Any) -> Iterator[tuple[Any, Any]]:
-    yield from tasks.items() if isinstance(tasks, Mapping) else enumerate(tasks)
+    if isinstance(tasks, Mapping):
+        yield from tasks.items()
+    elif isinstance(tasks, list | tuple):  # anything else is refused when the settings are read
+        yield from enumerate(tasks)
 
 
 def _modules_in_name(name: Any) -> list[str]:

@@ -198,3 +198,9 @@ def test_a_file_of_mine_and_a_flag_say_together_whom_to_ask(tmp_path: Path) -> N
     address = "retriever.url=https://mine.example"
     succeed("eval", "--config", own, "--plugin", plugin, "--set", address)
     assert trace.read_text() == "https://mine.example sk-secret"
+
+
+@pytest.mark.parametrize("tasks", [1.5, True, "corpus", {"0": 2}, [3]])
+def test_tasks_that_are_none_name_no_code(tasks: Any) -> None:
+    """Settings are searched before they are checked."""
+    assert find_code({"tasks": tasks}) == ()

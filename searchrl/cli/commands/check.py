@@ -215,6 +215,8 @@ def _next_command(
 
 def _policy_for(registry: Registry, algorithm: Entry, step: Sequence[str]) -> Sequence[str]:
     """What an algorithm can train in one step: with a critic, a network."""
+    if algorithm.kind != "algorithm":
+        return step
     try:
         needs_values = algorithm.make().needs_values
     except Exception:  # it needs settings of its own, and was checked with them

@@ -29,7 +29,7 @@ from searchrl.cli.terminal import make_console
 from searchrl.config import merge, parse_set
 from searchrl.config.sections import TaskConfig
 from searchrl.contracts import CHOICE_TURNS
-from searchrl.errors import ConfigError
+from searchrl.errors import ConfigError, SearchRLError
 from searchrl.plugins import Entry, PluginFailure, Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
 
@@ -193,7 +193,9 @@ def _next_command(
     scripted = ["--env", "regulations", "--policy", "scripted"]
     if kind in ("reward", "group_reward") and first.name in TaskConfig().metrics:
         scripted += ["--set", "tasks.0.metrics=[]"] if name != first.name else []
-    step = ["--model", "tiny", "--max-steps", "1"]
+    trained = _network_for(registry, first) if kind == "algorithm" else ()
+    one_step = ["--max-steps", "1"]
+    step = [*(trained or ["--model", "tiny"]), *one_step]
     words = {
         "env": ["play", "--env", name],
         "protocol": ["play", "--env", _env_for(registry, name), "--protocol", name],
@@ -203,9 +205,9 @@ def _next_command(
         "retriever": ["eval", *scripted, "--retriever", name],
         "alarm": ["train", *step, "--alarm", name],
         "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],
-        "algorithm": ["train", *_policy_for(registry, first, step), "--algorithm", name],
+        "algorithm": ["train", *step, "--algorithm", name],
         "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
-        "policy": ["train", "--env", _env_of_choices(registry), "--policy", name, *step[2:]],
+        "policy": ["train", "--env", _env_of_choices(registry), "--policy", name, *one_step],
         "command": [name, "--help"],
     }[kind]
     if kind == "command":  # it has to be found first
@@ -213,18 +215,16 @@ def _next_command(
     return shlex.join(["searchrl", words[0], *plugins, *words[1:], *flags])
 
 
-def _policy_for(registry: Registry, algorithm: Entry, step: Sequence[str]) -> Sequence[str]:
-    """What an algorithm can train in one step: with a critic, a network."""
-    if algorithm.kind != "algorithm":
-        return step
+def _network_for(registry: Registry, algorithm: Entry) -> Sequence[str]:
+    """A network with a critic, if the algorithm needs one; nothing if a language model will do."""
     try:
         needs_values = algorithm.make().needs_values
-    except Exception:  # it needs settings of its own, and was checked with them
+    except SearchRLError:  # it needs settings of its own, and was checked with them
         needs_values = False
     if not needs_values:
-        return step
-    network = ["--policy", "mlp", "--set", "policy.critic=true"]
-    return ["--env", _env_of_choices(registry), *network, *step[2:]]
+        return ()
+    critic = ["--policy", "mlp", "--set", "policy.critic=true"]
+    return ["--env", _env_of_choices(registry), *critic]
 
 
 def _env_of_choices(registry: Registry) -> str:

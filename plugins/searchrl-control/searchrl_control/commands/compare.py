@@ -15,7 +15,6 @@ from searchrl_control.commands.sequences import show_oracle
 from searchrl_control.commands.surroundings import (
     FOLDER,
     ensure_writable,
-    load_registry,
     out_flag,
     plugin_flag,
     read_settings,
@@ -60,6 +59,8 @@ def compare(
       searchrl control compare runs/seed1 --sweep
       searchrl control compare runs/seed1 runs/seed2 runs/seed3 --out figures.json
     """
+    from searchrl_retrieval.commands.surroundings import load_registry
+
     from searchrl_control.collections.judged import TEST, TRAIN
     from searchrl_control.comparison.fixed import FixedSequences
     from searchrl_control.comparison.opening import choose_envs, open_envs

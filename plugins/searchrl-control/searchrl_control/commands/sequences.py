@@ -14,7 +14,6 @@ import click
 from searchrl_control.commands.surroundings import (
     FILE,
     ensure_writable,
-    load_registry,
     out_flag,
     plugin_flag,
     read_settings,
@@ -62,6 +61,8 @@ def sequences(
       searchrl control sequences --collection data/scifact --set env.actions=heads
       searchrl control sequences --config run.yaml --only Fuse,Hop --out sequences.json
     """
+    from searchrl_retrieval.commands.surroundings import load_registry
+
     from searchrl.config import build_config, load_yaml
     from searchrl.errors import ConfigError
     from searchrl_control.collections.judged import TRAIN

@@ -1,7 +1,7 @@
-"""What the commands of this package share: flags, plugins, and where figures go.
+"""What the commands of this package share: flags, settings, and where figures go.
 
-Owns how a command gets its registry, how `--set env.K=V` becomes settings, and how `--out` is
-written. Called by every command in this room.
+Owns how `--set env.K=V` becomes settings, and how `--out` is written. The registry is got as the
+commands of `searchrl-retrieval` get it. Called by every command in this room.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from searchrl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from searchrl.plugins import Registry
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(path_type=Path)
@@ -31,23 +28,6 @@ plugin_flag = click.option(
     help="A plugin file or module; may be repeated.",
 )  # fmt: skip
 out_flag = click.option("--out", type=FILE, metavar="FILE", help="Write all figures as JSON.")
-
-
-def load_registry(plugins: Sequence[str]) -> Registry:
-    """Load the installed plugins, those named before the command, and `plugins`.
-
-    A plugin that is installed and cannot be loaded is named on standard error, once.
-
-    Raises:
-        PluginError: one that the user named cannot be loaded.
-    """
-    from searchrl.plugins import load_plugins
-
-    before = click.get_current_context().find_root().params.get("plugin") or ()
-    registry = load_plugins([*before, *plugins], must_load=True)
-    for failure in registry.failures:
-        click.echo(f"not loaded: {failure}", err=True)
-    return registry
 
 
 def read_settings(assignments: Sequence[str]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from searchrl.contracts import ChoiceSpace
 from searchrl.errors import ConfigError, suggest
+from searchrl_control.environment.actions import Action
 
-STEP, TERMINATE = "step", "Terminate"
+STEP = "step"
 
 STRENGTH = 3.0
 """In logits: with nine actions, the one of the sequence begins at a probability of .7."""
@@ -65,7 +66,8 @@ class Start(nn.Module):
                 f"its own, so at most {space.max_choices - 1} can follow; got {len(names)}"
             )
         start_NA = torch.zeros((self.block.stop - self.block.start, space.num_actions))
-        ended = [TERMINATE] if TERMINATE in space.actions else []
+        end = str(Action.TERMINATE)
+        ended = [end] if end in space.actions else []
         for step, name in enumerate([*names, *ended][: space.max_choices - 1], 1):
             if name not in space.actions:
                 raise ConfigError(

@@ -6,6 +6,7 @@ takes the pictures.
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import sys
@@ -133,7 +134,9 @@ def test_what_is_kept_again_is_the_same(tmp_path: Path) -> None:
     made = {file.relative_to(copy) for file in copy.rglob("*") if file.is_file()}
     assert kept - made == {Path("record.json")} and made <= kept
     for name in made:
-        assert (copy / name).read_bytes() == (COLLAPSED / name).read_bytes(), name
+        # The header of gzip differs between versions of Python; what is packed does not.
+        unpack = gzip.decompress if name.suffix == ".gz" else bytes
+        assert unpack((copy / name).read_bytes()) == unpack((COLLAPSED / name).read_bytes()), name
 
 
 def test_another_run_is_no_collapsed_one(tmp_path: Path) -> None:

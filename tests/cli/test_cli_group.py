@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -131,7 +133,9 @@ def register_commands(register):
 """
     )
     words = [sys.executable, "-m", "searchrl", "--plugin", str(plugin), "wait"]
-    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    # As from a terminal: under nohup, SIGHUP is ignored, and a program keeps it so.
+    heard = functools.partial(signal.signal, getattr(signal, name), signal.SIG_DFL)
+    result = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=heard)
     assert (result.returncode, result.stdout) == (code, "closed\n")
     assert result.stderr == "\nInterrupted.\n"
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -18,17 +17,8 @@ if TYPE_CHECKING:
 
 # What tests trust is not what the user trusts; programs that tests start inherit it.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="searchrl-state-")
-
-# The tests hold what is built in, whatever packages of plugins are installed beside it.
-_find_all = importlib.metadata.entry_points
-_INSTALLED = set(_find_all(group="searchrl"))
-
-
-def _find_others(**params: Any) -> importlib.metadata.EntryPoints:
-    return importlib.metadata.EntryPoints(e for e in _find_all(**params) if e not in _INSTALLED)
-
-
-importlib.metadata.entry_points = _find_others
+# They hold what is built in, whatever packages of plugins are installed beside it.
+os.environ["SEARCHRL_NO_INSTALLED_PLUGINS"] = "1"
 
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)

@@ -93,7 +93,7 @@ def load_plugins(
     ensure_sources(recorded, files)
     own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
     candidates = [_Candidate(own, lambda: importlib.import_module(BUILTINS))]
-    if entry_points:
+    if entry_points and os.environ.get("SEARCHRL_NO_INSTALLED_PLUGINS", "0") in ("", "0"):
         candidates += _find_entry_points()
     candidates += _find_named(files, [c.owner.name for c in candidates], pinned)
     entries: list[Entry] = []

@@ -81,6 +81,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of installed packages that holds `searchrl-rivers` 0.1.0."""
     folder = tmp_path / "site"
     install(folder, "searchrl-rivers", "0.1.0", {"srl_rivers": PLUGIN}, "rivers = srl_rivers")
+    monkeypatch.delenv("SEARCHRL_NO_INSTALLED_PLUGINS")
     monkeypatch.syspath_prepend(folder)
     yield folder
     sys.modules.pop("srl_rivers", None)

@@ -47,6 +47,7 @@ def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of modules that can be imported."""
+    monkeypatch.delenv("SEARCHRL_NO_INSTALLED_PLUGINS")
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
@@ -245,7 +246,9 @@ def test_importable_module_as_plugin(site: Path) -> None:
 
 
 # --- installed distributions ---------------------------------------------------------------
-def test_entry_point_plugin_is_owned_by_its_distribution(site: Path) -> None:
+def test_entry_point_plugin_is_owned_by_its_distribution(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(site, "Srl-Alpha", "1.2", {"srl_alpha": reward_plugin("a")}, "x = srl_alpha")
     registry = load_plugins()
     owner = registry.get("reward", "srl_alpha:a").owner
@@ -256,6 +259,8 @@ def test_entry_point_plugin_is_owned_by_its_distribution(site: Path) -> None:
     assert record["sha256"] == hashlib.sha256(own_files).hexdigest()
     assert record["names"] == {"reward": ["a"]} and registry.sources == ()
     assert "a" not in load_plugins(entry_points=False).names("reward")
+    monkeypatch.setenv("SEARCHRL_NO_INSTALLED_PLUGINS", "1")
+    assert "a" not in load_plugins().names("reward")
 
 
 def test_editable_install_is_hashed_by_its_code_not_its_record(site: Path) -> None:

@@ -423,8 +423,8 @@ def test_bad_rows_of_a_large_corpus_leave_nothing_behind(
     with pytest.raises(DataError) as caught:
         load(questions, corpus)
     lines = str(caught.value).splitlines()
-    assert "31 problems" in lines[0] and "have the same id 'a'" in str(caught.value)
-    assert sum("has no 'id'" in line for line in lines) == 5 and "25 more" in lines[-1]
+    assert "2 problems" in lines[0] and "have the same id 'a'" in str(caught.value)
+    assert any("has no 'id'" in line and "29 more" in line for line in lines)
     assert not list((tmp_path / "cache" / "searchrl" / "corpora").iterdir())
 
 

@@ -13,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.dataset import Files, load_dataset, read_question_set
+from searchrl.envs.formats.dataset import (
+    Files,
+    load_dataset,
+    read_question_set,
+    tell_contradictions,
+)
 from searchrl.envs.formats.passages import iter_corpus
 from searchrl.envs.formats.problems import Problems
 from searchrl.envs.formats.questions import Question
@@ -133,14 +138,41 @@ def test_all_files_of_queries_in_a_folder_are_read(tmp_path: Path) -> None:
 
 def test_five_bad_rows_are_shown_and_the_others_counted(tmp_path: Path) -> None:
     problems = Problems()
-    path = write(tmp_path / "q.jsonl", *[{"id": str(n)} for n in range(12)])
+    path = write(tmp_path / "q.jsonl", *[{"id": [n]} for n in range(12)])
     list(read_question_set([path], problems))
     with pytest.raises(DataError) as caught:
         problems.ensure_none()
     lines = str(caught.value).splitlines()
     assert lines[0] == "The data cannot be used: 12 problems. Nothing was started."
-    assert len(lines) == 7 and lines[5].startswith(f"  {path}:5: has no 'question'")
+    assert len(lines) == 7 and lines[5].startswith(f"  {path}:5: 'id' must be")
     assert lines[6] == f"  … and 7 more in {path}"
+
+
+def test_rows_with_one_fault_are_one_problem_that_names_what_was_found(tmp_path: Path) -> None:
+    problems = Problems()
+    path = tmp_path / "q.csv"
+    path.write_text("Asked,Reply\n" + "who?,me\n" * 3)
+    list(read_question_set([path], problems))
+    with pytest.raises(DataError, match=r"1 problem\.") as caught:
+        problems.ensure_none()
+    _, line = str(caught.value).splitlines()
+    assert line.startswith(f"  {path}:2: ") and '["asked", "reply"]' in line and "2 more" in line
+
+
+def test_blank_passages_are_left_out_and_said(tmp_path: Path) -> None:
+    blank = [{"id": "b", "text": "", "title": " "}, {"_id": "c", "contents": " "}]
+    path = write(tmp_path / "c.jsonl", {"id": "a", "text": "x"}, *blank)
+    problems = Problems()
+    assert [passage.id for passage in iter_corpus(path, problems)] == ["a"]
+    (note,) = problems.notes
+    assert "2 passages" in note and str(path) in note and not problems.count
+
+
+def test_one_question_with_two_answers_is_said(tmp_path: Path) -> None:
+    rows = [("Who?", "Ann"), ("who? ", "ann"), ("Who?", "Bob")]
+    write(tmp_path / "q.jsonl", *({"question": q, "answer": a} for q, a in rows))
+    (note,) = tell_contradictions(questions_of(tmp_path / "q.jsonl"))
+    assert "1 times" in note and "q.jsonl:1" in note and "q.jsonl:3" in note
 
 
 def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:
@@ -289,8 +321,6 @@ def test_rows_without_ids_do_not_clash_between_files_of_one_name(tmp_path: Path)
         ({"title": "t", "text": "x"}, "has no 'id'"),
         ({"id": None, "text": "x"}, "has no 'id'"),
         ({"id": "a"}, "has neither 'text' nor 'contents'"),
-        ({"id": "a", "text": ""}, "the passage is empty"),
-        ({"id": "a", "contents": " "}, "the passage is empty"),
         ({"id": "a", "text": ["x"]}, "'text' must be text"),
         ({"id": "a", "contents": 3}, "'contents' must be text, got 3"),
         ({"id": "a", "title": 3, "text": "x"}, "'title' must be text, got 3"),
@@ -343,13 +373,14 @@ def test_what_is_not_there_and_what_is_a_folder(tmp_path: Path) -> None:
         assert line == 0 and reason.startswith(corpus)
 
 
+@pytest.mark.parametrize("name", ["train.parquet", "train.PARQUET"])
 def test_parquet_without_pyarrow_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "train.parquet").write_bytes(b"PAR1")
+    (tmp_path / name).write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match="pip install pyarrow"):
-        list(read_question_set([tmp_path / "train.parquet"], Problems()))
+        list(read_question_set([tmp_path / name], Problems()))
 
 
 def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:

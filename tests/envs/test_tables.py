@@ -48,6 +48,25 @@ def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
     assert (second.question, second.answers, second.line) == ("[1]?", ("x",), 5)
 
 
+@pytest.mark.parametrize("header", ["Question,Answer", "QUERY,Gold"])
+def test_names_of_columns_in_any_case_and_by_other_words(tmp_path: Path, header: str) -> None:
+    (tmp_path / "q.csv").write_text(f"{header}\nwho?,me\n")
+    (question,) = questions_of(tmp_path / "q.csv")
+    assert (question.question, question.answers) == ("who?", ("me",))
+
+
+@pytest.mark.parametrize(
+    ("head", "word"),
+    [(b"\x28\xb5\x2f\xfd", "unzstd"), (b"BZh91", "bunzip2"), (b"PK\x03\x04", "CSV")],
+)
+def test_packed_files_and_sheets_are_named_for_what_they_are(
+    tmp_path: Path, head: bytes, word: str
+) -> None:
+    (tmp_path / "q.jsonl").write_bytes(head + b"\0\n" * 9)
+    ((line, reason),) = reasons(tmp_path / "q.jsonl")
+    assert line == 0 and word in reason
+
+
 def test_a_table_that_is_not_called_one_says_how_to_name_it(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text("question\tanswer\nWhich, now?\tx\n")

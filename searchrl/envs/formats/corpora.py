@@ -32,10 +32,10 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 """Path, time and size of files: changes when one does."""
 
 
-def load_corpus(path: Path, problems: Problems, *, skips_blank: bool = False) -> Sequence[Passage]:
+def load_corpus(path: Path, problems: Problems) -> Sequence[Passage]:
     """The passages of a file or folder: a tuple, or a `PassageStore` for a large file of rows.
 
-    A folder that `write_passages` wrote is one, too. `skips_blank` is that of `iter_corpus`.
+    A folder that `write_passages` wrote is one, too.
 
     Raises:
         ConfigError: a large corpus cannot be kept on disk.
@@ -44,13 +44,12 @@ def load_corpus(path: Path, problems: Problems, *, skips_blank: bool = False) ->
         return open_passages(path)
     file = find_corpus_file(path)
     if file is None or sum(size for _, _, size in fingerprint([file])) < LARGE_BYTES:
-        return tuple(iter_corpus(path, problems, places={}, skips_blank=skips_blank))
+        return tuple(iter_corpus(path, problems, places={}))
     marks = repr(fingerprint([file])).encode("utf-8", "surrogatepass")
-    marks += b"without blank rows" if skips_blank else b""
     folder = corpora_folder() / hashlib.sha256(marks).hexdigest()[:24]
     if has_passages(folder):
         return open_passages(folder)
-    return _store(file, folder, problems, skips_blank=skips_blank)
+    return _store(file, folder, problems)
 
 
 def corpora_folder() -> Path:
@@ -79,16 +78,13 @@ def _files_of(folder: Path) -> list[Path]:
     )
 
 
-def _store(
-    file: Path, folder: Path, problems: Problems, *, skips_blank: bool
-) -> PassageStore | tuple[()]:
+def _store(file: Path, folder: Path, problems: Problems) -> PassageStore | tuple[()]:
     """Write the passages into `folder` in one go: another process may do the same."""
     num_before = problems.count
     building = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         shutil.rmtree(building, ignore_errors=True)
-        rows = iter_corpus(file, problems, skips_blank=skips_blank)
-        passages = tracked(rows, f"reading {file.name}")
+        passages = tracked(iter_corpus(file, problems), f"reading {file.name}")
         try:
             write_passages(building, passages)
         except DataError as error:

@@ -125,7 +125,9 @@ def _load(files: Files, test_frac: float, seen: Fingerprint) -> Dataset:
         key=f"corpus-{key.hexdigest()[:16]}",
         gold=gold,
         notes=(
+            *problems.notes,
             *notes,
+            *tell_contradictions([*train, *test]),
             *tell_unknown(questions, where),
             *(() if files.test_questions else tell_unsaid(train)),
         ),
@@ -222,6 +224,26 @@ def tell_unsaid(questions: Sequence[Question]) -> list[str]:
     return [
         f"{len(unsaid):,} of {len(questions):,} questions are in a split that is neither train, "
         f"dev, validation nor test (first {first.path}:{first.line}); they are trained on"
+    ]
+
+
+def tell_contradictions(questions: Sequence[Question]) -> list[str]:
+    """A sentence about questions that stand in the data twice, with other answers."""
+    first: dict[str, Question] = {}
+    twice = [
+        (known, question)
+        for question in questions
+        if set(
+            map(_plain, (known := first.setdefault(_plain(question.question), question)).answers)
+        )
+        != set(map(_plain, question.answers))
+    ]
+    if not twice:
+        return []
+    one, other = twice[0]
+    return [
+        f"the same question stands twice with other answers, {len(twice):,} times (first "
+        f"{one.path}:{one.line} and {other.path}:{other.line}); a row takes only its own as right"
     ]
 
 

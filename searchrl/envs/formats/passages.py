@@ -33,25 +33,19 @@ _MAX_TITLE = 200
 
 
 def iter_corpus(
-    path: Path,
-    problems: Problems,
-    places: dict[str, str] | None = None,
-    *,
-    skips_blank: bool = False,
+    path: Path, problems: Problems, places: dict[str, str] | None = None
 ) -> Iterator[Passage]:
     """Yield the passages of a corpus: a file of rows, a text file, or a folder of either.
 
     Rows are read as they are needed, so a corpus of any size fits; those that cannot be used are
-    noted. `places` is as for `parse_rows`: without it, ids are not compared. With `skips_blank`,
-    rows whose title and text are empty are left out and not noted: published test collections have
-    them (FiQA of BEIR, for one).
+    noted. `places` is as for `parse_rows`: without it, ids are not compared. Rows whose title and
+    text are empty are left out, and a note says so: published test collections have them (FiQA of
+    BEIR, for one).
     """
     file = find_corpus_file(path)
     if file is not None:
         expected = f"passage; expected rows {CORPUS_SHAPES}"
-        rows = read_rows(file, problems)
-        if skips_blank:
-            rows = (row for row in rows if not _is_blank(row))
+        rows = _leave_out_blank(read_rows(file, problems), file, problems)
         yield from parse_rows(file, problems, parse_passage, expected, places=places, rows=rows)
     elif os.path.isdir(path):
         yield from read_text_folder(path, problems)
@@ -78,17 +72,28 @@ def parse_passage(row: Row) -> Passage:
         title, text = _ensure_text(value, "title"), _ensure_text(value, "text")
         if value.get("text") is None and not title:
             raise BadRow(f"has neither 'text' nor 'contents'; expected {CORPUS_SHAPES}")
-    if not text and not title:
-        raise BadRow("the passage is empty: no title and no text")
     return Passage(id=identity, text=text, title=title)
 
 
-def _is_blank(row: Row) -> bool:
-    """Whether a row is a passage with a text, and the text and the title are empty."""
-    value = row.value
-    if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
+def _leave_out_blank(rows: Iterator[Row], file: Path, problems: Problems) -> Iterator[Row]:
+    count = 0
+    for row in rows:
+        if _is_blank(row.value):
+            count += 1
+        else:
+            yield row
+    if count:
+        problems.notes.append(
+            f"{count:,} passage{'s' * (count > 1)} of {file} without title and text: left out"
+        )
+
+
+def _is_blank(value: Any) -> bool:
+    """Whether a row has the keys of a passage, and neither title nor text."""
+    if not isinstance(value, Mapping) or value.keys().isdisjoint(("text", "contents")):
         return False
-    return not value["text"].strip() and value.get("title", "") in ("", None)
+    parts = (value.get(key) or "" for key in ("title", "text", "contents"))
+    return all(isinstance(part, str) and not part.strip() for part in parts)
 
 
 def _ensure_text(value: Mapping[str, Any], key: str) -> str:

@@ -26,7 +26,7 @@ QUESTION_SHAPES = (
     '{"id", "question", "answer"}, {"question", "golden_answers"} or a Search-R1 / verl row '
     '{"prompt", "reward_model": {"ground_truth": {"target"}}}'
 )
-_ANSWER_KEYS = ("golden_answers", "answers", "answer")
+_ANSWER_KEYS = ("golden_answers", "answers", "answer", "gold")
 _ANSWER_SPLIT = "<|answer_split|>"
 """What stands between the answers of one text in the files of DeepResearcher."""
 
@@ -150,7 +150,12 @@ def read_id(value: Mapping[str, Any]) -> str | None:
 
 def _read_question_text(value: Mapping[str, Any]) -> str:
     extra = value.get("extra_info")
-    for key, holder in (("question", value), ("extra_info.question", extra), ("prompt", value)):
+    for key, holder in (
+        ("question", value),
+        ("query", value),
+        ("extra_info.question", extra),
+        ("prompt", value),
+    ):
         name = key.rpartition(".")[2]
         if not isinstance(holder, Mapping) or holder.get(name) is None:
             continue
@@ -160,7 +165,7 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
         if not text.strip():
             raise BadRow(f"'{key}' is empty")
         return ensure_encodable(key, text.strip())
-    raise BadRow(f"has no 'question'; expected {QUESTION_SHAPES}")
+    raise BadRow(f"has no 'question', only {show_value(list(value))}; expected {QUESTION_SHAPES}")
 
 
 def _last_user_message(prompt: Any) -> Any:
@@ -188,7 +193,7 @@ def _read_answers(value: Mapping[str, Any], *, may_lack: bool) -> tuple[str, ...
     if may_lack:
         return ()
     keys = ", ".join(f"'{key}'" for key in (*_ANSWER_KEYS, "reward_model.ground_truth"))
-    raise BadRow(f"has no answer; expected one of {keys}")
+    raise BadRow(f"has no answer, only {show_value(list(value))}; expected one of {keys}")
 
 
 def _is_none_at_all(answers: Any) -> bool:

@@ -33,6 +33,14 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 """How files of UTF-16 and UTF-32 begin."""
+_FOREIGN = {
+    b"\x28\xb5\x2f\xfd": "is packed with Zstandard; unpack it first: unzstd {name}",
+    b"BZh": "is packed with bzip2; unpack it first: bunzip2 {name}",
+    b"\xfd7zXZ": "is packed with xz; unpack it first: unxz {name}",
+    b"PK\x03\x04": "is an Excel sheet or a zip archive; save the sheet as CSV, or unpack it",
+    b"PAR1": "is Parquet; name it {name}.parquet",
+}
+"""How files begin that are not read, and what to do with them."""
 _HEAD = 1 << 16
 """Bytes from which the format is recognised."""
 
@@ -96,10 +104,11 @@ def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
     Raises:
         ConfigError: a Parquet or Arrow file, and pyarrow is not installed.
     """
-    if path.suffix == ".arrow" or is_arrow_folder(path):
+    suffix = path.suffix.lower()
+    if suffix == ".arrow" or is_arrow_folder(path):
         yield from read_arrow(path, problems)
         return
-    if path.suffix == ".parquet" and os.path.isfile(path):
+    if suffix == ".parquet" and os.path.isfile(path):
         yield from read_parquet(path, problems)
         return
     with open_bytes(path, problems, f"a file of rows ({FILE_KINDS})") as stream:
@@ -168,13 +177,15 @@ def open_bytes(path: Path, problems: Problems, expected: str) -> Iterator[Binary
             packed = gzip.GzipFile(fileobj=file) if is_packed else None
             stream = file if packed is None else io.BufferedReader(cast(io.RawIOBase, packed))
             with stream:
-                head = stream.read(4)
+                head = stream.read(8)
                 stream.seek(0)
-                is_wide = head.startswith(_WIDE_MARKS)
-                if is_wide:
-                    problems.add(path, 0, "is UTF-16 or UTF-32 text; save it as UTF-8")
+                foreign = next((say for mark, say in _FOREIGN.items() if head.startswith(mark)), "")
+                if head.startswith(_WIDE_MARKS):
+                    foreign = "is UTF-16 or UTF-32 text; save it as UTF-8"
+                if foreign:
+                    problems.add(path, 0, foreign.format(name=path.name))
                 was_given = True
-                yield None if is_wide else cast(BinaryIO, stream)
+                yield None if foreign else cast(BinaryIO, stream)
         return
     except FileNotFoundError:
         problems.add(path, 0, f"no such file; expected {expected}.{suggest_path(path)}")

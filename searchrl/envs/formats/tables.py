@@ -35,6 +35,8 @@ _MAX_CELL = 1 << 27
 def read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[Row]:
     """The rows of a table, each with its first line; an empty cell is a value that is missing.
 
+    Names of columns are read in lower case.
+
     A cell that begins with `[` or `{` and is JSON, or a list as Python writes it, is that value.
     A cell whose quotes take in rows that follow is noted: these rows would be lost in it.
     """
@@ -46,8 +48,9 @@ def read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[Row
         delimiter = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
         lines = _Lines(first, text)
         reader = csv.reader(lines, delimiter=delimiter)
-        names = [name.strip() for name in next(reader, [])]
-        questions = _dpr_question(names)
+        first_cells = [cell.strip() for cell in next(reader, [])]
+        names = [cell.lower() for cell in first_cells]
+        questions = _dpr_question(first_cells)
         if questions is not None:
             yield Row(1, questions)
             names = list(questions)

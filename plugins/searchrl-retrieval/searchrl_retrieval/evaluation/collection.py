@@ -101,7 +101,7 @@ def read_collection(path: Path, split: str = "") -> Collection:
         notes.append(
             f"judged passages that are not in the corpus, so nothing finds them: {missing}"
         )
-    return Collection(path, split, passages, texts, qrels, not judged, tuple(notes))
+    return Collection(path, split, passages, texts, qrels, not judged, (*problems.notes, *notes))
 
 
 def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, Passage]:
@@ -116,7 +116,7 @@ def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, 
 def _read_corpus(path: Path, problems: Problems) -> Sequence[Passage]:
     if not (has_passages(path) or find_corpus_file(path)):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
-    return load_corpus(path, problems, skips_blank=True)
+    return load_corpus(path, problems)
 
 
 def _read_texts(

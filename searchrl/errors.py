@@ -150,8 +150,11 @@ def suggest(name: str, known: Iterable[str], if_none: str = "There are none.") -
 
     `if_none` is the sentence to use when there are no known names.
     """
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.55)
+    every = set(known)
+    # `searchrl:em` is `em` by its whole name.
+    names = sorted(one for one in every if one.partition(":")[2] not in every)
+    folded = {one.casefold(): one for one in names}
+    near = [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, 3, cutoff=0.55)]
     if near:
         return " Did you mean " + " or ".join(f"'{n}'" for n in near) + "?"
     return f" Known: {', '.join(names)}." if names else f" {if_none}"

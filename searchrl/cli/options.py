@@ -115,7 +115,7 @@ RESUME_INFLIGHT = Flag(
     "--resume-inflight", "", "With --resume: keep the rollouts of the stopped step.",
     is_switch=True, group=RUN,
 )  # fmt: skip
-DRY_RUN = Flag("--dry-run", "", "Print the resolved plan and stop.", is_switch=True, group=RUN)
+DRY_RUN = Flag("--dry-run", "", "Print the plan and stop.", is_switch=True, group=RUN)
 GPU_MEMORY = Flag(
     "--gpu-memory", "", "With --dry-run: would it fit a GPU elsewhere, such as 24GB?", str, "SIZE",
     group=RUN,
@@ -150,7 +150,7 @@ SHARED = (ENV, PROTOCOL, RETRIEVER, CONFIG, SET, SEED, PLUGIN, TRUST, STRICT, JS
 """Flags of `train`, `doctor`, `sft`, `eval`, `ask`, `play` and `bench`."""
 
 DETAILS = Flag(
-    "--details", "", "Show every metric, and what memory is planned for.", is_switch=True,
+    "--details", "", "Show every metric; with --dry-run, every setting.", is_switch=True,
     group=OUTPUT,
 )  # fmt: skip
 

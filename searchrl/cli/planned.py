@@ -7,9 +7,10 @@ Imports torch (a plan names a device), so commands import it when they run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
+import yaml
 
 from searchrl.alarms.watch import find_alarms
 from searchrl.cli.json_output import print_json
@@ -26,11 +27,19 @@ from searchrl.engine.memory.watch import Outlook, foresee_memory
 from searchrl.engine.model.loading import NO_SCRATCH
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.setup.doubts import ensure_can_learn, few_tasks, tiny_abroad
+from searchrl.programs.setup.doubts import (
+    ensure_can_learn,
+    few_tasks,
+    few_validation_tasks,
+    tiny_abroad,
+)
 from searchrl.programs.setup.judging import foresee_training
 from searchrl.programs.setup.planning import Plan, ensure_whole_distribution
 from searchrl.programs.traces import load_traces
 from searchrl.run_folder import choose_folder
+
+_NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_steps")}
+"""Sections of the configuration that a command does not read."""
 
 
 def ensure_model_policy(config: RunConfig, command: str) -> None:
@@ -74,15 +83,21 @@ def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
 
 
 def show_plan(
-    plan: Plan, *, is_json: bool, with_memory: bool, gpu_memory: str | None = None
+    plan: Plan,
+    command: Literal["train", "sft"],
+    *,
+    is_json: bool,
+    details: bool,
+    gpu_memory: str | None = None,
 ) -> None:
-    """Print everything a run would do, and stop before it loads any weight.
+    """Print what a run of `command` would do, and stop before it loads any weight.
 
     Builds the environments, so that wrong names, expressions and data are found. The memory plan
-    is that of `train`; another program has none. The verdict on it is the first line, the
-    configuration follows as YAML, and what else is known as comments. `gpu_memory` is the size of
-    a GPU on another machine.
+    is that of `train`; `sft` has none. Warnings and the verdict on memory are the last lines. With
+    `details` the settings that the command reads stand before, as YAML, with all else as comments.
+    `gpu_memory` is the size of a GPU on another machine.
     """
+    with_memory = command == "train"
     size = None if gpu_memory is None else parse_bytes(gpu_memory)
     registry = load_registry(plan.config)
     plan = plan.settled(registry)
@@ -104,25 +119,35 @@ def show_plan(
         print_json({**facts, "notes": list(plan.notes), "config": plan.config.to_dict()})
         return
     del facts["warnings"]
-    if outlook:
-        verdict = f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict
-        say(f"# {verdict}")
-    for warning in warnings:
-        say("# warning: " + warning.replace("\n", " "))
-    say(plan.config.to_yaml().rstrip())
+    mark = "# " if details else ""
+    if details:
+        settings = {k: v for k, v in plan.config.to_dict().items() if k not in _NOT_READ[command]}
+        say(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip())
     for note in plan.notes:
-        say(f"# {note}")
+        say(f"{mark}{note}")
+    for task in plan.config.tasks:
+        weight, reward = (
+            part if isinstance(part, str | float) else "in stages"
+            for part in (task.weight, task.reward)
+        )
+        say(f"{mark}task: {task.env.name}, weight {weight}, reward {reward}")
     for name, value in facts.items():
         text = ", ".join(f"{k}: {v:,}" for k, v in value.items()) if name == "num_tasks" else value
-        say(f"# {name}: {text}")
-    if isinstance(outlook, Outlook):
+        say(f"{mark}{name}: {text}")
+    if details and isinstance(outlook, Outlook):
         say("# memory:")
         for part in outlook.plan.parts:
             size_of = format_bytes(part.num_bytes)
             say(f"#   {part.name}: {size_of} ({part.phase}: {part.why})")
         if outlook.rehearsal:
             say(f"# rehearsal: {outlook.rehearsal}")
-    say("# dry run: nothing was loaded or written")
+    more = "" if details else "; --details shows every setting"
+    say(f"{mark}dry run: nothing was loaded or written{more}")
+    for warning in warnings:
+        say(f"{mark}warning: " + warning.replace("\n", " "))
+    if outlook:
+        verdict = f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict
+        say(f"{mark}{verdict}")
 
 
 def _facts(
@@ -141,7 +166,7 @@ def _facts(
         doubts.append(plan.find_absence())
     if has_rewards:
         ensure_can_learn(config, algorithm, worlds)
-        doubts = [*tiny_abroad(plan, worlds), *doubts]
+        doubts = [*tiny_abroad(plan, worlds), *doubts, *few_validation_tasks(config, worlds)]
     elif config.sft.traces is not None:
         load_traces(config.sft.traces)
     judging = list(foresee_training(config, worlds)) if has_rewards else []
@@ -150,14 +175,17 @@ def _facts(
         world.close()
     loss = algorithm.resolve(config.algorithm)
     judged = {"judging": "; ".join(judging)} if judging else {}
+    learning = {
+        "loss": f"{config.algorithm.name}, {loss.describe()}",
+        "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
+    }
     return {
         **judged,
         "warnings": [doubt for doubt in doubts if doubt],
         "model": plan.label,
         "device": str(plan.device),
         "run_dir": str(choose_folder(config)),
-        "loss": f"{config.algorithm.name}, {loss.describe()}",
-        "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
+        **(learning if has_rewards else {}),
         **({"curriculum": str(stages)} if str(stages) else {}),
         "num_tasks": num_tasks,
         "fingerprint": config.fingerprint,

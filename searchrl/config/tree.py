@@ -177,8 +177,8 @@ def load_yaml(path: str | Path) -> FileLayer:
     except OSError as error:
         raise ConfigError(
             f"cannot read config {_shown(path)}: {error.strerror or error}; expected a YAML file "
-            "of config keys, such as `searchrl train --dry-run` prints, or the config.yaml of a "
-            f"run.{suggest_path(path)}"
+            "of config keys, such as `searchrl train --dry-run --details` prints, or the "
+            f"config.yaml of a run.{suggest_path(path)}"
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -234,7 +234,8 @@ def nest(key: str, value: Any) -> dict[str, Any]:
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Deep-merge mappings, `over` wins; lists and scalars are replaced.
 
-    A digit key in `over` (`--set tasks.0.weight=2`) addresses an element of a list in `base`.
+    A digit key in `over` (`--set tasks.0.weight=2`) addresses an element of a list in `base`; the
+    number after the last one adds an element (`--set tasks.1.env=corpus`).
     A mapping of weights (`mix`) is replaced, not added to. So is a mapping whose `name` changes:
     settings of another plugin do not carry over.
     """
@@ -251,8 +252,13 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(old, list) and _addresses(key, value):
             result[key] = items = list(old)
             for position, item in value.items():
-                if int(position) >= len(items):
-                    raise ConfigError(f"'{key}' has {len(items)} entries; no index {position}")
+                if int(position) > len(items):
+                    raise ConfigError(
+                        f"'{key}' has {len(items)} entries, so no {key}.{position}; the next one "
+                        f"to add is {key}.{len(items)}"
+                    )
+                if int(position) == len(items):
+                    items.append({})
                 items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
         elif key in WHOLE_KEYS or (key in _PLUGIN_KEYS and _is_renamed(old, value)):
             result[key] = dict(value)

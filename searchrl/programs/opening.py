@@ -6,6 +6,7 @@ Whether a run still rests on what it began with is `run_folder.changes`. Caller:
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from searchrl.engine.learning.checkpoint import load_checkpoint
 from searchrl.engine.memory.machine import describe_machine
 from searchrl.programs.observer import Observer
 from searchrl.programs.progress import Progress, ProgressShape, work_of
-from searchrl.programs.setup.doubts import few_tasks, tiny_abroad
+from searchrl.programs.setup.doubts import few_tasks, few_validation_tasks, tiny_abroad
 from searchrl.programs.setup.judging import foresee_training
 from searchrl.programs.setup.planning import first_advice
 from searchrl.programs.setup.session import Session
@@ -134,7 +135,8 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
         },
     )
     plan, worlds = session.plan, session.worlds
-    for doubt in (*tiny_abroad(plan, worlds), *few_tasks(config, worlds)):
+    found = (tiny_abroad(plan, worlds), few_tasks(config, worlds))
+    for doubt in itertools.chain(*found, few_validation_tasks(config, worlds)):
         observer.warn(doubt)
     for line in judging:
         observer.note(line)

@@ -45,11 +45,12 @@ _SHAPE = (
 )
 
 
-_RENAMED = {
-    "retrieved": " It is two now: support_recall, the share of the gold passages that were shown, "
-    "and all_gold, 1 if every one was."
+_OTHER_WORDS = {
+    **dict.fromkeys(("exact_match", "exact", "accuracy", "acc", "correct", "correctness"), "em"),
+    **dict.fromkeys(("cover_exact_match", "contains", "substring"), "cover_em"),
+    **dict.fromkeys(("retrieved", "recall"), "support_recall"),
 }
-"""What became of components that older runs name."""
+"""What other tools call our components."""
 
 
 class UnknownComponentError(ExpressionError, UnknownNameError):
@@ -183,9 +184,10 @@ class _Parser:
             # Show the whole qualified name that was meant, with its hyphens.
             longer = _QUALIFIED.match(self.text, start)
             name = longer.group() if longer else name
-            hint = _RENAMED.get(name) or suggest(name[:_MAX_NAME], self.known)
-            if (bare := name.partition(":")[2]) in self.known:
-                hint = f" Did you mean '{bare}'?"
+            hint = suggest(name[:_MAX_NAME], self.known)
+            for meant in (_OTHER_WORDS.get(name.casefold()), name.partition(":")[2]):
+                if meant in self.known:
+                    hint = f" Did you mean '{meant}'?"
             kind = functools.partial(UnknownComponentError, component=name)
             self._fail(f"unknown reward component '{_cut(name)}'.{hint}", start, kind)
         self.pos = start + len(name)

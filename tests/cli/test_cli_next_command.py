@@ -60,17 +60,22 @@ def test_a_plugin_named_before_the_command_is_carried_over(plugin: Path) -> None
 
 def test_eval_leads_to_training_with_its_reward() -> None:
     words = suggested(succeed("eval", "--policy", "scripted", "--num-tasks", "2").stdout)
-    reward = ["--reward", "0.2*format+em", "--model", "tiny", "--max-steps", "3"]
-    assert words == ["train", *reward]
+    assert words == ["train", "--reward", "0.2*format+em", "--model", "tiny"]
     own = succeed("eval", "--policy", "scripted", "--num-tasks", "2", "--reward", "f1")
     assert suggested(own.stdout)[1:3] == ["--reward", "f1"]
+
+
+def test_no_model_is_suggested_that_was_never_taught_the_tasks() -> None:
+    shown = succeed("eval", "--env", "corpus", "--policy", "scripted", "--num-tasks", "2").stdout
+    words = suggested(shown)
+    assert words[words.index("--model") + 1] == "Qwen/Qwen3-0.6B"
 
 
 def test_a_configuration_file_says_reward_and_model_itself(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("{reward: f1, policy: scripted, model: {name: tiny}}", "utf-8")
     words = suggested(succeed("eval", "--config", str(file), "--num-tasks", "2").stdout)
-    assert words == ["train", "--config", str(file), "--policy", "model", "--max-steps", "3"]
+    assert words == ["train", "--config", str(file), "--policy", "model"]
     succeed(*words, "--dry-run")
 
 

@@ -165,8 +165,13 @@ def test_set_reaches_a_list_nobody_wrote_because_defaults_lie_under_it() -> None
 
 
 def test_set_of_an_element_that_is_not_there_names_how_many_are() -> None:
-    with pytest.raises(ConfigError, match="'tasks' has 1 entries; no index 3"):
+    with pytest.raises(ConfigError, match=r"'tasks' has 1 entries.*tasks\.1"):
         config("tasks.3.weight=2")
+
+
+def test_set_adds_the_element_after_the_last_one() -> None:
+    first, second = config("tasks.1.env=corpus", "tasks.1.weight=2").tasks
+    assert (first.env.name, second.env.name, second.weight) == ("regulations", "corpus", 2)
 
 
 # --- merging -------------------------------------------------------------------------------

@@ -160,6 +160,8 @@ def test_lookup_among_nothing_says_what_there_is_none_of() -> None:
     with pytest.raises(UnknownNameError, match="unknown env 'x'. None is registered."):
         Registry((), ()).get("env", "x")
     assert suggest("x", []) == " There are none."
+    assert suggest("EM", ["em", "searchrl:em", "format"]) == " Did you mean 'em'?"
+    assert suggest("x", ["em", "searchrl:em"]) == " Known: em."
 
 
 def test_scheme_passes_the_rest_of_the_name() -> None:

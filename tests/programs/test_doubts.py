@@ -47,7 +47,7 @@ def warnings_of(command: str, data: str) -> list[str]:
 
 
 def test_the_tiny_model_on_foreign_data_is_announced(tmp_path: Path) -> None:
-    data = rows(tmp_path, 400)
+    data = rows(tmp_path, 800)
     (warning,) = warnings_of("train --env corpus --model tiny", data)
     assert "taught school regulations only" in warning and "env 'corpus'" in warning
     assert "--model Qwen/Qwen3-0.6B" in warning
@@ -62,7 +62,7 @@ def test_the_tiny_model_on_foreign_data_is_announced(tmp_path: Path) -> None:
 
 
 def test_the_line_that_teaches_first_names_all_that_the_task_has(tmp_path: Path) -> None:
-    data = rows(tmp_path, 400)
+    data = rows(tmp_path, 800)
     plugin = tmp_path / "plugin.py"
     plugin.write_text(MY_PROTOCOL)
     chosen = f"--plugin {plugin} --protocol mine --retriever random"
@@ -70,6 +70,14 @@ def test_the_line_that_teaches_first_names_all_that_the_task_has(tmp_path: Path)
     line = warning.partition("teach this one first: ")[2]
     for part in (f"--plugin {plugin}", "--protocol mine", "--retriever random"):
         assert part in line, part
+
+
+def test_two_tasks_that_choose_the_checkpoint_are_announced(tmp_path: Path) -> None:
+    data = rows(tmp_path, 40)
+    *_, warning = warnings_of("train --env corpus --model tiny", data)
+    assert "only 2 validation tasks" in warning and "checkpoint.keep_best=false" in warning
+    unchosen = warnings_of("train --env corpus --model tiny", f"{data},checkpoint.keep_best=false")
+    assert not any("validation" in one for one in unchosen)
 
 
 def test_two_held_out_tasks_are_announced(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     first = "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
     assert plan["curriculum"].startswith(first)
     text = succeed("train", "--config", file, "--dry-run").stdout
-    assert "# curriculum: tasks.0.weight: 1.0, then" in text
+    assert "curriculum: tasks.0.weight: 1.0, then" in text
 
 
 def test_slips_are_found_before_anything_starts(micro_model: Path, tmp_path: Path) -> None:

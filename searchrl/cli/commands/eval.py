@@ -212,13 +212,12 @@ def _following(
     if run is not None:
         can_ask = bool(result.rollouts) and takes_questions(result.rollouts[0].world)
         return after_eval_of_run(values, run, takes_questions=can_ask)
-    own = registry.get("env", config.tasks[0].env.name).options.get("reward")
-    reward = None if own else REWARD if "reward" in result.metrics else "env"
+    reward = REWARD if "reward" in result.metrics else "env"
     if endpoint_address(config.policy.name) is not None:
         # It has no weights here, and nothing else asks it.
         rest = tuple(one for one in values["set"] if not one.strip().startswith("endpoint."))
         values = {**values, "model": None, "set": rest}
-    return after_eval(values, reward, config.run_dir)
+    return after_eval(values, config, registry, reward)
 
 
 def _as_json(

@@ -133,10 +133,4 @@ def play(**values: Any) -> None:
         # The same status as for a run with too many failures: the command line was right.
         console.print(Text(episode.failure.detail, "dim"))
         sys.exit(FailureLimitError.exit_code)
-    envs = [registry.get("env", task.env.name) for task in config.tasks]
-    has_expert = all("expert" in env.script_names for env in envs)
-    own_reward = envs[0].options.get("reward")
-    following = after_play(
-        values, has_expert=has_expert, own_reward=own_reward, run_dir=config.run_dir
-    )
-    show_next(console, following)
+    show_next(console, after_play(values, config, registry))

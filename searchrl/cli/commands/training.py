@@ -93,7 +93,11 @@ def _run(
             if values["dry_run"]:
                 if is_first:
                     show_plan(
-                        plan, is_json=is_json, with_memory=command == "train", gpu_memory=room
+                        plan,
+                        command,
+                        is_json=is_json,
+                        details=bool(values["details"]),
+                        gpu_memory=room,
                     )
                 return
         elif others := given_flags(

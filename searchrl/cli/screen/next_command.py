@@ -17,13 +17,17 @@ from rich.console import Console
 from rich.text import Text
 
 from searchrl.cli.group import plugin_sources
+from searchrl.config import RunConfig
 from searchrl.engine.episodes.scorers import SEARCH_METRICS
+from searchrl.plugins import Entry, Registry
 
 _CARRIED = ("plugin", "config", "env", "protocol", "retriever", "set")
 """Flags that choose the tasks; the other flags belong to one command."""
 
 REWARD = "0.2*format+em"
 """The reward that is suggested where neither the command nor the environment has one."""
+_SMALL = "Qwen/Qwen3-0.6B"
+"""The model that is suggested where the embedded one was never taught the tasks."""
 
 
 def show_next(console: Console, command: str) -> None:
@@ -31,20 +35,32 @@ def show_next(console: Console, command: str) -> None:
     console.print(Text(f"Next:  {command}", "dim"), soft_wrap=True)
 
 
-def after_play(
-    values: Mapping[str, Any], *, has_expert: bool, own_reward: str | None, run_dir: str | None
-) -> str:
+def after_play(values: Mapping[str, Any], config: RunConfig, registry: Registry) -> str:
     """`eval` with the scripted policy where there is one, else `train`."""
-    if has_expert:
-        return _line("eval", _carried(values, run_dir, "eval"), {"policy": "scripted"})
-    return _train(values, None if own_reward else REWARD, run_dir)
+    envs = [registry.get("env", task.env.name) for task in config.tasks]
+    if all("expert" in env.script_names for env in envs):
+        return _line("eval", _carried(values, config.run_dir, "eval"), {"policy": "scripted"})
+    return after_eval(values, config, registry)
 
 
 def after_eval(
-    values: Mapping[str, Any], reward: str | None = REWARD, run_dir: str | None = None
+    values: Mapping[str, Any], config: RunConfig, registry: Registry, reward: str = REWARD
 ) -> str:
-    """`train` on the same tasks. `reward` is used where the command had none; None: the env's."""
-    return _train(values, reward, run_dir)
+    """`train` on the same tasks with a model that can learn them.
+
+    `reward` is used where neither the command nor the environment has one.
+    """
+    wanted: dict[str, Any] = {"reward": values["reward"], "model": values.get("model")}
+    if values["config"]:  # it names reward and model, and perhaps a policy that cannot learn
+        wanted["policy"] = "model"
+    else:
+        envs = [registry.get("env", task.env.name) for task in config.tasks]
+        if not envs[0].options.get("reward"):
+            wanted["reward"] = wanted["reward"] or reward
+        protocols = [task.protocol.name for task in config.tasks]
+        is_taught = all(map(Entry.policy_for, envs, protocols))
+        wanted["model"] = wanted["model"] or ("tiny" if is_taught else _SMALL)
+    return _line("train", _carried(values, config.run_dir, "train"), wanted)
 
 
 def after_eval_of_run(values: Mapping[str, Any], run: str, *, takes_questions: bool) -> str:
@@ -64,15 +80,6 @@ def after_training(run_dir: Path, summary: Mapping[str, Any]) -> list[str]:
     lines = [summary[name] for name in ("train", "ask") if name in summary]
     lines.append(f"searchrl eval {folder}")
     return [*lines, *([f"searchrl eval {folder} --retriever random"] if searches else [])]
-
-
-def _train(values: Mapping[str, Any], reward: str | None, run_dir: str | None) -> str:
-    wanted: dict[str, Any] = {"reward": values["reward"], "model": values.get("model")}
-    if values["config"]:  # it names reward and model, and perhaps a policy that cannot learn
-        wanted["policy"] = "model"
-    else:
-        wanted = {"reward": wanted["reward"] or reward, "model": wanted["model"] or "tiny"}
-    return _line("train", _carried(values, run_dir, "train"), {**wanted, "max_steps": 3})
 
 
 def _carried(values: Mapping[str, Any], run_dir: str | None, command: str) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """From a task's reward and metrics to the scorer of its episodes.
 
-Owns which components a task has and who makes them; what a score is, is `rewards.scorer`'s matter.
-Wrong names and expressions are found here, before anything starts. Caller: `world`.
+Owns which components a task has and who makes them, and whether its protocol searches; what a score
+is, is `rewards.scorer`'s matter. Wrong names and expressions are found before anything starts.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Mapping
 
 from searchrl.config import RunConfig
@@ -14,7 +15,7 @@ from searchrl.config.policy import is_registered
 from searchrl.config.sections import TaskConfig
 from searchrl.contracts import CHOICE_TURNS, TagProtocol
 from searchrl.core.episode import SEARCH
-from searchrl.errors import ExpressionError, ProtocolFailure
+from searchrl.errors import ConfigError, ExpressionError, ProtocolFailure
 from searchrl.plugins import Entry, Registry
 from searchrl.plugins.parts import Judges, make_component
 from searchrl.rewards.components import SIGNAL, make_signal
@@ -87,3 +88,18 @@ def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardS
         raise UnknownComponentError(f"{source}{error}{absence}", error.component) from error
     except ExpressionError as error:
         raise type(error)(f"{source}{error}") from error
+
+
+def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> None:
+    """Refuse a retriever that somebody chose where nothing asks it.
+
+    So says a factory with `retriever=None`, if the protocol has no searches either.
+    """
+    parameter = inspect.signature(env.load()).parameters.get("retriever")
+    is_optional = parameter is not None and parameter.default is None
+    if config.retriever.name == env.retriever or not is_optional or can_open(protocol, SEARCH):
+        return
+    raise ConfigError(
+        f"retriever '{config.retriever.name}': env '{config.env.name}' needs none, and protocol "
+        f"'{config.protocol.name}' has no searches, so nothing would ask it; leave out --retriever"
+    )

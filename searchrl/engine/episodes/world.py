@@ -25,7 +25,7 @@ from searchrl.config.sections import AUTO, Named, TaskConfig
 from searchrl.contracts import ChoiceSpace, ExpertFactory, TagProtocol
 from searchrl.core.episode import Task
 from searchrl.engine.episodes.guarded import GuardedProtocol, GuardedRetrievers
-from searchrl.engine.episodes.scorers import build_scorer, can_open, takes_numbers
+from searchrl.engine.episodes.scorers import build_scorer, can_open, ensure_is_read, takes_numbers
 from searchrl.envs.choices import find_space
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
 from searchrl.errors import (
@@ -390,6 +390,7 @@ def _make_world(
     protocol_entry = registry.get("protocol", config.protocol.name)
     protocol = _make_protocol(config, run, registry)
     retriever_entry = registry.get("retriever", config.retriever.name)
+    ensure_is_read(config, env_entry, protocol)
 
     def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
         entry = registry.get("retriever", name)

@@ -17,7 +17,7 @@ from searchrl.core.advantage import StepScores
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.figures.evaluation import tasks_played
 from searchrl.engine.figures.metrics import proportion
-from searchrl.envs.splits import TRAIN
+from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ConfigError
 from searchrl.programs.setup.carrying import task_flags
 from searchrl.programs.setup.planning import Plan
@@ -125,3 +125,19 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
             f"of {played} means anything from {100 * half['low']:.0f} % to "
             f"{100 * half['high']:.0f} %, so no change will be clear; {more} ({_ENOUGH} at least)"
         )
+
+
+def few_validation_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
+    """A warning for every task of a run whose best checkpoint is chosen on too few episodes."""
+    settings = config.eval
+    is_chosen = settings.every and config.checkpoint.keep_best
+    validated = [world for world in worlds if is_chosen and world.can_validate]
+    for world in validated:
+        played = tasks_played(validated, world, VALIDATION, settings.num_tasks_during)
+        if played < _ENOUGH:
+            tasks = f"{played} validation task" + ("s choose" if played > 1 else " chooses")
+            yield (
+                f"only {tasks} the best checkpoint of env '{world.name}', which is mostly chance; "
+                f"give it more tasks ({_ENOUGH} validation tasks at least), or trust the last "
+                "checkpoint alone: checkpoint.keep_best=false"
+            )

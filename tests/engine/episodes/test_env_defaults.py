@@ -11,7 +11,7 @@ import pytest
 
 from searchrl.config import RunConfig, build_config
 from searchrl.engine.episodes.world import make_worlds, name_defaults
-from searchrl.errors import ExpressionError, UnknownNameError
+from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.make import make_env
 
@@ -119,3 +119,9 @@ def register_envs(register):
     (own_folder / "wrong.py").write_text(text, "utf-8")
     (failure,) = load_plugins(["wrong.py"]).failures
     assert failure.line == 6 and f"env 'mine': {option} is 3, not " in failure.message
+
+
+def test_a_retriever_that_nothing_would_ask_is_refused(registry: Registry) -> None:
+    config = decided(registry, {"env": "gym:FrozenLake-v1", "retriever": "random"})
+    with pytest.raises(ConfigError, match=r"'random'.*'gym:FrozenLake-v1'.*leave out --retriever"):
+        make_worlds(config, registry)

@@ -236,6 +236,10 @@ def took(run: Recorded) -> str:
     )
 
 
+RAW = "https://raw.githubusercontent.com/searchrl/searchrl/main/"
+"""Where the pictures of the README are: it is read outside of the repository, too."""
+
+
 def curve(run: Recorded, place: str) -> str:
     """README and healthy_run: the learning curve, and what it is compared with."""
     sizes, rival = _sizes_between(run), run.heuristics.get("two_search_regex")
@@ -403,7 +407,7 @@ def controls(run: Recorded) -> str:
 BLOCKS: Mapping[str, Callable[[Recorded], str]] = {
     "front": front,
     "took": took,
-    "curve": lambda run: curve(run, "docs/"),
+    "curve": lambda run: curve(run, f"{RAW}docs/"),
     "curve_here": lambda run: curve(run, ""),
     "model": model,
     "table": table,

@@ -153,7 +153,7 @@ def test_a_picture_is_small_and_shown_with_words(name: str) -> None:
     data = (PICTURES / f"{name}.webp").read_bytes()
     assert data[:4] == b"RIFF" and data[8:12] == b"WEBP" and len(data) <= 150_000
     texts = PAGE + (REPO / "README.md").read_text("utf-8")
-    (words,) = re.findall(rf"!\[([^\]]+)\]\((?:docs/)?pages/{name}\.webp\)", texts)
+    (words,) = re.findall(rf"!\[([^\]]+)\]\((?:https:\S+/docs/)?pages/{name}\.webp\)", texts)
     assert len(words.split()) > 5
 
 

@@ -19,6 +19,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from jinja2 import Environment, StrictUndefined
+from tokenizers import Tokenizer
 
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.world import name_defaults
@@ -109,10 +110,22 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
         instruction=clean(protocol.instruction) if config.model.instructions else "",
         fence=_fence(protocol.instruction),
         stops=list(protocol.stops),
+        prompt=_example_prompt(source),
         reward=", then ".join(stages),
         facts=_facts(source),
     )
     return f"---\n{header.to_yaml()}\n---\n\n{body.strip()}\n"
+
+
+def _example_prompt(source: Source) -> str:
+    """A prompt of the run as the model read it, as a Python expression; "" if none was kept."""
+    row = next(source.run.rollouts(), None)
+    if row is None or not (source.policy / "tokenizer.json").is_file():
+        return ""
+    num_prompt = len(row["authors"]) - len(row["authors"].lstrip("P"))
+    tokenizer = Tokenizer.from_file(str(source.policy / "tokenizer.json"))
+    text = tokenizer.decode(row["ids"][:num_prompt], skip_special_tokens=False)
+    return "\n".join(f"    {line!r}" for line in text.splitlines(keepends=True))
 
 
 def _task_of(weights: Weights) -> str:

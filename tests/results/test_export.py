@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -209,6 +210,20 @@ def test_card_holds_the_figures_and_the_facts_of_the_run(micro_run: Path, tmp_pa
         assert fact in card
     assert "`</search>`" in card and "name: agent" in card
     assert Run.open(micro_run).config.fingerprint in card
+
+
+def test_code_of_the_card_writes_a_turn(
+    micro_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed("export", micro_run, tmp_path / "agent")
+    monkeypatch.chdir(tmp_path / "agent")
+    loading, turn = re.findall(r"(?ms)^`{3,}python\n(.*?)^`{3,}$", Path("README.md").read_text())
+    names: dict[str, Any] = {}
+    exec(loading + turn.replace("max_new_tokens=256", "max_new_tokens=3"), names)
+    row = next(Run.open(micro_run).rollouts())
+    ids = names["inputs"]["input_ids"][0].tolist()
+    assert row["ids"][: len(ids)] == ids and row["authors"][len(ids)] == "M"
+    assert "</search>" in turn and names["output"].shape[1] == len(ids) + 3
 
 
 def test_folder_that_is_not_empty_is_left_as_it_is(micro_run: Path, tmp_path: Path) -> None:

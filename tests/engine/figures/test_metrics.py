@@ -32,7 +32,6 @@ from searchrl.engine.figures.metrics import (
     label_tasks,
     mean,
     proportion,
-    student_t,
     summarise,
 )
 from searchrl.rewards.expression import parse_expression
@@ -209,13 +208,6 @@ class TestGroups:
         assert effective_size([0.0, 1.0, 1.0], [7, 7, 7], ZERO_OR_ONE) == 1
         many = mean([1.0] * 64, ZERO_OR_ONE, groups)
         assert many["n"] == 64 and many["low"] < proportion(64, 64)["low"] < many["high"] == 1
-
-    @pytest.mark.parametrize(
-        ("df", "quantile"),
-        [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (7, 2.3646), (63, 1.9983)],
-    )
-    def test_student_t_is_that_of_the_tables(self, df: int, quantile: float) -> None:
-        assert student_t(df) == pytest.approx(quantile, rel=1.5e-3)
 
 
 class TestNotMeasured:

@@ -35,7 +35,8 @@ class StepScores:
     turns and tokens the model wrote, for algorithms that return one advantage for each; the
     packer always gives them. The rest is for algorithms that need values: `values` are those of a
     critic at every turn, before the update; `turn_rewards` add up to the reward of a rollout; and
-    `is_cut` is true where a limit ended the episode, not the environment.
+    `is_cut` is true where a limit ended the episode, not the environment: `values` then has one
+    more, of what was seen after the last turn.
     """
 
     rewards: Sequence[float]

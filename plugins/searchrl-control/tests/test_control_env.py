@@ -126,10 +126,10 @@ def test_terminate_ends_with_the_list_that_is_there(toy: dict[str, Any]) -> None
 def test_five_steps_are_the_limit(toy: dict[str, Any]) -> None:
     env = make(toy)
     env.reset(options={"split": "train", "index": 0})
-    *_, truncated, _ = do(env, "Search", "Broad", "Narrow", "Broad")
-    assert not truncated
+    *_, terminated, _, _ = do(env, "Search", "Broad", "Narrow", "Broad")
+    assert not terminated
     _, _, terminated, truncated, _ = do(env, "Narrow")
-    assert truncated and not terminated
+    assert terminated and not truncated
 
 
 def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any]) -> None:

@@ -114,6 +114,14 @@ def test_a_question_that_is_a_passage_itself_does_not_find_itself(tmp_path: Path
     assert judged.rankings == {"q3": ["d2"]} and judged.metrics["mrr@1"]["value"] == 1
 
 
+def test_a_passage_that_only_has_the_id_of_the_question_is_found(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "beir", {"d1": "q3"})
+    (folder / "qrels" / "test.tsv").write_text("q3\tq3\t1\n", "utf-8")
+    first = partial(ByName, titles=["Otter"])
+    judged = judge(read_collection(folder), {"one": first}, [1])["one"]
+    assert judged.rankings == {"q3": ["q3"]} and judged.metrics["mrr@1"]["value"] == 1
+
+
 def test_grades_of_judgements_are_gains_and_floats_are_the_same_grades(tmp_path: Path) -> None:
     """Lynx is judged 2 and Hare 1: the other order has (1 + 2/log2(3)) / (2 + 1/log2(3))."""
     values = []

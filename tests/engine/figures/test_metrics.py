@@ -197,6 +197,11 @@ class TestGroups:
         wanted = 6 / design_effect * (2.5706 / 4.3027) ** 2
         assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
 
+    def test_groups_that_balance_each_other_are_no_more_than_their_values(self) -> None:
+        values, groups = [0.0, 1.0] * 8, [number // 2 for number in range(16)]
+        few_groups = (2.1314 / 2.3646) ** 2  # t of 15 and of 7 degrees of freedom
+        assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(16 * few_groups, 1e-4)
+
     def test_groups_of_one_change_nothing(self) -> None:
         values = [0.1, 0.7, 0.7, 1.3]
         assert mean(values, (0.0, 2.0), "abcd") == mean(values, (0.0, 2.0))

@@ -104,7 +104,7 @@ def dr_grpo_advantages(step: StepScores) -> list[float]:
 def rloo_advantages(step: StepScores) -> list[float]:
     """Return r minus the mean reward of the *other* rollouts of the group (leave one out).
 
-    The baseline is independent of the rollout it judges, so the gradient is unbiased. Equal to
+    The baseline is independent of the rollout it judges, so the advantage brings no bias. Equal to
     Dr. GRPO's advantage times G / (G - 1).
     """
 

@@ -153,15 +153,6 @@ def test_pooled_interval_knows_no_spread_between_collections() -> None:
     assert told["high"] - told["low"] < 0.85 * (loose["high"] - loose["low"])
 
 
-def test_pooled_and_single_comparisons_agree_on_one_collection() -> None:
-    first, second = two_policies(np.random.default_rng(1))
-    pooled = compare_pooled({"big": first["big"]}, {"big": second["big"]})
-    each = compare_each(first, second)
-    for key in ("value", "low", "high"):
-        assert pooled[key] == pytest.approx(each["big"][key], abs=2e-3)  # type: ignore[literal-required]
-    assert pooled["p"] == each["big"]["p"] and each["small"]["low"] > 0
-
-
 def test_equal_policies_have_no_interval() -> None:
     first, _ = two_policies(np.random.default_rng(2))
     told = compare_pooled(first, first)

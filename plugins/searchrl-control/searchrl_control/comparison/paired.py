@@ -14,8 +14,6 @@ from searchrl.contracts import Paired
 ByCollection = Mapping[str, Mapping[str, float]]
 """The name of a collection -> the id of a question -> nDCG@k."""
 
-_FIGURE = "ndcg"
-
 
 def compare_pooled(first: ByCollection, second: ByCollection) -> Paired:
     """The first policy minus the second on all questions, each question counting once.
@@ -25,7 +23,7 @@ def compare_pooled(first: ByCollection, second: ByCollection) -> Paired:
     """
     ensure_same(first, second)
     strata = {f"{name}/{one}": name for name, of in first.items() for one in of}
-    return compare({_FIGURE: _flat(first)}, {_FIGURE: _flat(second)}, strata)[_FIGURE]
+    return compare({"ndcg": _flat(first)}, {"ndcg": _flat(second)}, strata)["ndcg"]
 
 
 def compare_each(first: ByCollection, second: ByCollection) -> dict[str, Paired]:
@@ -35,9 +33,7 @@ def compare_each(first: ByCollection, second: ByCollection) -> dict[str, Paired]
         ValueError: the two were not measured on the same questions.
     """
     ensure_same(first, second)
-    return {
-        name: compare({_FIGURE: first[name]}, {_FIGURE: second[name]})[_FIGURE] for name in first
-    }
+    return {name: compare({"ndcg": first[name]}, {"ndcg": second[name]})["ndcg"] for name in first}
 
 
 def ensure_same(first: ByCollection, second: ByCollection) -> None:

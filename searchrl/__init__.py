@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from searchrl.programs.agent import Answer, load_agent
     from searchrl.programs.evaluate import evaluate
     from searchrl.programs.train import train
-    from searchrl.results.paired import bootstrap, compare
+    from searchrl.results.paired import compare, estimate
     from searchrl.run_folder import Run
 
 __version__ = "0.1.0"
@@ -26,8 +26,8 @@ __all__ = [
     "PLUGIN_API",
     "Answer",
     "Run",
-    "bootstrap",
     "compare",
+    "estimate",
     "evaluate",
     "hookimpl",
     "hookspec",
@@ -39,8 +39,8 @@ __all__ = [
 _LAZY = {
     "Answer": "searchrl.programs.agent",
     "Run": "searchrl.run_folder",
-    "bootstrap": "searchrl.results.paired",
     "compare": "searchrl.results.paired",
+    "estimate": "searchrl.results.paired",
     "evaluate": "searchrl.programs.evaluate",
     "load_agent": "searchrl.programs.agent",
     "make_env": "searchrl.plugins.make",

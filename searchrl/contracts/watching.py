@@ -25,12 +25,13 @@ class Metric(TypedDict):
 class Paired(TypedDict):
     """A figure of one policy minus that of another, on the same `n` tasks, with its 95 % interval.
 
-    `p` is that of the two-sided test named by `test`. A pair of retrievers has the same.
+    `p` is that of the two-sided test named by `test`. A pair of retrievers has the same. Without
+    `low` and `high` too few tasks differ for an interval; the test still holds.
     """
 
     value: float
-    low: float
-    high: float
+    low: NotRequired[float]
+    high: NotRequired[float]
     n: int
     p: float
     test: str

@@ -35,7 +35,8 @@ class StepScores:
     turns and tokens the model wrote, for algorithms that return one advantage for each; the
     packer always gives them. The rest is for algorithms that need values: `values` are those of a
     critic at every turn, before the update; `turn_rewards` add up to the reward of a rollout; and
-    `is_cut` is true where a limit ended the episode, not the environment.
+    `is_cut` is true where a limit ended the episode, not the environment: `values` then has one
+    more, of what was seen after the last turn.
     """
 
     rewards: Sequence[float]
@@ -103,7 +104,7 @@ def dr_grpo_advantages(step: StepScores) -> list[float]:
 def rloo_advantages(step: StepScores) -> list[float]:
     """Return r minus the mean reward of the *other* rollouts of the group (leave one out).
 
-    The baseline is independent of the rollout it judges, so the gradient is unbiased. Equal to
+    The baseline is independent of the rollout it judges, so the advantage brings no bias. Equal to
     Dr. GRPO's advantage times G / (G - 1).
     """
 

@@ -57,7 +57,7 @@ class LossStats:
     num_sampler: int = 0
     """Tokens with a sampler log-prob apart from the old one: what `sum_sampler_ratio` runs over."""
     num_value: int = 0
-    """Tokens with a value and a target: what `sum_value_error` runs over. 0 without a critic."""
+    """Tokens with a value and a target: what `sum_square_error` runs over. 0 without a critic."""
     num_held: int = 0
     """Tokens that LLDS watches: what `sum_drop` runs over. 0 for other losses."""
     sum_ratio: float = 0.0
@@ -70,7 +70,8 @@ class LossStats:
     sum_drop: float = 0.0
     """Nats by which likelihood fell where LLDS holds it up."""
     sum_value_error: float = 0.0
-    """Squares of target minus value."""
+    """Of target minus value."""
+    sum_square_error: float = 0.0
     sum_target: float = 0.0
     sum_square_target: float = 0.0
     max_abs_log_ratio: float = 0.0
@@ -97,7 +98,7 @@ class LossStats:
         to the reference, in nats per token; `kl_clamped_frac`; `max_abs_log_ratio`;
         `sampler_ratio_mean`, trainer over sampler; `cut_frac`; `likelihood_drop` in nats per token
         that LLDS watches; `nonfinite_frac`; of a critic, `value_loss` (mean square of target minus
-        value) and `explained_variance` of the targets.
+        value) and `explained_variance`, 1 - Var(target - value) / Var(target).
         """
         num_in, num_offered = self.num_tokens, self.num_tokens + self.num_nonfinite
         measured = {
@@ -114,13 +115,14 @@ class LossStats:
             "cut_frac": (self.num_cut, self.num_cuttable),
             "likelihood_drop": (self.sum_drop, self.num_held),
             "nonfinite_frac": (self.num_nonfinite, num_offered),
-            "value_loss": (self.sum_value_error, self.num_value),
+            "value_loss": (self.sum_square_error, self.num_value),
         }
         means = {name: total / count for name, (total, count) in measured.items() if count}
         # What is left of the targets' variance once values are known; none, if targets are equal.
+        left = self.sum_square_error - self.sum_value_error**2 / max(1, self.num_value)
         spread = self.sum_square_target - self.sum_target**2 / max(1, self.num_value)
         if spread > _LEAST_SPREAD * self.sum_square_target:
-            means["explained_variance"] = 1 - self.sum_value_error / spread
+            means["explained_variance"] = 1 - left / spread
         return means
 
 
@@ -234,7 +236,8 @@ class LossColumns:
                 sums["num_cuttable"], sums["num_cut"] = num_tokens, total(is_cut_T)
             if self.value_T is not None and self.target_T is not None:
                 sums["num_value"] = num_tokens
-                sums["sum_value_error"] = total((self.target_T - self.value_T).square())
+                sums["sum_value_error"] = total(self.target_T - self.value_T)
+                sums["sum_square_error"] = total((self.target_T - self.value_T).square())
                 sums["sum_target"] = total(self.target_T)
                 sums["sum_square_target"] = total(self.target_T.square())
             if drop_T is not None:

@@ -103,6 +103,8 @@ class Trajectory:
     origin: Origin = Origin.SAMPLED
     segment: int = 0
     generated_text: str = ""
+    after: View | None = None
+    """What a policy without tokens saw after its last choice, if a limit cut the episode there."""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)
     _logps: list[float | None] = field(default_factory=list, repr=False)

@@ -131,6 +131,7 @@ def test_unscored_rollout_cannot_keep_a_group_alive() -> None:
         ("a1 a1 b1 b1", ""),  # nothing in the step is worse: correct means nothing
         ("a0.2 a0.2 b1 b0.2 c0.9 c0.9", ""),  # alike and good, but not the best
         ("a-1 a-1 b-2 b-1", "a"),  # only the order of rewards counts
+        ("a0 a0 b-1 b0", "a"),  # a best reward of 0 is a best one
         ("a? b?", ""),
         ("", ""),
     ],

@@ -171,6 +171,7 @@ def test_a_network_of_another_width_is_refused(run: Run, tmp_path: Path) -> None
 def test_episodes_in_flight_keep_what_was_seen(tmp_path: Path) -> None:
     config = build_config({**SETTINGS, "eval": {"num_tasks": 2}})
     rollouts = evaluate(config).rollouts
+    rollouts[0].trajectory.after = rollouts[0].trajectory.views[-1]  # as if a limit had cut it
     inflight = Inflight(tmp_path, 1)
     for rollout in rollouts:
         inflight.add(Played(rollout.trajectory, rollout.episode))

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchrl.contracts import Paired
+from searchrl.engine.figures.metrics import proportion
 from searchrl.results.paired import (
     MCNEMAR,
     SIGN_FLIP,
-    bootstrap,
     compare,
-    compare_pairs,
+    estimate,
+    find_interval,
     mcnemar,
 )
 
 ZERO_ONE = st.sampled_from([0.0, 1.0])
+
+
+def compare_pairs(pairs: Sequence[tuple[float, float]]) -> Paired:
+    first, second = (
+        {"x": {str(task): value for task, value in enumerate(side)}}
+        for side in zip(*pairs, strict=True)
+    )
+    return compare(first, second)["x"]
 
 
 @pytest.mark.parametrize(
@@ -27,12 +38,11 @@ ZERO_ONE = st.sampled_from([0.0, 1.0])
     [(0, 0, 1.0), (5, 5, 1.0), (6, 0, 2 / 64), (0, 6, 2 / 64), (8, 1, 2 * 10 / 512)],
 )
 def test_mcnemars_test_is_that_of_a_coin(won: int, lost: int, p: float) -> None:
-    pairs = [(1.0, 0.0)] * won + [(0.0, 1.0)] * lost + [(1.0, 1.0)] * 50
-    assert mcnemar(pairs).p == pytest.approx(p)
+    assert mcnemar(won, lost) == pytest.approx(p)
 
 
 def test_many_changes_are_no_overflow() -> None:
-    assert 0 < mcnemar([(1.0, 0.0)] * 900 + [(0.0, 1.0)] * 700).p < 1e-6
+    assert 0 < mcnemar(900, 700) < 1e-6
 
 
 @given(st.lists(st.tuples(ZERO_ONE, ZERO_ONE), min_size=1, max_size=60))
@@ -87,14 +97,50 @@ def test_counting_out_is_mcnemars_test_where_both_can_be_had(won: int, lost: int
     assert compare_pairs(halves)["p"] == pytest.approx(compare_pairs(pairs)["p"])
 
 
-def test_the_interval_of_few_tasks_is_wide_enough() -> None:
-    rng = random.Random(13)
-    held = 0
-    for _ in range(200):
-        found = compare_pairs([(rng.gauss(0.3, 1), 0.0) for _ in range(6)])
-        held += found["low"] <= 0.3 <= found["high"]
-    assert held >= 0.9 * 200
-    assert compare_pairs([(0.4, 0.1)])["low"] == pytest.approx(0.3)
+def covered(draw: Callable[[int], np.ndarray], truth: float, strata: Sequence[int] = ()) -> float:
+    """The share of 500 intervals that hold the truth, of those there are."""
+    found = [find_interval(draw(number), strata) for number in range(500)]
+    given = [ends for ends in found if ends]
+    return sum(low <= truth <= high for low, high in given) / len(given)
+
+
+@pytest.mark.parametrize("n", [10, 20, 50])
+def test_the_interval_of_differences_that_are_mostly_equal_holds_the_truth(n: int) -> None:
+    """85 % of the pairs are equal; the percentiles of a bootstrap covered .66 to .90."""
+    rng = np.random.default_rng(13)
+    held = covered(lambda _: np.where(rng.random(n) < 0.15, rng.exponential(1, n), 0.0), 0.15)
+    assert held >= 0.93
+
+
+def test_the_interval_of_a_long_tail_holds_the_truth() -> None:
+    rng = np.random.default_rng(17)
+    assert covered(lambda _: rng.lognormal(0, 1, 20), math.exp(0.5)) >= 0.91
+    assert covered(lambda _: rng.lognormal(0, 1, 50), math.exp(0.5)) >= 0.93
+
+
+def test_a_stratum_of_one_task_is_not_known_for_certain() -> None:
+    rng = np.random.default_rng(19)
+    sizes = (3, 1, 1, 1)
+    strata = [number for number, size in enumerate(sizes) for _ in range(size)]
+    level = np.array(strata) * 0.3
+    assert covered(lambda _: level + rng.normal(0, 1, 6), level.mean(), strata) >= 0.93
+
+
+def test_strata_take_the_spread_between_them_out() -> None:
+    values = np.array([0.0, 0.1, 0.2, 5.0, 5.1, 5.2])
+    low, high = find_interval(values, list("aaabbb")) or (0.0, 0.0)
+    # By hand: spread 0.1 within, so the error is 0.1 / sqrt(6), and t has 4 degrees of freedom.
+    assert (low, high) == pytest.approx((2.6 - 0.11335, 2.6 + 0.11335), abs=1e-5)
+    wide = find_interval(values) or (0.0, 0.0)
+    assert wide[1] - wide[0] > 10 * (high - low)
+
+
+def test_too_few_differences_have_a_test_and_no_interval() -> None:
+    for others in ([], [(0.9, 0.4)]):
+        found = compare_pairs([(0.3, 0.3), *others, (0.5, 0.5), (0.2, 0.2)])
+        assert "low" not in found and found["p"] == 1.0
+    constant = compare_pairs([(0.1 * n + 0.2, 0.1 * n) for n in range(9)])
+    assert "low" not in constant and constant["p"] < 0.01
 
 
 def test_pairing_sees_what_two_intervals_hide() -> None:
@@ -113,8 +159,6 @@ def test_nothing_is_found_where_nothing_is() -> None:
         pairs = [(rng.random(), rng.random()) for _ in range(30)]
         num_found += compare_pairs(pairs)["p"] < 0.05
     assert num_found <= 6
-    same = compare_pairs([(0.3, 0.3)] * 9)
-    assert (same["value"], same["low"], same["high"], same["p"]) == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
@@ -134,30 +178,22 @@ def test_only_tasks_and_figures_of_both_are_compared() -> None:
     assert found["em"]["n"] == 2 and math.isclose(found["em"]["value"], 0.5)
 
 
-def test_a_mean_has_the_interval_of_its_resampled_means() -> None:
-    """Against the plain way: draw the tasks, take the mean, sort."""
-    rng = np.random.default_rng(11)
-    values = rng.random(37)
-    found = bootstrap({"ndcg": {str(place): float(x) for place, x in enumerate(values)}})["ndcg"]
-    means = [rng.choice(values, len(values)).mean() for _ in range(20_000)]
-    low, high = np.quantile(means, (0.0199, 0.9801))  # expanded: 2.028 * sqrt(37 / 36) is 2.056
-    assert found["n"] == 37 and math.isclose(found["value"], values.mean(), rel_tol=1e-12)
-    assert found["low"] == pytest.approx(low, abs=0.004)
-    assert found["high"] == pytest.approx(high, abs=0.004)
-
-
-def test_figures_of_equal_values_have_no_width_and_others_keep_their_order() -> None:
+def test_a_mean_has_the_interval_of_its_kind() -> None:
+    """Shares have Wilson's, others Student's t, and figures of 0 to 1 stay there."""
     tasks = [f"t{number}" for number in range(7)]
-    figures = {
-        "varied": dict(zip(tasks, (0.0, 0.1, 0.5, 0.5, 0.7, 0.9, 1.0), strict=True)),
-        "few": {"t0": 0.2, "t1": 0.6},
+    found = estimate({
+        "even": dict(zip(tasks, (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), strict=True)),
+        "high": dict(zip(tasks, (0.2, 1.0, 1.0, 1.0, 1.0, 0.9, 0.9), strict=True)),
         "none": {},
+        "all": dict.fromkeys(tasks, 1.0),
         "equal": dict.fromkeys(tasks, 0.1),
-    }
-    found = bootstrap(figures)
-    assert list(found) == ["varied", "few", "equal"]
-    assert found["equal"] == {"value": 0.1, "low": 0.1, "high": 0.1, "n": 7}
-    assert found["few"]["n"] == 2 and (found["few"]["low"], found["few"]["high"]) == (0.2, 0.6)
+    })  # fmt: skip
+    assert list(found) == ["even", "high", "all", "equal"]
+    half = 2.446912 * math.sqrt(28 / 6 / 7)
+    assert (found["even"]["low"], found["even"]["high"]) == pytest.approx((-half, half), abs=1e-5)
+    assert found["high"]["high"] == 1.0 and found["high"]["low"] > 0
+    assert found["all"] == proportion(7, 7)
+    assert found["equal"] == {"value": pytest.approx(0.1), "n": 7}
 
 
 def test_a_figure_among_many_is_compared_as_it_is_alone() -> None:

@@ -126,10 +126,10 @@ def test_terminate_ends_with_the_list_that_is_there(toy: dict[str, Any]) -> None
 def test_five_steps_are_the_limit(toy: dict[str, Any]) -> None:
     env = make(toy)
     env.reset(options={"split": "train", "index": 0})
-    *_, truncated, _ = do(env, "Search", "Broad", "Narrow", "Broad")
-    assert not truncated
+    *_, terminated, _, _ = do(env, "Search", "Broad", "Narrow", "Broad")
+    assert not terminated
     _, _, terminated, truncated, _ = do(env, "Narrow")
-    assert truncated and not terminated
+    assert terminated and not truncated
 
 
 def test_reward_is_ndcg_at_the_end_minus_the_steps(toy: dict[str, Any]) -> None:
@@ -266,3 +266,10 @@ def test_a_language_model_can_play_it_through_the_adapter(toy: dict[str, Any]) -
     assert "Searched: " in shown and "1. " in shown
     _, reward, terminated, *_ = adapter.step("<act>Terminate</act>")
     assert terminated and reward >= 0
+
+
+def test_an_action_that_was_repeated_is_shown_as_often_as_it_was_taken(toy: dict[str, Any]) -> None:
+    env = make(toy)
+    env.reset(options={"split": "train", "index": 0})
+    shown = do(env, "Search", "Broad", "Broad", "Narrow")[0]
+    assert shown["taken"].tolist() == pytest.approx([0.0, 1 / 5, 2 / 5, 0.0])

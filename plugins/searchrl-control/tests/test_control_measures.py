@@ -1,4 +1,4 @@
-"""nDCG by hand, and both measures against ir-measures."""
+"""nDCG and the signs of a candidate by hand, and both measures against ir-measures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import math
 import random
 
 import pytest
+from control_toy import make_library
+from searchrl_control.environment.actions import Action
+from searchrl_control.environment.candidates import CANDIDATE_FEATURES, Candidates
+from searchrl_control.environment.features import ListFeatures
+from searchrl_control.environment.heads import SOURCES, Sources
 from searchrl_control.environment.measures import CUTOFF, dcg, ndcg, recall
+from searchrl_control.reformulate.classical import Classical
+from searchrl_control.searchers.question import Question
 from searchrl_retrieval.evaluation.measures import measure
 
 L3, L4 = math.log2(3), 2.0
@@ -51,3 +58,23 @@ def test_both_measures_are_those_of_ir_measures_within_1e_9() -> None:
         expected = theirs["ndcg@10"][question], theirs["recall@10"][question]
         assert ours == pytest.approx(expected, abs=1e-9)
     assert len({round(value, 6) for value in theirs["ndcg@10"].values()}) > 40
+
+
+def test_the_signs_of_a_candidate_by_hand() -> None:
+    """The next passage of a source: its lead on the one after it, and what it adds to all kept."""
+    library = make_library()
+    question = Question(library, "where does honey of the hive and salt of the sea come from")
+    lists = ListFeatures(question)
+    sources = Sources(question, Classical(library))
+    kept = tuple(library.place_of[name] for name in ("salt", "bees"))
+    shown = Candidates(question, sources, lists).of(kept)
+    row = SOURCES.index(Action.WORDS)
+    told = dict(zip(CANDIDATE_FEATURES, shown[row].tolist(), strict=True))
+    order = [place for place in sources.order(Action.WORDS, kept) if place not in kept]
+    scores = question.words.scores_N
+    assert told["source_gap"] == pytest.approx(float(scores[order[0]] - scores[order[1]]))
+    assert told["source_gap"] > 0
+    has = [lists.share_of(place) for place in (*kept, order[0])]
+    assert told["left"] == pytest.approx(lists.idf_share(~(has[0] | has[1])))
+    assert told["adds"] == pytest.approx(lists.idf_share(has[2] & ~(has[0] | has[1])))
+    assert told["left"] < lists.idf_share(~has[1]), "the first one that was kept counts, too"

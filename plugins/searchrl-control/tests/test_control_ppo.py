@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from searchrl_control.learning.ppo import advantages, make_ppo, targets
+import torch
+from searchrl_control.learning.ppo import advantages, loss, make_ppo, targets
 
 import searchrl
 from searchrl.core.advantage import StepScores
+from searchrl.core.loss import LossSettings, loss_columns
 from searchrl.testing import check_plugin
 
 MODULE = "searchrl_control"
 HOW = {"discount": 0.5, "decay": 0.5}
 # The hand table of test_control_published_bugs.py, and a rollout that nobody scored.
+# A limit cut the second one, where the critic expected 10 afterwards.
 STEP = StepScores(
     rewards=[3.0, 5.0, float("nan")],
     group_ids=["a", "b", "c"],
     is_scored=[True, True, False],
-    values=[(2.0, 4.0), (8.0, 2.0, 6.0), (1.0,)],
+    values=[(2.0, 4.0), (8.0, 2.0, 6.0, 10.0), (1.0,)],
     turn_rewards=[(1.0, 2.0), (0.0, 1.0, 4.0), (float("nan"),)],
     is_cut=[False, True, False],
 )
 
 
-def test_targets_are_those_of_the_hand_table() -> None:
-    assert targets(STEP, **HOW) == [[2.5, 2.0], [1.375, 3.5, 4.0], [1.0]]
+def test_a_cut_episode_goes_on_in_the_value_after_it_and_one_that_ended_in_zero() -> None:
+    """The second, from the back: delta 4 + .5 * 10 - 6 = 3; 2 + .25 * 3; -7 + .25 * 2.75."""
+    assert targets(STEP, **HOW) == [[2.5, 2.0], [1.6875, 4.75, 9.0], [1.0]]
+    ended = replace(STEP, is_cut=[False] * 3)
+    assert targets(ended, **HOW) == [[2.5, 2.0], [1.375, 3.5, 4.0], [1.0]]
 
 
 def test_advantages_are_those_of_the_hand_table_normalised_over_scored_turns() -> None:
-    hand = [0.5, -2.0, -6.625, 1.5, -2.0]
+    hand = [0.5, -2.0, -6.3125, 2.75, 3.0]
     mean = sum(hand) / 5
     spread = (sum((value - mean) ** 2 for value in hand) / 5) ** 0.5
     told = advantages(STEP, **HOW)
@@ -71,3 +78,14 @@ def test_a_network_learns_the_value_of_what_it_sees(toy: dict[str, Any], tmp_pat
     steps = [row for row in run.metrics if row["phase"] == "train"]
     assert steps[0]["max_abs_log_ratio"] == 0
     assert steps[-1]["value_loss"] < 0.6 * steps[0]["value_loss"]
+
+
+def test_the_value_loss_is_the_square_of_the_error() -> None:
+    """Two turns of weight 1/2 with errors 3 and -1: .5 * (9 + 1) / 2."""
+    zeros_T = torch.zeros(2)
+    columns = loss_columns(
+        zeros_T, zeros_T, zeros_T, torch.full((2,), 0.5),
+        value_T=torch.tensor([1.0, 1.0]), target_T=torch.tensor([4.0, 0.0]),
+    )  # fmt: skip
+    told, _ = loss(columns, LossSettings(), value_weight=0.5, entropy_weight=0.0)
+    assert told.item() == 2.5

@@ -28,8 +28,8 @@ from searchrl_retrieval.evaluation.measures import measure
 from searchrl_retrieval.fusion import FUSIONS, fuse
 from searchrl_retrieval.hybrid import VECTOR_WEIGHT
 
-from searchrl import bootstrap
-from searchrl.contracts import Metric
+from searchrl import compare
+from searchrl.contracts import Paired
 from searchrl.core.episode import Passage
 
 COLLECTIONS = {
@@ -95,7 +95,9 @@ def search_parts(data: Path, name: str, split: str, vector: str) -> Parts:
 def choose(training: Sequence[Parts], fusion: str) -> tuple[float, dict[float, list[float]]]:
     """The chosen weight, and for every weight the lower end of the gain on each collection."""
     ends = {
-        weight: [_gain(parts.fused(weight, fusion), parts.better)["low"] for parts in training]
+        weight: [
+            _gain(parts.fused(weight, fusion), parts.better).get("low", 0.0) for parts in training
+        ]
         for weight in WEIGHTS
     }
     return max(ends, key=lambda weight: min(ends[weight])), ends
@@ -124,9 +126,9 @@ def main() -> int:
         parts = search_parts(args.data, name, split, args.vector)
         hybrid = parts.fused(VECTOR_WEIGHT, "min_max")
         gain = _gain(hybrid, parts.better)
-        lows.append(gain["low"])
+        lows.append(gain.get("low", 0.0))
         means = "".join(f"{_mean(v):9.4f}" for v in (parts.of_vector, parts.of_bm25, hybrid))
-        interval = f"{gain['value']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
+        interval = f"{gain['value']:+.4f} [{gain.get('low', 0):+.4f}, {gain.get('high', 0):+.4f}]"
         print(f"{name:10}{gain['n']:5}{means}   {interval}")
     holds = min(lows) > -0.01 and sum(low > 0 for low in lows) >= 2
     print(f"lower ends above -0.01 everywhere and above 0 on two: {'yes' if holds else 'NO'}")
@@ -138,9 +140,9 @@ def _judge(collection: Collection, rankings: Rankings) -> Values:
     return measure(collection.qrels, ids, (10,))[NDCG]
 
 
-def _gain(values: Values, other: Values) -> Metric:
-    """The paired bootstrap: the mean difference and its interval, over questions."""
-    return bootstrap({NDCG: {one: value - other[one] for one, value in values.items()}})[NDCG]
+def _gain(values: Values, other: Values) -> Paired:
+    """The mean difference and its interval, over questions; without one where hardly any differ."""
+    return compare({NDCG: values}, {NDCG: other})[NDCG]
 
 
 def _mean(values: Values) -> float:

@@ -82,14 +82,15 @@ def _print(
         cells = []
         for name in names:
             one = judged[name][label].metrics[KEY]
-            cells.append(f"{one['value']:.4f} [{one['low']:.3f}, {one['high']:.3f}]")
+            cells.append(f"{one['value']:.4f} [{one.get('low', 0):.3f}, {one.get('high', 0):.3f}]")
         print(f"| {label} | " + " | ".join(cells) + " |")
     print("\n| first minus second | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     for number, pair in enumerate(pairs[names[0]]):
         cells = []
         for name in names:
             one = pairs[name][number].figures[KEY]
-            cells.append(f"{one['value']:+.4f} [{one['low']:+.3f}, {one['high']:+.3f}]")
+            low, high = one.get("low", 0), one.get("high", 0)
+            cells.append(f"{one['value']:+.4f} [{low:+.3f}, {high:+.3f}]")
         print(f"| {pair.first} − {pair.second} | " + " | ".join(cells) + " |")
 
 

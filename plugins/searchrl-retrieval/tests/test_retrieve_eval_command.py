@@ -46,7 +46,7 @@ def test_json_has_the_figures_by_retriever_and_the_differences_by_pair(tmp_path:
     keys = {f"{name}@{k}" for name in ("ndcg", "recall", "mrr", "map") for k in (5, 10, 100)}
     for metrics in found["retrievers"].values():
         assert set(metrics) == keys
-        assert all(set(one) == {"value", "low", "high", "n"} for one in metrics.values())
+        assert all({"value", "n"} <= set(one) for one in metrics.values())
         assert {one["n"] for one in metrics.values()} == {3}
     bm25, empty = (found["retrievers"][name]["ndcg@10"] for name in ("bm25", "empty"))
     assert bm25["value"] > 0.8 and empty["value"] == 0
@@ -67,7 +67,8 @@ def test_a_pool_has_support_recall_and_all_gold_and_the_cutoffs_that_were_asked_
     assert metrics["support_recall@2"]["value"] == 0.75 and metrics["all_gold@2"]["value"] == 0.5
     assert metrics["recall@2"] == metrics["support_recall@2"]
     dev = figures(tmp_path / "pool", "--retriever", "bm25", "--split", "dev", "--k", 2)
-    assert dev["retrievers"]["bm25"]["all_gold@2"] == {"value": 0, "low": 0, "high": 0, "n": 1}
+    one = dev["retrievers"]["bm25"]["all_gold@2"]
+    assert (one["value"], one["low"], one["n"]) == (0, 0, 1) and one["high"] > 0.7
 
 
 def test_figures_are_said_even_if_a_file_cannot_be_written(

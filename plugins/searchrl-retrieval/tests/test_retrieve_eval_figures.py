@@ -91,7 +91,7 @@ def test_a_retriever_that_finds_nothing_has_zeros_for_every_question(tmp_path: P
     metrics = judged["empty"].metrics
     assert len(metrics) == 6
     for metric in metrics.values():
-        assert metric == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 2}
+        assert (metric["value"], metric["low"], metric["n"]) == (0.0, 0.0, 2)
 
 
 def test_differences_are_first_minus_second_on_the_same_questions(tmp_path: Path) -> None:
@@ -112,6 +112,14 @@ def test_a_question_that_is_a_passage_itself_does_not_find_itself(tmp_path: Path
     (folder / "qrels" / "test.tsv").write_text("q3\td2\t1\n", "utf-8")
     judged = judge(read_collection(folder), {"bm25": BM25Retriever}, [1])["bm25"]
     assert judged.rankings == {"q3": ["d2"]} and judged.metrics["mrr@1"]["value"] == 1
+
+
+def test_a_passage_that_only_has_the_id_of_the_question_is_found(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "beir", {"d1": "q3"})
+    (folder / "qrels" / "test.tsv").write_text("q3\tq3\t1\n", "utf-8")
+    first = partial(ByName, titles=["Otter"])
+    judged = judge(read_collection(folder), {"one": first}, [1])["one"]
+    assert judged.rankings == {"q3": ["q3"]} and judged.metrics["mrr@1"]["value"] == 1
 
 
 def test_grades_of_judgements_are_gains_and_floats_are_the_same_grades(tmp_path: Path) -> None:

@@ -53,8 +53,9 @@ def show_paired(console: Console, names: Sequence[str], pairs: Mapping[str, Pair
     ordered = [key for key in GROUPED if key in pairs]
     for key in (*ordered, *(key for key in pairs if key not in ordered)):
         one = pairs[key]
-        low, high = format_value(key, one["low"]), format_value(key, one["high"])
-        value = f"{one['value']:+.3f} [{low}, {high}]"
+        value = f"{one['value']:+.3f}"
+        if "low" in one:
+            value += f" [{format_value(key, one['low'])}, {format_value(key, one['high'])}]"
         p = f"{one['p']:.3f}" if one["p"] >= 0.001 else f"{one['p']:.1e}"
         table.add_row(label(key), value, p, one["test"], str(one["n"]))
     first, second = names

@@ -152,18 +152,29 @@ class Choices:
         return TokenLogps(logp_N, entropy_N, is_best_N, value_N)
 
     def values(self, episodes: Sequence[Sequence[View]]) -> list[tuple[float, ...]] | None:
-        """What the critic expects at every choice of episodes; None if the network has none."""
+        """What the critic expects at every view of episodes; None if the network has none.
+
+        An episode may have one view more than choices. A network sees no more than `max_choices`
+        views, so where that would be too many, the first is left out for the last value.
+        """
+        most = self.space.max_choices
         with torch.no_grad(), self.evaluating():
-            blank_BSD = torch.zeros((1, self.space.max_choices, self.space.width))
+            blank_BSD = torch.zeros((1, most, self.space.width))
             if self.run(blank_BSD.to(self.device, self.dtype)).value_BS is None:
                 return None
             if not episodes:
                 return []
-            seen_BSD, _ = stack_views(episodes, self.space.max_choices)
+            windows = [one[:most] for one in episodes]
+            windows += [one[-most:] for one in episodes if len(one) > most]
+            seen_BSD, _ = stack_views(windows, most)
             value_BS = self.run(seen_BSD.to(self.device, self.dtype)).value_BS
         assert value_BS is not None
-        pairs = zip(value_BS.tolist(), episodes, strict=True)
-        return [tuple(row[: len(views)]) for row, views in pairs]
+        rows = value_BS.tolist()
+        late = iter(rows[len(episodes) :])
+        return [
+            (*row[: len(one)], *(next(late)[-1:] if len(one) > most else ()))
+            for row, one in zip(rows, episodes, strict=False)
+        ]
 
     def distributions(
         self, layout: ChoiceLayout, *, temperature: float = 1.0, reference: bool = False

@@ -120,7 +120,7 @@ class ChoiceDriver(Player):
         if made.terminated:
             dialogue.stop = StopReason.ANSWERED
         elif made.truncated or len(dialogue.trajectory) >= self.chooser.policy.space.max_choices:
-            dialogue.stop = StopReason.TURN_LIMIT
+            dialogue.stop, dialogue.trajectory.after = StopReason.TURN_LIMIT, made.view
         action = made.action or Action(ACT, name)
         dialogue.turns.append(EpisodeTurn(name, action, made.passages, "", made.reward, made.ranks))
 

@@ -130,11 +130,10 @@ def step_choices(env: gymnasium.Env[Any, Any], number: int, name: str) -> Steppe
     """Step an environment of choices; `name` is that of the action, if the info has no other."""
     observation, reward, terminated, truncated, info = env.step(number)
     made = _read_step("", reward, terminated, truncated, info)
-    is_over = made.terminated or made.truncated
-    return made._replace(
-        action=made.action or Action(ACT, name),
-        view=None if is_over else take_view(env, observation, info, "step"),
-    )
+    view = None
+    if not made.terminated:  # after a cut nothing is chosen, but a critic still looks
+        view = take_view(env, observation, {} if made.truncated else info, "step")
+    return made._replace(action=made.action or Action(ACT, name), view=view)
 
 
 def _read_step(

@@ -171,6 +171,7 @@ def _flat(trajectory: Trajectory) -> dict[str, Any]:
         "task_id": trajectory.task_id,
         "origin": trajectory.origin,
         "generated_text": trajectory.generated_text,
+        "after": trajectory.after and _flat_view(trajectory.after),
         "prompt": ids[: trajectory.num_prompt_tokens],
         "turns": [
             {
@@ -188,9 +189,11 @@ def _flat(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _flat_choice(trajectory: Trajectory, turn: int) -> dict[str, Any]:
-    view = trajectory.views[turn]
-    seen = base64.b64encode(view.values).decode()
-    return {"seen": seen, "legal": list(view.legal), "probs": list(trajectory.probs[turn])}
+    return _flat_view(trajectory.views[turn]) | {"probs": list(trajectory.probs[turn])}
+
+
+def _flat_view(view: View) -> dict[str, Any]:
+    return {"seen": base64.b64encode(view.values).decode(), "legal": list(view.legal)}
 
 
 def _build_view(turn: Mapping[str, Any]) -> View:
@@ -205,6 +208,7 @@ def _build(flat: Mapping[str, Any]) -> Trajectory:
         task_id=flat["task_id"],
         origin=Origin(flat["origin"]),
         generated_text=flat["generated_text"],
+        after=flat["after"] and _build_view(flat["after"]),
     )
     trajectory.append_prompt(flat["prompt"])
     for turn in flat["turns"]:

@@ -1,7 +1,7 @@
 """The whole table of an evaluation: every figure, for all tasks and for each kind and difficulty.
 
 Owns which figures the table has, which groups of tasks it is broken down by, and pass@k. The
-figures themselves are those of `metrics`. No torch. Callers: `searchrl eval` and its comparison.
+figures themselves are those of `metrics`. No torch.
 """
 
 from __future__ import annotations

@@ -122,6 +122,8 @@ def effective_size(values: Sequence[float], groups: Sequence[Hashable], limits: 
         groups: the group of each, in any order.
         limits: the least and the greatest value possible, finite.
     """
+    from scipy.special import stdtrit
+
     n, num_groups = len(values), len(set(groups))
     if num_groups == n:
         return n
@@ -138,25 +140,8 @@ def effective_size(values: Sequence[float], groups: Sequence[Hashable], limits: 
     centre = (n * average + _PRIOR * (low + high)) / (n + 2 * _PRIOR)
     prior = _PRIOR * ((low - centre) * (low - centre) + (high - centre) * (high - centre))
     design_effect = (between + prior * n / num_groups) / (within + prior)
-    few_groups = student_t(n - 1) / student_t(num_groups - 1)
+    few_groups = float(stdtrit(n - 1, 0.975) / stdtrit(num_groups - 1, 0.975))
     return max(1.0, n / max(1.0, design_effect) * few_groups * few_groups)
-
-
-def student_t(df: int) -> float:
-    """The 97.5 % quantile of Student's t: exact for 1 and 2 degrees of freedom, else to 0.1 %.
-
-    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-    """
-    if df < 3:
-        return 12.706204736174698 if df == 1 else 4.302652729749464
-    z = Z_95
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / math.pow(df, power) for power, term in enumerate(terms, start=1))
 
 
 def _wilson(p: float, size: float, n: int) -> Metric:

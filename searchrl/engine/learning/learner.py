@@ -229,7 +229,8 @@ class Learner:
             return None
         played = [one.trajectory for group in groups for one in group.rollouts]
         known = [one for one in played if one.views]
-        values = self.policy.values([one.views for one in known]) or []
+        seen = [one.views if one.after is None else (*one.views, one.after) for one in known]
+        values = self.policy.values(seen) or []
         found = dict.fromkeys((one.rollout_id for one in played), ())
         return {**found, **{o.rollout_id: v for o, v in zip(known, values, strict=True)}}
 

@@ -32,7 +32,7 @@ def returns(step: StepScores) -> list[list[float]]:
 def gains(step: StepScores) -> list[list[float]]:
     assert step.values is not None
     pairs = zip(returns(step), step.values, strict=True)
-    return [[got - value for got, value in zip(one, values, strict=True)] for one, values in pairs]
+    return [[got - value for got, value in zip(one, values, strict=False)] for one, values in pairs]
 
 
 def critic_loss(columns: LossColumns, settings: LossSettings) -> tuple[Tensor, LossStats]:
@@ -79,6 +79,21 @@ def test_values_are_those_of_the_network_at_every_choice() -> None:
     told = SEEN[-1]
     assert told.is_cut == [len(one) == 5 and one.ids[-1] == 0 for one in played]
     assert [len(row) for row in told.values or ()] == [len(one) for one in played]
+
+
+def test_a_cut_episode_has_the_value_of_what_was_seen_after_its_last_choice() -> None:
+    policy = make_choices(make_policy().space, "gru")
+    groups = make_driver(policy).run(ask(make_world(), 6))
+    make_learner(make_choices(policy.space, "gru"), actor_critic()).train_step(groups)
+    step = SEEN[-1]
+    played = [one.trajectory for group in groups for one in group.rollouts]
+    assert True in step.is_cut and False in step.is_cut
+    for one, is_cut, values in zip(played, step.is_cut or (), step.values or (), strict=True):
+        assert (one.after is not None) is is_cut and len(values) == len(one) + is_cut
+        if one.after is not None:
+            most = policy.space.max_choices
+            (again,) = policy.values([(*one.views, one.after)[-most:]]) or [()]
+            assert values[-1] == again[-1]
 
 
 def test_turn_rewards_add_up_to_the_reward() -> None:
@@ -151,7 +166,9 @@ def test_the_value_columns_are_masked_and_measured() -> None:
     assert loss.item() == 0.5 * (0.5 * 1 + 0.5 * 4)
     means = stats.means()
     assert means["value_loss"] == (1 + 4) / 2 and stats.num_nonfinite == 1
-    assert means["explained_variance"] == 1 - (1 + 4) / ((2 - 3) ** 2 + (4 - 3) ** 2)
+    # Errors of 1 and 2, targets of 2 and 4: a variance of 1/4 is left of 1. A constant error is no
+    # variance.
+    assert means["explained_variance"] == 1 - 0.25
     loss.backward()
     assert value_T.grad is not None and value_T.grad.tolist() == [-0.5, -1.0, 0.0, 0.0]
     plain = ppo_clip_loss(loss_columns(zeros_T, zeros_T, zeros_T, weight_T), LossSettings())[1]

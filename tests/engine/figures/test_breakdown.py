@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,12 @@ def test_several_samples_are_those_of_one_task() -> None:
     # Samples of a task are alike, so thirty of them say no more than ten.
     assert result.metrics["em"]["low"] < once["em"]["low"] + 1e-9
     assert not pass_at_k(play(eval={"num_tasks": 4}).rollouts)
-    assert len(task_means(result.rollouts)["em"]) == 10
+    means = task_means(result.rollouts)
+    assert len(means["em"]) == 10
+    first = result.rollouts[0]
+    unscored = replace(first, scored=replace(first.scored, reward=None))
+    alone = task_means([unscored, *result.rollouts[3:]])
+    assert set(alone["em"]) == set(means["em"]) - {first.trajectory.group_id}
 
 
 def test_several_environments_have_their_own() -> None:

@@ -48,3 +48,15 @@ def test_the_weights_of_a_step_add_up_to_one(micro_model: Path):
     columns, _ = seen_by(make_learner(make_policy(micro_model), algorithm=make_grpo()))
     total = sum(seen.weight * len(seen.ratio) for seen in columns.values())
     assert total == pytest.approx(1.0)
+
+
+def test_every_mini_batch_hands_on_its_tokens_once(micro_model: Path):
+    seen: list[str] = []
+    learner = make_learner(make_policy(micro_model), mini_batches=2, epochs=2)
+    groups = make_groups(make_items())
+    learner.train_step(groups, on_tokens=lambda name, _: seen.append(name))
+    # A group of one rollout is dead, and one of "a" has no token.
+    live = [one for group in groups if group.id != "c" for one in group.rollouts]
+    assert sorted(seen) == sorted(
+        one.trajectory.rollout_id for one in live if one.trajectory.num_model_tokens
+    )

@@ -217,3 +217,7 @@ def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model:
     assert told["likelihood_drop"] > 0
     _, once = step(0.1)
     assert (once["num_tokens"], once["likelihood_drop"]) == (live, 0.0)
+    # Entropy is a mean over the tokens of the loss: those that are only held are not among them.
+    _, still = step(0.1, epochs=2, lr=1e-12)
+    assert still["num_tokens"] == 2 * live
+    assert still["entropy"] == pytest.approx(once["entropy"], rel=1e-6)

@@ -148,15 +148,16 @@ def _show_highest(told: Mapping[str, Any], agents: Sequence[str]) -> None:
 
 
 def _show_against(told: Mapping[str, Any]) -> None:
-    click.echo("\nnDCG@10 of the agent minus that of …, paired, 95 % (pooled: drawn by collection)")
+    click.echo("\nnDCG@10 of the agent minus that of …, paired, 95 %")
     for agent, others in told.items():
         click.echo(agent)
         for other, against in others.items():
             pooled = {"pooled": against["pooled"]} if len(against["each"]) > 1 else {}
             for name, found in {**pooled, **against["each"]}.items():
+                ends = f" [{found['low']:+.4f}, {found['high']:+.4f}]" if "low" in found else ""
                 click.echo(
-                    f"  {other}, {name}: {found['value']:+.4f} [{found['low']:+.4f}, "
-                    f"{found['high']:+.4f}]  p {found['p']:.3f}  n {found['n']}"
+                    f"  {other}, {name}: {found['value']:+.4f}{ends}  p {found['p']:.3f}  "
+                    f"n {found['n']}"
                 )
 
 

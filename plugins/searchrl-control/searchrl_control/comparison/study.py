@@ -1,8 +1,7 @@
 """The comparison as a whole: networks against everything that decides nothing, on test questions.
 
 Owns its order. All that is chosen (the best sequences, the checkpoint of a run) is chosen on
-training questions; the test questions are played with what was chosen. Caller: `searchrl control
-compare`.
+training questions; the test questions are played with what was chosen.
 """
 
 from __future__ import annotations

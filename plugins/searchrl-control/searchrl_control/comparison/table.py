@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from searchrl import bootstrap
+from searchrl import estimate
 from searchrl_control.comparison.playing import Played, worth_of
 from searchrl_control.generation.difficulty import Difficulty
 
@@ -40,7 +40,7 @@ def row_of(played: Sequence[Played]) -> dict[str, Any]:
         if of_level:
             levels[str(level)] = {"ndcg": math.fsum(of_level) / len(of_level), "n": len(of_level)}
     return {
-        "ndcg": bootstrap({"ndcg": values})["ndcg"],
+        "ndcg": estimate({"ndcg": values})["ndcg"],
         "steps": sum(one.num_steps for one in played) / len(played),
         "actions": {name: count / done.total() for name, count in done.most_common()},
         "illegal": sum(one.num_illegal for one in played),
@@ -55,7 +55,7 @@ def render(rows: Mapping[str, Mapping[str, Any]]) -> str:
         ndcg = row["ndcg"]
         levels = [_level(row["levels"].get(str(level))) for level in Difficulty]
         actions = ", ".join(f"{action} {share:.0%}" for action, share in row["actions"].items())
-        interval = f"{ndcg['low']:.4f} to {ndcg['high']:.4f}"
+        interval = f"{ndcg['low']:.4f} to {ndcg['high']:.4f}" if "low" in ndcg else ""
         told = (name, f"{ndcg['value']:.4f}", interval, f"{row['steps']:.2f}", *levels, actions)
         lines.append(_line(told))
     return "\n".join(lines)

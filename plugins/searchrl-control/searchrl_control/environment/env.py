@@ -61,7 +61,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
 
     The first action is Search; the mask in `info["action_mask"]` says which actions are legal. An
     illegal one becomes Search, and `info["illegal"]` says so. Terminate ends the episode with the
-    list that is there; after `max_steps` it is truncated.
+    list that is there, and so does the last of `max_steps`: the limit is part of the task, and the
+    observation shows the step. Nothing is truncated.
 
     Args:
         max_steps: actions of an episode, the first Search among them.
@@ -179,10 +180,8 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         info = self._tell(turn, position)
         why = f"action {action} was illegal" if is_illegal else ""
         info |= {"action": Act(ACT, str(done), why), "illegal": is_illegal}
-        is_terminated = done is Action.TERMINATE
-        truncated = turn.is_over and not is_terminated
         shown = self.observe(turn.asker, turn.path, turn.num_steps)
-        return shown, reward, is_terminated, truncated, info
+        return shown, reward, turn.is_over, False, info
 
     def observe(self, asker: Asker, path: Path | None, num_steps: int) -> Observation:
         """What is seen of a question after a path of actions; the same in every episode.

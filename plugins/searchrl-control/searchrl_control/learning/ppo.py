@@ -3,10 +3,10 @@
     loss = - J_clip - entropy_weight * H + value_weight * (target - value)^2
 
 J_clip as in Schulman et al. 2017, equation 7. Owns the algorithm `control-ppo`. Advantages are
-normalised over all turns of the step that were scored. The limit of steps is part of the task, and
-the observation shows the step, so an episode that it cut is over: no value is put behind it. Shape
-suffix: T tokens of a micro-batch, which are choices here. Left out: clipped values, and a target KL
-that ends a step early.
+normalised over all turns of the step that were scored. An episode that was cut goes on in the value
+of the last state that is known; one that ended has 0 there. Shape suffix: T tokens of a
+micro-batch, which are choices here. Left out: clipped values, and a target KL that ends a step
+early.
 """
 
 from __future__ import annotations
@@ -110,14 +110,15 @@ def _estimate(step: StepScores, discount: float, decay: float) -> list[Estimates
     if step.values is None or step.turn_rewards is None:
         raise ValueError("control-ppo needs a policy with a critic, and the reward of every turn")
     found = []
-    for values, rewards, is_scored in zip(
-        step.values, step.turn_rewards, step.is_scored, strict=True
-    ):
-        count = len(values)
+    cut = step.is_cut or [False] * len(step.values)
+    columns = zip(step.values, step.turn_rewards, step.is_scored, cut, strict=True)
+    for values, rewards, is_scored, is_cut in columns:
+        count = len(rewards)
+        before = tuple(values[:count])
         if not is_scored:
-            found.append(Estimates((0.0,) * count, tuple(values)))
+            found.append(Estimates((0.0,) * count, before))
             continue
         is_end = [place == count - 1 for place in range(count)]
-        told = estimate(rewards, values, is_end, [0.0] * count, discount=discount, decay=decay)
-        found.append(told)
+        after = [values[-1] if is_cut else 0.0] * count
+        found.append(estimate(rewards, before, is_end, after, discount=discount, decay=decay))
     return found

@@ -66,7 +66,7 @@ def retrieve_eval(
     DIR is a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv), a folder of questions that
     name their gold passages (corpus.jsonl, questions.jsonl with supporting_ids), or an original
     file of HotpotQA, 2WikiMultihopQA or MuSiQue; each file also as .gz. Figures are those of
-    ir-measures, with 95 % intervals of a bootstrap over questions.
+    ir-measures, with 95 % intervals over questions.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """Retrievers on a collection: they search, figures are computed, and they are compared in pairs.
 
 Owns the order of an evaluation and what a retriever may return. Figures are those of `measures`,
-intervals and tests those of `searchrl.bootstrap` and `searchrl.compare`. Called by `searchrl
+intervals and tests those of `searchrl.estimate` and `searchrl.compare`. Called by `searchrl
 retrieve-eval` and the benchmarks.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from searchrl import bootstrap, compare
+from searchrl import compare, estimate
 from searchrl.contracts import (
     Metric,
     Paired,
@@ -106,7 +106,7 @@ def _judge_one(
     return Judged(
         rankings={question: ids[: max(cutoffs)] for question, ids in rankings.items()},
         figures=figures,
-        metrics=bootstrap(figures),
+        metrics=estimate(figures),
         make_s=made - began,
         query_ms=1000 * (done - made) / len(rankings),
     )

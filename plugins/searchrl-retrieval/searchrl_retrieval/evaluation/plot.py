@@ -74,8 +74,8 @@ def _draw_panel(axes: Any, key: str, judged: Mapping[str, Judged]) -> None:
     rows = range(len(metrics))
     values = [one["value"] for one in metrics]
     spread = [
-        [one["value"] - one["low"] for one in metrics],
-        [one["high"] - one["value"] for one in metrics],
+        [one["value"] - one.get("low", one["value"]) for one in metrics],
+        [one.get("high", one["value"]) - one["value"] for one in metrics],
     ]
     axes.errorbar(values, rows, xerr=spread, fmt="o", color=COLOUR, capsize=3, markersize=5)
     for row, value in zip(rows, values, strict=True):

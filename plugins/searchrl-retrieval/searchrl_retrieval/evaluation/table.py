@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Column, Table
 
-from searchrl.contracts import Metric
+from searchrl.contracts import Metric, Paired
 from searchrl_retrieval.evaluation.judging import Difference, Judged
 from searchrl_retrieval.evaluation.measures import ALL_GOLD, SUPPORT_RECALL
 
@@ -68,14 +68,16 @@ def show_differences(console: Console, differences: Sequence[Difference]) -> Non
     for one in differences:
         found = one.figures[first]
         p = f"{found['p']:.3f}" if found["p"] >= 0.001 else f"{found['p']:.1e}"
-        value = f"{found['value']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
-        table.add_row(one.first, one.second, value, p, f"{found['n']}")
+        table.add_row(one.first, one.second, _with_interval(found, "+"), p, f"{found['n']}")
     console.print("", f"{title(first)}, question by question", sep="\n")
     console.print(table)
 
 
-def _with_interval(metric: Metric) -> str:
-    return f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
+def _with_interval(metric: Metric | Paired, sign: str = "") -> str:
+    value = f"{metric['value']:{sign}.3f}"
+    if "low" not in metric:
+        return value
+    return f"{value} [{metric['low']:{sign}.3f}, {metric['high']:{sign}.3f}]"
 
 
 def _over_two_lines(key: str) -> str:

@@ -75,12 +75,17 @@ def searchrl(folder: Path, *arguments: str, text: str = "") -> tuple[str, float]
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["eval", "--env", "holding", "--policy", "scripted", "--num-tasks", "4"],
         ["play", "--env", "holding"],
-        ["train", "--env", "holding", *SHORT_RUN],
-        ["train", "--env", "regulations", "--retriever", "holding", *SHORT_RUN],
+        *(
+            pytest.param(words, marks=pytest.mark.thorough)
+            for words in (
+                ["eval", "--env", "holding", "--policy", "scripted", "--num-tasks", "4"],
+                ["train", "--env", "holding", *SHORT_RUN],
+                ["train", "--env", "regulations", "--retriever", "holding", *SHORT_RUN],
+            )
+        ),
     ],
-    ids=["eval", "play", "train, at the start-up checks", "train"],
+    ids=["play", "eval", "train, at the start-up checks", "train"],
 )
 def test_a_command_is_ended_within_twice_the_limit_and_names_the_line(
     tmp_path: Path, arguments: list[str]

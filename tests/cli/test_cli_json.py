@@ -66,6 +66,7 @@ def test_what_a_plugin_prints_goes_to_the_other_stream(loud: str) -> None:
     assert "loud" in json.loads(listed.stdout)["kinds"]["env"]
 
 
+@pytest.mark.thorough
 def test_check_and_new_print_nothing_else_either(loud: str) -> None:
     result = call("check", loud, "--kind", "reward", "--json")
     assert json.loads(result.stdout)["reports"][0]["name"] == "loudly"

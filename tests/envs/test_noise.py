@@ -54,6 +54,7 @@ def test_no_handbook_has_noise_unless_the_setting_asks_for_it(level: str) -> Non
     assert len(again - usual) <= 20
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.2, 0.35])
 def test_noise_is_the_share_of_the_handbooks_with_random_words(share: float) -> None:
     """In every split: an evaluation without it needs a configuration without it."""

@@ -55,6 +55,7 @@ def read(question: str, *articles: tuple[str, str], then: tuple[tuple[str, str],
 
 
 # Honest.
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", POLICIES)
 def test_policy_needs_neither_the_environment_nor_what_only_it_knows(
     env: RegulationsEnv, games: dict[str, list[Played]], name: str

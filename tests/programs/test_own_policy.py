@@ -184,6 +184,7 @@ def test_slips_of_a_registration(tmp_path: Path, policies: object, said: str) ->
     assert said in failure.message
 
 
+@pytest.mark.thorough
 def test_what_is_brought_is_looked_at(package: Path, tmp_path: Path) -> None:
     plugin, folder = write_plugin(tmp_path), package / "assets" / "tiny"
     words = ["train", "--plugin", plugin, "--env", "homely", "--model", "tiny", "--dry-run"]

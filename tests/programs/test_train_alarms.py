@@ -235,6 +235,7 @@ class TestRollback:
         with pytest.raises(AssertionError):
             assert_same_weights(run.path / "policy", plain.path / "policy")
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("where", ["load", "anew", "checkpoint", "later"])
     def test_a_kill_at_any_point_of_it_is_safe(
         self, where: str, micro_model, tmp_path, monkeypatch: pytest.MonkeyPatch

@@ -65,7 +65,9 @@ def test_what_is_drawn_and_logged(whole: Run) -> None:
         assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
 
 
-@pytest.mark.parametrize("stop", [3, 5, 7])
+@pytest.mark.parametrize(
+    "stop", [3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (5, 7))]
+)
 def test_a_resumed_run_is_the_uninterrupted_one(
     whole: Run, micro_model: Path, tmp_path: Path, stop: int
 ) -> None:

@@ -136,7 +136,7 @@ def about_thing(shelf: Shelf, thing: str) -> str:
     return f"{shelf.key}:{thing}"
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)  # the schools of an evaluation, which comes again; 0.1 MB each
 def make_school(
     world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float = 0.0
 ) -> School:

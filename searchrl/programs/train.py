@@ -70,7 +70,8 @@ def train(
     Args:
         config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`;
             ignored with `resume`, which takes the run's own.
-        resume: a run folder to continue from its newest checkpoint.
+        resume: a run folder to continue from its newest checkpoint. A finished run is returned as
+            it is, and `observer` is told.
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
         trust: allow the code that a run folder names (`resume`, `init_from`), this once.
@@ -98,6 +99,9 @@ def train(
         )
     if observer is None or not workers.is_first:
         observer = SilentObserver()
+    if resume is not None and (end := Run.open(resume).find_end()):
+        observer.last_words(end)
+        return Run(Path(resume))
     plan, registry = find_plan("train", config, resume, registry, observer.note, trust=trust)
     all_trackers = plan.config.log.trackers
     for spec in all_trackers:
@@ -131,8 +135,10 @@ def train(
             keeping_finished("train", path, training.save, observer.last_words),
         ):
             summary = training.run(trackers)
+    run = Run(path)
+    observer.compare(run.rollouts("before"), run.rollouts("after"))
     observer.done(path, summary)
-    return Run(path)
+    return run
 
 
 @dataclass
@@ -195,7 +201,7 @@ class _Training:
         config, progress, workers = self.config, self.progress, self.session.workers
         if progress.before is None:
             # What everything later is compared with; part of checkpoint 0.
-            progress.before = self.evaluate("before", 0).metrics
+            progress.before = self.evaluate("before", 0)
             self.checkpoint()
         self.validate(trackers)
         self.heed_alarms()
@@ -282,7 +288,7 @@ class _Training:
         self.progress.step, self.unrecorded = number, 0
         if session.workers.is_first:
             inflight.remove()
-        observer.episodes("train", rollouts)
+        observer.episodes(rollouts)
         return metrics
 
     def speed(self, rollouts: Sequence[Rollout], seconds: float) -> Metrics:
@@ -306,8 +312,12 @@ class _Training:
                 "docs/hooks.md, register_algorithms"
             )
 
-    def evaluate(self, label: str, step: int) -> EvalResult:
-        """The full evaluation on `eval.split`, recorded; shows one episode."""
+    def evaluate(self, label: str, step: int) -> Metrics:
+        """The full evaluation on `eval.split`, recorded; one that is recorded is not made again."""
+        workers = self.session.workers
+        recorded = Run(self.writer.path).measured(label, step) if workers.is_first else None
+        if (metrics := workers.gather(recorded)[0]) is not None:
+            return metrics
         self.evaluator.sync(self.session.policy)
         result = evaluate_both(
             self.session.worlds,
@@ -324,8 +334,7 @@ class _Training:
         for note in find_remarks(result.rollouts) if label == "before" else ():
             self.observer.note(note)
         self.observer.evaluation(label, step, result.metrics)
-        self.observer.episodes(label, result.rollouts)
-        return result
+        return result.metrics
 
     def validate(self, trackers: Trackers) -> None:
         """A short evaluation if one is due at this step; remembers the best checkpoint by reward.
@@ -414,7 +423,7 @@ class _Training:
             rotate_checkpoints(self.writer.path, settings.keep_last, kept)
         return progress.step
 
-    def summary(self, after: EvalResult) -> dict[str, Any]:
+    def summary(self, after: Metrics) -> dict[str, Any]:
         """What `summary.json` holds."""
         config, path = self.config, self.writer.path
         assert self.progress.before is not None
@@ -426,7 +435,7 @@ class _Training:
             "steps": config.max_steps,
             "fingerprint": config.fingerprint,
             "before": summary_metrics(self.progress.before, self.session.worlds),
-            "after": summary_metrics(after.metrics, self.session.worlds),
+            "after": summary_metrics(after, self.session.worlds),
             "best": self.progress.best,
             "alarms": Run(path).alarms,
             "policy": str(path / "policy"),

@@ -83,6 +83,12 @@ def step_of_file(file: Path) -> int | None:
     return int(number) if number.isdigit() else None
 
 
+def may_hold(file: Path, phase: str) -> bool:
+    """Whether a file's name is one in which trajectories of a phase are."""
+    name = kind_of(file.name) if step_of_file(file) is not None else file.name.split(".")[0]
+    return name in (phase, f"eval_{phase}", *(["step"] if phase == "train" else []))
+
+
 def kind_of(name: str) -> str:
     """`step_000012.jsonl.gz` -> `step`: the name of a file of a step without that step."""
     return name.split(".")[0].rpartition("_")[0]

@@ -76,6 +76,7 @@ class _Provenance(Shape):
 
 
 class _Summary(Shape):
+    steps: NonNegativeInt | None = None
     before: dict[str, MetricShape] | None = None
     after: dict[str, MetricShape] | None = None
 

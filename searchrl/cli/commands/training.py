@@ -111,10 +111,11 @@ def _run(
         else:
             from searchrl.programs.sft import sft as program
         if plan is None:
-            config = Run.open(values["resume"]).config
+            resumed = Run.open(values["resume"])
+            config = resumed.config
             if values["strict"]:
                 config = config.model_copy(update={"strict_plugins": True})
-            registry = load_registry(config, values["resume"])
+            registry = None if resumed.find_end() else load_registry(config, values["resume"])
             run = program(resume=values["resume"], observer=observer, registry=registry, **more)
         else:
             registry = load_registry(plan.config)

@@ -143,6 +143,7 @@ class RegulationsEnv(TextEnv):
         self.noise = noise
         self.mix = _ensure_mix(mix, self.difficulty)
         self._is_generated = handbook is None
+        self._held: tuple[tuple[str, int], tuple[str, School | District]] | None = None
         self._handbook, self._questions = _load(handbook, questions)
 
     def num_tasks(self, split: str) -> int:
@@ -185,8 +186,9 @@ class RegulationsEnv(TextEnv):
             return self._drill_task(split, index, number)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
-        drawn = _draw(self.world_seed, split, number, self.difficulty, self.noise, kind, ordinal)
-        name, draft, thin_query = drawn
+        name, _ = self._book(split, number)
+        world = (self.world_seed, split, number, self.difficulty, self.noise)
+        draft, thin_query = _draw(*world, kind, ordinal)
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -298,8 +300,12 @@ class RegulationsEnv(TextEnv):
         return self.difficulty is Difficulty.HARD
 
     def _book(self, split: str, number: int) -> tuple[str, School | District]:
-        """The name of a school, and the handbook it has for itself or shares."""
-        return _find_book(self.world_seed, split, number, self.difficulty, self.noise)
+        """The name of a school, and the handbook it has for itself or shares; the last is held."""
+        held = self._held
+        if held is None or held[0] != (split, number):
+            found = _find_book(self.world_seed, split, number, self.difficulty, self.noise)
+            held = self._held = (split, number), found
+        return held[1]
 
     def _is_fixed(self, split: str) -> bool:
         return split == "demo" or not self._is_generated
@@ -332,14 +338,14 @@ def _draw(
     noise: float,
     kind: str,
     ordinal: int,
-) -> tuple[str, Draft, str]:
-    """A task about a school, with the school's name and a careless query for it."""
-    name, book = _find_book(world_seed, split, number, difficulty, noise)
+) -> tuple[Draft, str]:
+    """A task about a school, and a careless query for it."""
+    _, book = _find_book(world_seed, split, number, difficulty, noise)
     if isinstance(book, District):
         draft = draft_hard_task(book, number % SCHOOLS_PER_DISTRICT, kind, ordinal)
     else:
         draft = draft_task(book, kind, ordinal)
-    return name, draft, book.finder.commonest(draft.question.query)
+    return draft, book.finder.commonest(draft.question.query)
 
 
 def _ensure_mix(

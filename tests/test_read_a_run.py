@@ -35,7 +35,7 @@ FOLDERS = pytest.mark.parametrize("folder", [RECORD, COLLAPSED], ids=lambda fold
 
 
 def rollout(run: Recorded, name: str) -> dict[str, Any]:
-    """A rollout by its name on the page: `train.0/step000000/prompt0/2`."""
+    """A rollout by its name on the page: `train.1/step000001/prompt0/2`."""
     (row,) = [r for r in run.rollouts if f"{r['phase']}.{r['step']}/{r['rollout_id']}" == name]
     return row
 

@@ -205,14 +205,13 @@ class _Training:
             self.checkpoint()
         self.validate(trackers)
         self.heed_alarms()
-        for step in range(progress.step, config.max_steps):
+        for step in range(progress.step + 1, config.max_steps + 1):
             metrics = self.train_step(step)
-            number = step + 1
-            trackers.log(number, metrics, "train")
-            self.observer.step(number, config.max_steps, metrics)
+            trackers.log(step, metrics, "train")
+            self.observer.step(step, config.max_steps, metrics)
             self.validate(trackers)
             self.heed_alarms()
-            if number % config.checkpoint.every == 0 or number == config.max_steps:
+            if step % config.checkpoint.every == 0 or step == config.max_steps:
                 self.checkpoint()
             if workers.agree_to_stop(self.stop.asked):
                 raise Interrupted
@@ -233,7 +232,7 @@ class _Training:
         """
         session, config, observer = self.session, self.config, self.observer
         started = time.perf_counter()
-        inflight, self.found = self.found or Inflight(self.writer.path, step + 1), None
+        inflight, self.found = self.found or Inflight(self.writer.path, step), None
         drawn = session.sample(
             step,
             inflight=inflight,
@@ -242,18 +241,18 @@ class _Training:
         )
         sampled = time.perf_counter()
         rollouts = drawn.rollouts
-        self.limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
-        self.limit.ensure_paid(rollouts, f"step {step + 1}")
-        self.limit.ensure_scored(rollouts, f"step {step + 1}")
+        self.limit.ensure(rollouts, f"step {step}", f"step_{step:06d}")
+        self.limit.ensure_paid(rollouts, f"step {step}")
+        self.limit.ensure_scored(rollouts, f"step {step}")
         self.tell_unread(rollouts)
         columns: dict[str, TokenColumns] = {}
         observer.phase("update", 0, 1)
         stats = session.update(drawn, step, on_tokens=columns.__setitem__)
-        number = self.unrecorded = step + 1
+        self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:
             self.writer.write_rollouts(
-                f"step_{number:06d}",
+                f"step_{step:06d}",
                 (
                     rollout_record(
                         r,
@@ -279,13 +278,13 @@ class _Training:
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
         metrics |= self.speed(rollouts, updated - started)
-        metrics |= curriculum_metrics(session.curriculum, step)
-        self.alarms.log(number, metrics, "train")
+        metrics |= curriculum_metrics(session.curriculum, step - 1)
+        self.alarms.log(step, metrics, "train")
         session.curriculum.take_in(rollouts)
         self.progress.curriculum = session.curriculum.state()
         if begun := session.curriculum.begun:
             self.writer.update_provenance(curriculum=begun)
-        self.progress.step, self.unrecorded = number, 0
+        self.progress.step, self.unrecorded = step, 0
         if session.workers.is_first:
             inflight.remove()
         observer.episodes(rollouts)

@@ -258,6 +258,34 @@ def find_damage(run_dir: Path) -> list[str]:
     return found
 
 
+def find_missing_rollouts(run: Run) -> Iterator[str]:
+    """A sentence if files of rollouts are gone that the metrics of a training speak of."""
+    rows = run.read_metrics().rows
+    if not run.config.log.rollouts or not any(row["phase"] == "train" for row in rows):
+        return
+    there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
+    names = [name for row in rows for name in _rollout_names(run, row)]
+    missing = [name for name in dict.fromkeys(names) if name not in there]
+    suffix = ".jsonl.gz" if run.config.log.compress else ".jsonl"
+    if missing:
+        others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        path = run.path / "rollouts" / f"{missing[0]}{suffix}"
+        fault = f"it is missing{others}"
+        yield str(DamagedError.of(path, fault, "Restore it from a copy, or go on without it"))
+
+
+def _rollout_names(run: Run, row: Mapping[str, Any]) -> Iterator[str]:
+    """The files of rollouts behind a row of metrics, without their suffix; those that are kept."""
+    phase, of_step = row["phase"], f"{row['step']:06d}"
+    if phase in ("before", "after"):
+        name = f"eval_{phase}"
+    elif run.config.log.max_rollout_files or phase not in ("train", "during"):
+        return
+    else:
+        name = f"eval_during_{of_step}" if phase == "during" else f"step_{of_step}"
+    yield name
+
+
 def read_config_file(path: Path) -> dict[str, Any]:
     """The settings in a config file; that of a run must be one that runs can have.
 

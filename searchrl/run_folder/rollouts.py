@@ -53,6 +53,11 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def name_rollout(row: Mapping[str, Any]) -> str:
+    """What a rollout is called in links and on the command line: `after.40/eval/0/7/0`."""
+    return f"{row['phase']}.{row['step']}/{row['rollout_id']}"
+
+
 def remove_rollouts(path: Path) -> None:
     """Remove one file of trajectories and its checksum."""
     path.unlink()

@@ -153,9 +153,7 @@ def make_school(
     return make(world_seed, split, number, difficulty, noise)
 
 
-def _make(
-    world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float
-) -> School:
+def _make(world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float) -> School:
     if difficulty is Difficulty.HARD:
         raise ValueError("schools of the level 'hard' share a handbook; use make_district")
     name = school_names(world_seed)[_FIRST_NAME[split] + number]

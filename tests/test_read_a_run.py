@@ -88,7 +88,7 @@ def test_alarms_sound_in_the_collapsed_run_alone() -> None:
 
 def test_both_runs_played_the_same_first_step() -> None:
     ours, theirs = (
-        [row["ids"] for row in run.rollouts if row["phase"] == "train" and row["step"] == 0]
+        [row["ids"] for row in run.rollouts if row["phase"] == "train" and row["step"] == 1]
         for run in (HEALTHY, BROKEN)
     )
     assert len(ours) == 64 and ours == theirs

@@ -91,7 +91,7 @@ def test_two_rewards_are_compared_and_their_disagreements_shown(stored: Path) ->
 
 
 def test_groups_are_compared_within_themselves(micro_run: Path) -> None:
-    found = scored(micro_run, "--reward", "em", "--phase", "train", "--step", "0")
+    found = scored(micro_run, "--reward", "em", "--phase", "train", "--step", "1")
     assert list(found["phases"]) == ["train"]
     assert found["phases"]["train"]["n"] == len(list(Run.open(micro_run).rollouts("train")))
 

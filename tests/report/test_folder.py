@@ -173,7 +173,7 @@ def test_text_shows_figures_alarms_and_patterns(run: Run):
     assert "The agent stopped searching. Try: lower the learning rate" in said
     assert "1.500 [1.400, 1.600]" in said and "1.800 [1.700, 1.900]" in said
     assert "2 searches, all gold shown, right" in said and "after.1/eval/0/0/0" in said
-    one = succeed("inspect", run.path, "--text", "--rollout", "train.0/step0/p0/1").stdout
+    one = succeed("inspect", run.path, "--text", "--rollout", "train.1/step0/p0/1").stdout
     assert "reward 1.0 (format 1, em 0) · advantage -0.7" in one
     assert "turn 1: search room of the chess club → art-1 (gold), art-7" in one
     assert "<search>room of the chess club</search>Doc 1: art-1 says so." in one
@@ -182,7 +182,7 @@ def test_text_shows_figures_alarms_and_patterns(run: Run):
 def test_text_is_plain_where_the_surroundings_ask_for_colours(run: Run):
     """`FORCE_COLOR` or `TTY_COMPATIBLE` of a terminal or a build server broke the tokens' text."""
     loud = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "TERM": "dumb", "COLUMNS": "20"}
-    for words in ((), ("--rollout", "train.0/step0/p0/1")):
+    for words in ((), ("--rollout", "train.1/step0/p0/1")):
         told = succeed("inspect", run.path, "--text", *words, env=loud).stdout
         assert told == succeed("inspect", run.path, "--text", *words).stdout
         assert "\x1b" not in told

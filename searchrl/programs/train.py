@@ -17,7 +17,6 @@ from typing import Any
 from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig
 from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.episodes.inflight import Inflight, remove_inflight
 from searchrl.engine.episodes.playing import Interrupted, Rollout
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.figures.evaluation import (
@@ -33,7 +32,6 @@ from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.envs.splits import VALIDATION
-from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.alarms import AlarmDesk
@@ -62,7 +60,6 @@ def train(
     observer: Observer | None = None,
     registry: Registry | None = None,
     trust: bool = False,
-    resume_inflight: bool = False,
     allow_change: bool = False,
 ) -> Run:
     """Train a policy and return its run folder.
@@ -75,9 +72,6 @@ def train(
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
         trust: allow the code that a run folder names (`resume`, `init_from`), this once.
-        resume_inflight: with `resume`, take the rollouts that had finished when the run was stopped
-            in the middle of a step. What is decoded together is then another batch, so the run is
-            no longer bit for bit the one that would not have been stopped.
         allow_change: with `resume`, go on though data, an environment or a plugin has changed.
 
     Raises:
@@ -92,11 +86,6 @@ def train(
     first one writes and is the one with an observer.
     """
     workers = Workers(read_place())
-    if resume_inflight and workers.size > 1:
-        raise ConfigError(
-            "--resume-inflight works in one process, without torchrun; leave it out, and the step "
-            "is sampled again"
-        )
     if observer is None or not workers.is_first:
         observer = SilentObserver()
     if resume is not None and (end := Run.open(resume).find_end()):
@@ -127,8 +116,6 @@ def train(
         training = _Training(session, observer, stop, *opened)
         if resume is None:
             training.checkpoint()  # from here on the run can be resumed
-        else:
-            training.take_inflight(resume_inflight)
         path = training.writer.path
         with (
             Trackers(registry, all_trackers if workers.is_first else (), path) as trackers,
@@ -160,7 +147,6 @@ class _Training:
         self.session.curriculum.restore(done.curriculum)
         self.has_told_unread = False
         self.unrecorded = 0
-        self.found: Inflight | None = None
         self.evaluator = self.session.make_driver(self.config.eval, lambda text: None)
         self.limit = FailureLimit(
             "training",
@@ -168,32 +154,6 @@ class _Training:
             self.writer.write_failure,
             self.observer.note,
             f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
-        )
-
-    def take_inflight(self, is_wanted: bool) -> None:
-        """Find the rollouts of the next step that had finished, or remove all that are there."""
-        path, number = self.writer.path, self.progress.step + 1
-        if self.session.workers.is_first:
-            remove_inflight(path, but=number if is_wanted else None)
-        if not is_wanted:
-            return
-        inflight = Inflight(path, number)
-        num_found = inflight.read()
-        if inflight.num_damaged:
-            self.observer.warn(
-                f"'{inflight.path}' is damaged: {inflight.num_damaged} of its lines are not what "
-                "was written; those rollouts are sampled again"
-            )
-        if num_found:
-            self.found = inflight
-            taken = Run(path).provenance.get("inflight", [])
-            facts = {"step": number, "rollouts": num_found}
-            self.writer.update_provenance(inflight=[*taken, facts])
-        self.observer.note(
-            f"step {number} begins with {num_found} rollouts that had finished: it is decoded in "
-            "other batches than without the stop, so the run is not bit-identical from here on"
-            if num_found
-            else f"no rollout of step {number} had finished; the step is sampled from its beginning"
         )
 
     def run(self, trackers: Trackers) -> dict[str, Any]:
@@ -232,10 +192,8 @@ class _Training:
         """
         session, config, observer = self.session, self.config, self.observer
         started = time.perf_counter()
-        inflight, self.found = self.found or Inflight(self.writer.path, step), None
         drawn = session.sample(
             step,
-            inflight=inflight,
             on_progress=lambda done, total: observer.phase("sample", done, total),
             should_stop=self.stop,
         )
@@ -285,8 +243,6 @@ class _Training:
         if begun := session.curriculum.begun:
             self.writer.update_provenance(curriculum=begun)
         self.progress.step, self.unrecorded = step, 0
-        if session.workers.is_first:
-            inflight.remove()
         observer.episodes(rollouts)
         return metrics
 

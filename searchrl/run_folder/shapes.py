@@ -72,7 +72,6 @@ class _Provenance(Shape):
     plugins: list[_Plugin] = []
     checksums: dict[str, _Written] = {}
     changes: list[Any] = []
-    inflight: list[Any] = []
 
 
 class _Summary(Shape):

@@ -11,7 +11,6 @@ from command_line import complaint, succeed
 
 from searchrl import Run, evaluate, train
 from searchrl.config import build_config
-from searchrl.engine.episodes.inflight import Inflight, Played
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import load_plugins
@@ -166,16 +165,3 @@ def test_a_network_of_another_width_is_refused(run: Run, tmp_path: Path) -> None
     other = {"policy": {"name": "mlp", "hidden": [8]}, "init_from": str(run.path)}
     with pytest.raises(RunFolderError, match=r"shape \(16, 9\), .* \(8, 9\): .* other settings"):
         train({**SETTINGS, **other, "run_dir": str(tmp_path / "new")})
-
-
-def test_episodes_in_flight_keep_what_was_seen(tmp_path: Path) -> None:
-    config = build_config({**SETTINGS, "eval": {"num_tasks": 2}})
-    rollouts = evaluate(config).rollouts
-    inflight = Inflight(tmp_path, 1)
-    for rollout in rollouts:
-        inflight.add(Played(rollout.trajectory, rollout.episode))
-    again = Inflight(tmp_path, 1)
-    assert again.read() == 2
-    for rollout in rollouts:
-        found = again.found[rollout.trajectory.rollout_id]
-        assert found.trajectory == rollout.trajectory and found.trajectory.views

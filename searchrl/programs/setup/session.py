@@ -154,7 +154,7 @@ class Session:
     def sample(self, step: int, **watched: Any) -> StepGroups:
         """Sample the groups of a step (from 1), at the stages that begin with it.
 
-        `watched` are `on_progress`, `should_stop` and `inflight` of `RolloutDriver.run`.
+        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
         """
         for begun in self.curriculum.look(step - 1):
             self.on_note(begun)

@@ -243,7 +243,9 @@ def test_a_resumed_curriculum_is_the_uninterrupted_one(
             curriculum.look(step)
             again = curriculum.state()
             assert curriculum.look(step) == [] or again == curriculum.state()
-            asked = [(worlds.index(r.world), r.index, r.rng_keys) for r in stream.requests(step + 1)]
+            asked = [
+                (worlds.index(r.world), r.index, r.rng_keys) for r in stream.requests(step + 1)
+            ]
             figures = curriculum.figures(step)
             expression = str(worlds[1].scorer.schedule.at(step + 1))
             scores = played(worlds[0], 0.1 * step, 0.7) + played(worlds[1], 1.0)

@@ -69,7 +69,7 @@ def test_the_push_of_a_step_is_the_sum_over_its_trained_tokens(run: Run, tmp_pat
     trained = [row for row in run.rollouts("train") if row["advantage"] is not None]
     pushes = [0.01 * abs(r["advantage"]) * r["authors"].count("M") for r in trained]
     assert index["columns"]["pull"][2:5] == pytest.approx(pushes, rel=1e-3)
-    assert index["pulls"] == {"0/0": pytest.approx(sum(pushes), rel=1e-3)}
+    assert index["pulls"] == {"0/1": pytest.approx(sum(pushes), rel=1e-3)}
 
 
 def test_a_clipped_token_pushes_nothing(tmp_path: Path):

@@ -164,7 +164,7 @@ def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
 
 def test_schedule_reads_configuration_objects() -> None:
     stages = [RewardStage(expr="format", until_step=5), RewardStage(expr="em")]
-    assert [str(RewardSchedule.parse(stages).at(step)) for step in (4, 5)] == ["format", "em"]
+    assert [str(RewardSchedule.parse(stages).at(step)) for step in (5, 6)] == ["format", "em"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from stored_run import CHESS, HOSTILE, answer, encode, make_row, make_rows, sear
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
-from searchrl.errors import RunFolderError
+from searchrl.errors import DamagedError, RunFolderError
 from searchrl.report.folder import ROLLOUTS_PER_FILE, write_report
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import TokenTexts
@@ -125,6 +125,16 @@ def test_an_older_report_is_replaced_whole(run: Run, tmp_path: Path):
     (tmp_path / "out" / "data" / "rollouts_0009.js").write_text("old")
     write_report([run], tmp_path / "out")
     assert not (tmp_path / "out" / "data" / "rollouts_0009.js").exists()
+
+
+def test_an_older_report_stays_until_the_new_one_is_whole(tmp_path: Path):
+    run = Run.open(write_run(tmp_path / "run"))
+    page = write_report([run], tmp_path / "out").page
+    (file,) = (run.path / "rollouts").glob("eval_after*")
+    file.write_text("{")
+    with pytest.raises(DamagedError):
+        write_report([run], tmp_path / "out")
+    assert page.is_file() and read_data(tmp_path / "out", "index")["size"] == 8
 
 
 @pytest.mark.parametrize(

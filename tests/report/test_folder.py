@@ -134,7 +134,7 @@ def test_an_older_report_stays_until_the_new_one_is_whole(tmp_path: Path):
     file.write_text("{")
     with pytest.raises(DamagedError):
         write_report([run], tmp_path / "out")
-    assert page.is_file() and read_data(tmp_path / "out", "index")["size"] == 8
+    assert page.is_file() and (tmp_path / "out" / "data" / "index.js").is_file()
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,13 @@ class TestDamage:
         """They were changed after their checksums were deleted, and nothing was said."""
         (run / "policy" / "checksums.json").unlink()
         flip(run / "policy" / "model.safetensors")
-        (said,) = rows(run, "--verify")[0]["damaged"]
+        said = "".join(rows(run, "--verify")[0]["damaged"])
         assert f"'{run / 'policy' / 'checksums.json'}' is missing" in said
 
     def test_verify_names_rollouts_that_are_gone(self, run: Path) -> None:
         (gone,) = (run / "rollouts").glob("step_000001*")
         gone.unlink()
-        (said,) = rows(run, "--verify")[0]["damaged"]
+        said = "".join(rows(run, "--verify")[0]["damaged"])
         assert str(gone) in said and "missing" in said
 
     def test_damaged_files_are_named_in_the_table_and_flips_with_verify(self, run: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import complaint, succeed
+from reseal import unfinish
 
 from searchrl import Run, evaluate, train
 from searchrl.config import build_config
@@ -104,6 +105,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(run: Run, tmp_path: Path) -> None:
     short = train({**SETTINGS, "max_steps": 12, "run_dir": str(tmp_path / "short")} | {})
     for step in (8, 12):
         (short.path / "checkpoints" / f"step_{step:06d}").rename(tmp_path / f"gone_{step}")
+    unfinish(short.path)
     resumed = train(resume=short.path)
     same = "policy/weights.safetensors"
     assert (resumed.path / same).read_bytes() == (run.path / same).read_bytes()

@@ -84,7 +84,7 @@ def main() -> None:
         learner.check = check if side == "checked" else None
         check.seconds = 0.0
         started = time.perf_counter()
-        session.update(session.sample(0), 0)
+        session.update(session.sample(1), 1)
         if side == "checked":
             walls.append(time.perf_counter() - started)
             inside.append(check.seconds)

@@ -62,8 +62,8 @@ def choose_rollouts(run: Run) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The rollouts that are kept, by the name of their file."""
     steps: dict[int, list[dict[str, Any]]] = {step: [] for step in kept_steps(run)}
     for row in run.rollouts("train"):
-        if row["step"] + 1 in steps:  # the first step was played after 0 steps
-            steps[row["step"] + 1].append(row)
+        if row["step"] in steps:
+            steps[row["step"]].append(row)
     for phase in ("before", "after"):
         rows = [row for row in run.rollouts(phase) if row["task"]["index"] < NUM_TASKS]
         yield f"eval_{phase}", rows
@@ -72,7 +72,7 @@ def choose_rollouts(run: Run) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def kept_steps(run: Run) -> list[int]:
-    """The training steps whose rollouts are kept; the first one is 1."""
+    """The training steps whose rollouts are kept."""
     return sorted({*STEPS, *(one["step"] for one in run.alarms), int(run.summary["steps"])})
 
 

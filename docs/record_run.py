@@ -27,7 +27,7 @@ from typing import Any
 import two_runs
 from keep_run import keep_run, without_paths
 from recorded import COLLAPSED, DOCS, RECORD, Recorded
-from recorded_pages import RUN_DIR, as_rollout, render
+from recorded_pages import RUN_DIR, render
 
 import searchrl
 from searchrl.cli.screen.console import choose_pair
@@ -177,8 +177,8 @@ def choose_episodes(
     before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The task that the command itself shows, before and after; then one that is still wrong."""
-    pair = choose_pair([as_rollout(row) for row in before], [as_rollout(row) for row in after])
-    chosen = pair[1].trajectory.rollout_id if pair else ""
+    pair = choose_pair(before, after)
+    chosen = pair[1]["rollout_id"] if pair else ""
     rows = [row for row in (*before, *after) if row["rollout_id"] == chosen]
     rows += [row for row in after if row["scores"]["em"] < 1][:1]
     keys = (

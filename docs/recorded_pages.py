@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from learning_curve import Curve, Point, draw_curve
 from recorded import DOCS, Recorded
@@ -22,10 +22,6 @@ from searchrl.cli.screen.console import ConsoleObserver
 from searchrl.cli.screen.figures import format_metric, label
 from searchrl.cli.screen.transcript import render_rollout
 from searchrl.contracts import Metric
-from searchrl.core.episode import Action, Episode, EpisodeTurn, StopReason, Task
-from searchrl.core.trajectory import Trajectory
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.rewards.scorer import ScoredEpisode
 
 PAGES = (DOCS.parent / "README.md", DOCS / "quickstart.md", DOCS / "healthy_run.md")
 CURVE, SCREEN = DOCS / "learning_curve.svg", DOCS / "screen.svg"
@@ -53,28 +49,6 @@ _BLOCK = re.compile(r"(<!-- recorded: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 # --- pictures ------------------------------------------------------------------------------
-def as_rollout(row: Mapping[str, Any]) -> Rollout:
-    """An episode of `episodes.jsonl` as the screen shows it; it has no tokens."""
-    task = dict(row["task"])
-    for key in ("answers", "gold_ids", "slices"):
-        task[key] = tuple(task.get(key, ()))
-    turns = tuple(
-        EpisodeTurn(turn["text"], Action(turn["action"]), observation=turn["observation"])
-        for turn in row["turns"]
-    )
-    episode = Episode(
-        Task(**task), turns, row["final_answer"], stop_reason=StopReason(row["stop_reason"])
-    )
-    world: Any = None  # it is not played
-    return Rollout(
-        Trajectory(row["rollout_id"], ""),
-        episode,
-        ScoredEpisode(row["reward"], row["scores"], unscored=row["unscored"]),
-        world,
-        {},
-    )
-
-
 class Shown(NamedTuple):
     """What the command prints: its steps, the sentence at its end, the table, a picture of it."""
 
@@ -100,9 +74,7 @@ def show_run(run: Recorded) -> Shown:
     joined = re.sub(r"\n(?!step )", "", "\n".join(printed))
     steps = [line for line in joined.splitlines() if line.startswith("step ")]
     observer.evaluation("after", run.max_steps, run.after)
-    pair = {row["phase"]: [as_rollout(row)] for row in run.episodes[:2]}
-    for phase, rollouts in pair.items():
-        observer.episodes(phase, rollouts)
+    observer.compare(run.episodes[:1], run.episodes[1:2])
     console.export_text(clear=True)
     observer.done(Path(RUN_DIR), run.summary)
     picture = console.export_svg(
@@ -378,7 +350,7 @@ def wrong(run: Recorded) -> str:
     if len(run.episodes) < 3:
         return f"After training all {run.after['em']['n']} answers are right."
     console = Console(file=io.StringIO(), record=True, width=COLUMNS, highlight=False, markup=False)
-    console.print(render_rollout("after training", as_rollout(run.episodes[2])))
+    console.print(render_rollout("after training", run.episodes[2]))
     lines = [line.rstrip() for line in console.export_text(styles=False).splitlines()]
     return f"One that is still wrong:\n\n{fence(lines)}"
 

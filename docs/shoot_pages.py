@@ -32,7 +32,7 @@ WIDTH = 1000
 MARGIN = 8
 """Pixels around what is shown."""
 
-RIGHT = f"train.0/{two_runs.RIGHT}"
+RIGHT = f"train.1/{two_runs.RIGHT}"
 """A rollout of step 1 that searches twice and is right; both runs played it."""
 MISSED = "after.50/eval/0/8/0"
 """A rollout of the healthy run's end that is wrong."""

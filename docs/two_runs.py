@@ -30,7 +30,7 @@ CURVES = ("reward", "em", "searched")
 AT = (1, 2, 3, 5, 8, 10, 20, 30)
 """Steps that it shows, besides the last one."""
 
-GROUP = "step000000/prompt0"
+GROUP = "step000001/prompt0"
 """The group that the page looks at: some of its rollouts search twice and are right."""
 RIGHT = f"{GROUP}/2"
 """One of these."""
@@ -51,7 +51,7 @@ def commands(healthy: Recorded, collapsed: Recorded) -> str:
 
 def kept(healthy: Recorded, collapsed: Recorded) -> str:
     """Which rollouts the repository has of them."""
-    steps, others = (sorted({r["step"] + 1 for r in _train(run)}) for run in (healthy, collapsed))
+    steps, others = (sorted({r["step"] for r in _train(run)}) for run in (healthy, collapsed))
     more = [step for step in others if step not in steps]
     return as_prose(
         "All figures of both runs are in these folders. Of their rollouts there are those of steps "
@@ -198,9 +198,9 @@ def forced(healthy: Recorded, collapsed: Recorded) -> str:
 
 
 def _train(run: Recorded, step: int | None = None) -> Iterator[dict[str, Any]]:
-    """The training rollouts that are kept, or those of a step; the first step is 1."""
+    """The training rollouts that are kept, or those of a step."""
     for row in run.rollouts:
-        if row["phase"] == "train" and step in (None, row["step"] + 1):
+        if row["phase"] == "train" and step in (None, row["step"]):
             yield row
 
 

@@ -1,12 +1,13 @@
-"""For tests that edit a run: checksums anew, so that it counts as written that way."""
+"""For tests that edit a run: checksums anew, as if it was written that way, and its end undone."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 
-from searchrl.run_folder.reader import ALARMS, CONFIG, METRICS, WRITTEN
+from searchrl.run_folder.reader import ALARMS, CONFIG, FINISHED, METRICS, WRITTEN
 from searchrl.run_folder.sealing import SEAL, encode_sealed, write_checksums
 
 
@@ -24,6 +25,17 @@ def reseal(run: Path) -> None:
             data = (run / name).read_bytes() if (run / name).is_file() else b""
             facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             record.setdefault(WRITTEN, {})[name] = facts
+        provenance.write_text(json.dumps(record), "utf-8")
+        _reseal_file(provenance)
+
+
+def unfinish(run: Path) -> None:
+    """Make of a finished run one that a kill has stopped before its summary was written."""
+    (run / "summary.json").unlink()
+    provenance = run / "provenance.json"
+    with suppress(OSError, ValueError):  # a damaged one stays as it is
+        record = json.loads(provenance.read_text("utf-8"))
+        del record[FINISHED]
         provenance.write_text(json.dumps(record), "utf-8")
         _reseal_file(provenance)
 

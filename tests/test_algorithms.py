@@ -218,7 +218,7 @@ def test_two_steps_by_name(name: str, micro_model: Path, tmp_path: Path) -> None
 
 # --- dynamic sampling ----------------------------------------------------------------------------
 def groups_of(run: Run, step: int) -> dict[str, list[dict[str, Any]]]:
-    """The recorded rollouts of a step (from 0) by group."""
+    """The recorded rollouts of a step by group."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in run.rollouts("train"):
         if row["step"] == step:
@@ -246,7 +246,7 @@ def dapo_settings(folder: Path, run_dir: Path) -> dict[str, Any]:
 def test_constant_groups_are_replaced_and_everything_sampled_is_recorded(dapo_run: Run) -> None:
     rows = [row for row in dapo_run.metrics if row["phase"] == "train"]
     assert len({row["refills"] for row in rows}) > 1, "no step differs: nothing is tested"
-    for step, row in enumerate(rows):
+    for step, row in enumerate(rows, 1):
         groups = groups_of(dapo_run, step)
         assert all(len(group) == 3 for group in groups.values())
         rounds = [
@@ -269,7 +269,7 @@ def test_constant_groups_are_replaced_and_everything_sampled_is_recorded(dapo_ru
 
 
 def test_replaced_groups_are_not_trained_on(dapo_run: Run) -> None:
-    for step in range(6):
+    for step in range(1, 7):
         groups = groups_of(dapo_run, step)
         for name, rows in groups.items():
             place = name.rpartition("/")[2]
@@ -383,7 +383,7 @@ def test_overlong_penalty_is_on_the_reward_that_is_compared_and_shown_apart(dapo
     steps = [row for row in dapo_run.metrics if row["phase"] == "train"]
     assert any(row["overlong"] < 0 for row in steps)
     checked = 0
-    for step, metrics in enumerate(steps):
+    for step, metrics in enumerate(steps, 1):
         groups = groups_of(dapo_run, step)
         rows = [row for group in groups.values() for row in group]
         taken = [min(0.0, max(-1.0, (10 - row["authors"].count("M")) / 20)) for row in rows]

@@ -36,7 +36,7 @@ FOLDERS = pytest.mark.parametrize("folder", [RECORD, COLLAPSED], ids=lambda fold
 
 
 def rollout(run: Recorded, name: str) -> dict[str, Any]:
-    """A rollout by its name on the page: `train.0/step000000/prompt0/2`."""
+    """A rollout by its name on the page: `train.1/step000001/prompt0/2`."""
     (row,) = [r for r in run.rollouts if f"{r['phase']}.{r['step']}/{r['rollout_id']}" == name]
     return row
 
@@ -89,7 +89,7 @@ def test_alarms_sound_in_the_collapsed_run_alone() -> None:
 
 def test_both_runs_played_the_same_first_step() -> None:
     ours, theirs = (
-        [row["ids"] for row in run.rollouts if row["phase"] == "train" and row["step"] == 0]
+        [row["ids"] for row in run.rollouts if row["phase"] == "train" and row["step"] == 1]
         for run in (HEALTHY, BROKEN)
     )
     assert len(ours) == 64 and ours == theirs

@@ -111,10 +111,6 @@ ALLOW_CHANGE = Flag(
     "--allow-change", "", "With --resume: go on though data, env or a plugin has changed.",
     is_switch=True, group=RUN,
 )  # fmt: skip
-RESUME_INFLIGHT = Flag(
-    "--resume-inflight", "", "With --resume: keep the rollouts of the stopped step.",
-    is_switch=True, group=RUN,
-)  # fmt: skip
 DRY_RUN = Flag("--dry-run", "", "Print the plan and stop.", is_switch=True, group=RUN)
 GPU_MEMORY = Flag(
     "--gpu-memory", "", "With --dry-run: would it fit a GPU elsewhere, such as 24GB?", str, "SIZE",
@@ -168,7 +164,6 @@ TRAIN = (
     ALARM,
     RUN_DIR,
     RESUME,
-    RESUME_INFLIGHT,
     ALLOW_CHANGE,
     DRY_RUN,
     DETAILS,

@@ -124,9 +124,9 @@ def alone(task: Mapping[str, Any]) -> dict[str, Any]:
 def describe_stages(
     tasks: Sequence[TaskConfig], begun: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> list[str]:
-    """A sentence for everything that changes in training: `tasks.0.weight: 1, then 0.5 from …`.
+    """A sentence for everything that changes in training: `tasks.0.weight: 1, then 0.5 after …`.
 
-    `begun`: by name, the steps at which the stages after the first began in a run.
+    `begun`: by name, the steps after which the stages but the first began in a run.
     """
     told = []
     for place, task in enumerate(tasks):
@@ -135,9 +135,10 @@ def describe_stages(
             steps = begun.get(f"tasks.{place}.{key}", ())
             parts = [str(first.value)]
             for number, stage in enumerate(others):
-                starts = [f"from step {stage.from_step}"] if stage.from_step is not None else []
+                starts = [f"after step {stage.from_step}"] if stage.from_step is not None else []
                 starts += [f"once {stage.when}"] if stage.when is not None else []
-                since = f" (step {steps[number]})" if stage.when and number < len(steps) else ""
+                is_known = stage.when is not None and number < len(steps)
+                since = f" (after step {steps[number]})" if is_known else ""
                 parts.append(f"{stage.value} {' or '.join(starts)}{since}")
             if others:
                 told.append(f"tasks.{place}.{key}: {', then '.join(parts)}")
@@ -228,7 +229,7 @@ def check_tasks(tasks: Sequence[TaskConfig]) -> None:
     for step in sorted({stage.from_step or 0 for stages in weights for stage in stages}):
         if all(_can_be_zero(group, step) for group in together.values()):
             raise ValueError(
-                f"every weight can be 0 from step {step} on, and then nothing is left to draw; "
+                f"every weight can be 0 after step {step}, and then nothing is left to draw; "
                 "give a task that waits, or the one it waits for, a weight above 0 (0.01, say)"
             )
 

@@ -114,18 +114,17 @@ class RewardStage(Section):
     expr: str
     """The expression of this stage."""
     until_step: Count | None = None
-    """The stage holds while the step is below this number; the last stage has none and holds for
-    ever."""
+    """The last step of the stage; the last stage has none and holds for ever."""
     when: When | None = None
-    """The stage begins once this [condition](#curriculum) is true, or at `until_step` of the stage
-    before, if that comes first."""
+    """The stage begins once this [condition](#curriculum) is true, or after `until_step` of the
+    stage before, if that comes first."""
 
 
 class CurriculumStage(Section):
-    """When a stage of a curriculum begins: the first at step 0, each other one as it says."""
+    """When a stage of a curriculum begins: the first with the run, each other one as it says."""
 
     from_step: Count | None = None
-    """The stage begins at this step, counted from 0."""
+    """The stage begins after this many steps."""
     when: When | None = None
     """The stage begins once this [condition](#curriculum) is true, such as `em>0.8`. With
     `from_step` as well, whichever comes first."""

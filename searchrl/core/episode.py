@@ -145,7 +145,7 @@ class Episode:
 
     `final_answer` is None unless there is exactly one complete answer block. `format_score` is
     the protocol's verdict (1, 0.5 or 0). `env_return` is the sum of the env's step rewards.
-    `step` is the optimiser step it was sampled at (0 outside training).
+    `step` is the training step it was sampled for, from 1; of an evaluation, the steps done before.
     """
 
     task: Task

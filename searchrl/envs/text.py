@@ -23,6 +23,7 @@ from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
 
 from searchrl.contracts import (
     RankingRetriever,
+    Retriever,
     RetrieverFactory,
     TagProtocol,
     TokenBudget,
@@ -219,6 +220,8 @@ class TextEnv(gymnasium.Env[str, str]):
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
         self._matches = matches
         self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
+        self._searched: Retriever | None = None
+        """The index of the running episode, once it has searched."""
         self._task: Task | None = None
         self._gold_left: set[str] = set()
         self._num_turns = 0
@@ -317,6 +320,7 @@ class TextEnv(gymnasium.Env[str, str]):
                 index = int(self.np_random.integers(total))
             task = self.make_task(split, self.ensure_index(split, index, total))
         self._task = task
+        self._searched = None
         self._gold_left = set(task.gold_ids)
         self._num_turns = 0
         self._is_over = False
@@ -355,6 +359,8 @@ class TextEnv(gymnasium.Env[str, str]):
             observation = self.protocol.render_notice(reason, self.budget)
         truncated = not terminated and self._num_turns >= self.max_turns
         self._is_over = terminated or truncated
+        if self._is_over:
+            self._searched = None
         self._transcript += [action, observation] if observation else [action]
         info: dict[str, Any] = {
             "task": task,
@@ -383,7 +389,9 @@ class TextEnv(gymnasium.Env[str, str]):
         # Outside the `try`: a fault in the environment's own corpus is not the retriever's.
         key, passages = self.passages(task)
         try:
-            retriever = self._indexes.get(key, passages)
+            if self._searched is None:
+                self._searched = self._indexes.get(key, passages)
+            retriever = self._searched
             results = retriever.search(list(queries), self.topk)
             if problem := find_result_problem(results, len(queries)):
                 raise RetrieverFailure(f"env {self.name}: the retriever {problem}.")

@@ -92,8 +92,8 @@ def measure(
             started = _now(device)
             drawn = session.sample(number)
             sampled = _now(device)
-            limit.ensure(drawn.rollouts, f"step {number + 1}", f"step_{number + 1:06d}")
-            limit.ensure_scored(drawn.rollouts, f"step {number + 1}")
+            limit.ensure(drawn.rollouts, f"step {number}", f"step_{number:06d}")
+            limit.ensure_scored(drawn.rollouts, f"step {number}")
             before = _now(device)
             learned = session.update(drawn, number)
             return _Step(
@@ -104,16 +104,16 @@ def measure(
                 update_s=_now(device) - before,
             )
 
-        take(0)
+        take(1)
         on_step(1, num_steps + 1)
         stats = session.sampler.stats
         counted = stats if isinstance(stats, SlotStats) else None
         if counted is not None:
             counted.restart()
         steps = []
-        for number in range(num_steps):
-            steps.append(take(number + 1))
-            on_step(number + 2, num_steps + 1)
+        for number in range(2, num_steps + 2):
+            steps.append(take(number))
+            on_step(number, num_steps + 1)
     finally:
         session.close()
     step_s = statistics.median(one.sample_s + one.update_s for one in steps)

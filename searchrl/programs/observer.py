@@ -6,7 +6,7 @@ console is one implementation; a notebook may have another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,13 +14,16 @@ from searchrl.config import RunConfig
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.figures.metrics import Metrics
 
+Row = Mapping[str, Any]
+"""A line of a file of the run folder."""
+
 
 class Work(NamedTuple):
     """How much a run has to do: what progress and the time left are measured against.
 
     `per_step`, `before`, `during` and `after` count episodes: of a training step, of the
     evaluations before and after, and of each of those `every` so many steps (0: none). `done` are
-    the steps that a resumed run has behind it.
+    the steps that a resumed run has behind it, and `rows` what `metrics.jsonl` has of them.
     """
 
     steps: int
@@ -30,6 +33,7 @@ class Work(NamedTuple):
     every: int = 0
     after: int = 0
     done: int = 0
+    rows: Sequence[Row] = ()
 
 
 class Observer(Protocol):
@@ -77,11 +81,12 @@ class Observer(Protocol):
         """One finished evaluation (`before`, `during`, `after`)."""
         return
 
-    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
-        """All episodes of the evaluations `before` and `after`: the same tasks in one order.
+    def episodes(self, rollouts: Sequence[Rollout]) -> None:
+        """All episodes of a training step, before that step is told."""
+        return
 
-        And those of each training step, as `train`, before that step is told.
-        """
+    def compare(self, before: Iterable[Row], after: Iterable[Row]) -> None:
+        """At the end, the rows of both evaluations in `rollouts/`; none where they are not kept."""
         return
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:

@@ -49,16 +49,15 @@ def reopen_run(
         observer.warn(fault)
     state = load_checkpoint(newest.folder, session.policy, session.learner, ProgressShape)
     progress = Progress(**state)
-    observer.begin(work_of(session, progress.step))
     session.learner.ensure_same_weights(f"resumed after step {progress.step}")
-    repeated = ("before", "after") if progress.before is None else ("after",)
     writer_type = RunWriter if session.workers.is_first else SilentWriter
     writer = writer_type.reopen(
-        run_dir, progress.step, repeated, evaluated=progress.evaluated, on_note=observer.warn
+        run_dir, progress.step, evaluated=progress.evaluated, on_note=observer.warn
     )
     if not writer.has_provenance:
         _record_origin(session, writer)
     writer.update_provenance(**changed)
+    observer.begin(work_of(session, progress.step, Run(run_dir).read_metrics().rows))
     observer.note(f"resumed {run_dir} after step {progress.step}")
     for line in foresee_training(session.config, session.worlds, progress.step):
         observer.note(line)

@@ -6,6 +6,7 @@ drawn from. Caller: `train`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from searchrl.engine.figures.evaluation import count_episodes
 from searchrl.engine.figures.metrics import Metrics
 from searchrl.envs.splits import VALIDATION
 from searchrl.programs.alarms import Rollback
-from searchrl.programs.observer import Work
+from searchrl.programs.observer import Row, Work
 from searchrl.programs.setup.session import Session
 from searchrl.run_folder.shapes import MetricShape, Shape
 
@@ -66,8 +67,8 @@ class ProgressShape(Shape, extra="forbid"):
     curriculum: _Curriculum = Field(default_factory=_Curriculum)
 
 
-def work_of(session: Session, done: int) -> Work:
-    """What the run has to do, `done` steps of it behind it."""
+def work_of(session: Session, done: int, rows: Sequence[Row] = ()) -> Work:
+    """What the run has to do; `done` steps of it, with these rows of metrics, are behind it."""
     config, worlds, settings = session.config, session.worlds, session.config.eval
     held_out = count_episodes(worlds, settings, settings.split, settings.num_tasks)
     validated = [world for world in worlds if world.can_validate]
@@ -80,4 +81,5 @@ def work_of(session: Session, done: int) -> Work:
         every=settings.every if validated else 0,
         after=held_out,
         done=done,
+        rows=rows,
     )

@@ -31,7 +31,7 @@ from searchrl.engine.figures.evaluation import (
     summary_metrics,
 )
 from searchrl.engine.figures.failures import FailureLimit
-from searchrl.engine.figures.metrics import exact, finite_figures, proportion
+from searchrl.engine.figures.metrics import Metrics, exact, finite_figures, proportion
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
@@ -83,7 +83,8 @@ def sft(
     Args:
         config: a resolved `RunConfig` or `Plan`, or settings; `model.name: scratch` makes a new
             small model.
-        resume: an sft run to continue from its newest checkpoint.
+        resume: an sft run to continue from its newest checkpoint; a finished one is returned as it
+            is, and `observer` is told.
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
         trust: allow the code that a run folder names (`resume`, `init_from`), this once.
@@ -101,6 +102,9 @@ def sft(
     """
     ensure_one_process("sft")
     observer = observer or SilentObserver()
+    if resume is not None and (end := Run.open(resume).find_end()):
+        observer.last_words(end)
+        return Run(Path(resume))
     plan, registry = find_plan("sft", config, resume, registry, observer.note, trust=trust)
     plan.ensure_weights()
     folder = None if resume is not None else choose_folder(plan.config)
@@ -185,6 +189,7 @@ class _Course:
             per_step=max(stage.batch_size for stage in stages),
             after=count_episodes(self.worlds, settings, settings.split, settings.num_tasks),
             done=self.progress.step,
+            rows=Run(self.writer.path).read_metrics().rows,
         )
         self.observer.begin(work)
 
@@ -301,9 +306,9 @@ class _Course:
         rotate_checkpoints(path, settings.keep_last, None)
         return self.progress.step
 
-    def finish(self, stop: StopFlag) -> dict[str, Any]:
-        """The evaluation after, recorded, and the summary."""
-        config, path, observer = self.config, self.writer.path, self.observer
+    def evaluate(self, stop: StopFlag) -> Metrics:
+        """The evaluation after, recorded."""
+        config, observer = self.config, self.observer
         after = evaluate_both(
             self.worlds,
             make_driver(self.policy, config, self.registry, config.eval),
@@ -317,24 +322,31 @@ class _Course:
             config.rollout.max_failure_frac,
             self.writer.write_failure,
             observer.note,
-            f"Fix it, then continue with: searchrl sft --resume {path}",
+            f"Fix it, then continue with: searchrl sft --resume {self.writer.path}",
         )
         limit.ensure((*after.rollouts, *after.forced), "the evaluation after", "eval_after")
-        step = self.progress.step
-        self.writer.log(step, after.metrics, "after")
+        self.writer.log(self.progress.step, after.metrics, "after")
+        observer.evaluation("after", self.progress.step, after.metrics)
+        return after.metrics
+
+    def finish(self, stop: StopFlag) -> dict[str, Any]:
+        """The summary, after an evaluation if it was not recorded before a stop."""
+        config, path, step = self.config, self.writer.path, self.progress.step
+        after = Run(path).measured("after", step)
+        if after is None:
+            after = self.evaluate(stop)
         summary = {
             "env": [task.env.name for task in config.tasks],
             "model": self.policy.source,
             "seed": config.seed,
             "steps": step,
             "fingerprint": config.fingerprint,
-            "after": summary_metrics(after.metrics, self.worlds),
+            "after": summary_metrics(after, self.worlds),
             "policy": str(path / "policy"),
             "train": f"searchrl train --init-from {shlex.quote(str(path))}",
             **ask_line(path, self.worlds),
         }
         self.writer.write_summary(summary)
-        observer.evaluation("after", step, after.metrics)
         return summary
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig
 from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.episodes.inflight import Inflight, remove_inflight
 from searchrl.engine.episodes.playing import Interrupted, Rollout
 from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.figures.evaluation import (
@@ -33,7 +32,6 @@ from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.envs.splits import VALIDATION
-from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
 from searchrl.programs.alarms import AlarmDesk
@@ -62,7 +60,6 @@ def train(
     observer: Observer | None = None,
     registry: Registry | None = None,
     trust: bool = False,
-    resume_inflight: bool = False,
     allow_change: bool = False,
 ) -> Run:
     """Train a policy and return its run folder.
@@ -70,13 +67,11 @@ def train(
     Args:
         config: a resolved `RunConfig` or `Plan`, or settings such as `{"env": "regulations"}`;
             ignored with `resume`, which takes the run's own.
-        resume: a run folder to continue from its newest checkpoint.
+        resume: a run folder to continue from its newest checkpoint. A finished run is returned as
+            it is, and `observer` is told.
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
         trust: allow the code that a run folder names (`resume`, `init_from`), this once.
-        resume_inflight: with `resume`, take the rollouts that had finished when the run was stopped
-            in the middle of a step. What is decoded together is then another batch, so the run is
-            no longer bit for bit the one that would not have been stopped.
         allow_change: with `resume`, go on though data, an environment or a plugin has changed.
 
     Raises:
@@ -91,13 +86,11 @@ def train(
     first one writes and is the one with an observer.
     """
     workers = Workers(read_place())
-    if resume_inflight and workers.size > 1:
-        raise ConfigError(
-            "--resume-inflight works in one process, without torchrun; leave it out, and the step "
-            "is sampled again"
-        )
     if observer is None or not workers.is_first:
         observer = SilentObserver()
+    if resume is not None and (end := Run.open(resume).find_end()):
+        observer.last_words(end)
+        return Run(Path(resume))
     plan, registry = find_plan("train", config, resume, registry, observer.note, trust=trust)
     all_trackers = plan.config.log.trackers
     for spec in all_trackers:
@@ -123,16 +116,16 @@ def train(
         training = _Training(session, observer, stop, *opened)
         if resume is None:
             training.checkpoint()  # from here on the run can be resumed
-        else:
-            training.take_inflight(resume_inflight)
         path = training.writer.path
         with (
             Trackers(registry, all_trackers if workers.is_first else (), path) as trackers,
             keeping_finished("train", path, training.save, observer.last_words),
         ):
             summary = training.run(trackers)
+    run = Run(path)
+    observer.compare(run.rollouts("before"), run.rollouts("after"))
     observer.done(path, summary)
-    return Run(path)
+    return run
 
 
 @dataclass
@@ -154,7 +147,6 @@ class _Training:
         self.session.curriculum.restore(done.curriculum)
         self.has_told_unread = False
         self.unrecorded = 0
-        self.found: Inflight | None = None
         self.evaluator = self.session.make_driver(self.config.eval, lambda text: None)
         self.limit = FailureLimit(
             "training",
@@ -164,49 +156,22 @@ class _Training:
             f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
         )
 
-    def take_inflight(self, is_wanted: bool) -> None:
-        """Find the rollouts of the next step that had finished, or remove all that are there."""
-        path, number = self.writer.path, self.progress.step + 1
-        if self.session.workers.is_first:
-            remove_inflight(path, but=number if is_wanted else None)
-        if not is_wanted:
-            return
-        inflight = Inflight(path, number)
-        num_found = inflight.read()
-        if inflight.num_damaged:
-            self.observer.warn(
-                f"'{inflight.path}' is damaged: {inflight.num_damaged} of its lines are not what "
-                "was written; those rollouts are sampled again"
-            )
-        if num_found:
-            self.found = inflight
-            taken = Run(path).provenance.get("inflight", [])
-            facts = {"step": number, "rollouts": num_found}
-            self.writer.update_provenance(inflight=[*taken, facts])
-        self.observer.note(
-            f"step {number} begins with {num_found} rollouts that had finished: it is decoded in "
-            "other batches than without the stop, so the run is not bit-identical from here on"
-            if num_found
-            else f"no rollout of step {number} had finished; the step is sampled from its beginning"
-        )
-
     def run(self, trackers: Trackers) -> dict[str, Any]:
         """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
         config, progress, workers = self.config, self.progress, self.session.workers
         if progress.before is None:
             # What everything later is compared with; part of checkpoint 0.
-            progress.before = self.evaluate("before", 0).metrics
+            progress.before = self.evaluate("before", 0)
             self.checkpoint()
         self.validate(trackers)
         self.heed_alarms()
-        for step in range(progress.step, config.max_steps):
+        for step in range(progress.step + 1, config.max_steps + 1):
             metrics = self.train_step(step)
-            number = step + 1
-            trackers.log(number, metrics, "train")
-            self.observer.step(number, config.max_steps, metrics)
+            trackers.log(step, metrics, "train")
+            self.observer.step(step, config.max_steps, metrics)
             self.validate(trackers)
             self.heed_alarms()
-            if number % config.checkpoint.every == 0 or number == config.max_steps:
+            if step % config.checkpoint.every == 0 or step == config.max_steps:
                 self.checkpoint()
             if workers.agree_to_stop(self.stop.asked):
                 raise Interrupted
@@ -227,27 +192,25 @@ class _Training:
         """
         session, config, observer = self.session, self.config, self.observer
         started = time.perf_counter()
-        inflight, self.found = self.found or Inflight(self.writer.path, step + 1), None
         drawn = session.sample(
             step,
-            inflight=inflight,
             on_progress=lambda done, total: observer.phase("sample", done, total),
             should_stop=self.stop,
         )
         sampled = time.perf_counter()
         rollouts = drawn.rollouts
-        self.limit.ensure(rollouts, f"step {step + 1}", f"step_{step + 1:06d}")
-        self.limit.ensure_paid(rollouts, f"step {step + 1}")
-        self.limit.ensure_scored(rollouts, f"step {step + 1}")
+        self.limit.ensure(rollouts, f"step {step}", f"step_{step:06d}")
+        self.limit.ensure_paid(rollouts, f"step {step}")
+        self.limit.ensure_scored(rollouts, f"step {step}")
         self.tell_unread(rollouts)
         columns: dict[str, TokenColumns] = {}
         observer.phase("update", 0, 1)
         stats = session.update(drawn, step, on_tokens=columns.__setitem__)
-        number = self.unrecorded = step + 1
+        self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:
             self.writer.write_rollouts(
-                f"step_{number:06d}",
+                f"step_{step:06d}",
                 (
                     rollout_record(
                         r,
@@ -273,16 +236,14 @@ class _Training:
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
         metrics |= self.speed(rollouts, updated - started)
-        metrics |= curriculum_metrics(session.curriculum, step)
-        self.alarms.log(number, metrics, "train")
+        metrics |= curriculum_metrics(session.curriculum, step - 1)
+        self.alarms.log(step, metrics, "train")
         session.curriculum.take_in(rollouts)
         self.progress.curriculum = session.curriculum.state()
         if begun := session.curriculum.begun:
             self.writer.update_provenance(curriculum=begun)
-        self.progress.step, self.unrecorded = number, 0
-        if session.workers.is_first:
-            inflight.remove()
-        observer.episodes("train", rollouts)
+        self.progress.step, self.unrecorded = step, 0
+        observer.episodes(rollouts)
         return metrics
 
     def speed(self, rollouts: Sequence[Rollout], seconds: float) -> Metrics:
@@ -306,8 +267,12 @@ class _Training:
                 "docs/hooks.md, register_algorithms"
             )
 
-    def evaluate(self, label: str, step: int) -> EvalResult:
-        """The full evaluation on `eval.split`, recorded; shows one episode."""
+    def evaluate(self, label: str, step: int) -> Metrics:
+        """The full evaluation on `eval.split`, recorded; one that is recorded is not made again."""
+        workers = self.session.workers
+        recorded = Run(self.writer.path).measured(label, step) if workers.is_first else None
+        if (metrics := workers.gather(recorded)[0]) is not None:
+            return metrics
         self.evaluator.sync(self.session.policy)
         result = evaluate_both(
             self.session.worlds,
@@ -324,8 +289,7 @@ class _Training:
         for note in find_remarks(result.rollouts) if label == "before" else ():
             self.observer.note(note)
         self.observer.evaluation(label, step, result.metrics)
-        self.observer.episodes(label, result.rollouts)
-        return result
+        return result.metrics
 
     def validate(self, trackers: Trackers) -> None:
         """A short evaluation if one is due at this step; remembers the best checkpoint by reward.
@@ -414,7 +378,7 @@ class _Training:
             rotate_checkpoints(self.writer.path, settings.keep_last, kept)
         return progress.step
 
-    def summary(self, after: EvalResult) -> dict[str, Any]:
+    def summary(self, after: Metrics) -> dict[str, Any]:
         """What `summary.json` holds."""
         config, path = self.config, self.writer.path
         assert self.progress.before is not None
@@ -426,7 +390,7 @@ class _Training:
             "steps": config.max_steps,
             "fingerprint": config.fingerprint,
             "before": summary_metrics(self.progress.before, self.session.worlds),
-            "after": summary_metrics(after.metrics, self.session.worlds),
+            "after": summary_metrics(after, self.session.worlds),
             "best": self.progress.best,
             "alarms": Run(path).alarms,
             "policy": str(path / "policy"),

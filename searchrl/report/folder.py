@@ -29,6 +29,7 @@ from searchrl.report.overview import chooses_by_number, describe_run
 from searchrl.report.rewards import Again, describe_again, find_unscored
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run, guarding
+from searchrl.run_folder.checkpoints import partial_of
 from searchrl.trackers.rows import replace_file
 from searchrl.trust.texts import clean_json
 
@@ -68,11 +69,13 @@ def write_report(
     _ensure_free(folder)
     texts = [open_texts(run) for run in runs]
     index = Index([one.reward for one in again[0]] if again else [])
+    folder = folder.absolute()  # "." has no name
+    beside = partial_of(folder)
     with guarding(folder):
+        shutil.rmtree(beside, ignore_errors=True)
         for part in ("data", "page"):
-            shutil.rmtree(folder / part, ignore_errors=True)
-            (folder / part).mkdir(parents=True)
-        replace_file(folder / _MARK, json.dumps({"searchrl": __version__}).encode())
+            (beside / part).mkdir(parents=True)
+        replace_file(beside / _MARK, json.dumps({"searchrl": __version__}).encode())
         waiting: list[dict[str, Any]] = []
         number = 0
         for run, place, row in _rollouts(runs):
@@ -80,16 +83,21 @@ def write_report(
             waiting.append(describe_tokens(row, texts[run]))
             if len(waiting) == ROLLOUTS_PER_FILE:
                 number += 1
-                _write_data(folder, f"rollouts_{number:04d}", waiting)
+                _write_data(beside, f"rollouts_{number:04d}", waiting)
                 waiting = []
         if waiting:
-            _write_data(folder, f"rollouts_{number + 1:04d}", waiting)
-        _write_data(folder, "words", [one.table for one in texts])
-        _write_data(folder, "index", {**index.to_dict(), "per_file": ROLLOUTS_PER_FILE})
+            _write_data(beside, f"rollouts_{number + 1:04d}", waiting)
+        _write_data(beside, "words", [one.table for one in texts])
+        _write_data(beside, "index", {**index.to_dict(), "per_file": ROLLOUTS_PER_FILE})
         described = [describe_run(run) for run in runs]
         compared = [[describe_again(one) for one in of_run] for of_run in again]
-        _write_data(folder, "run", {"runs": described, "again": compared})
-        _write_page(folder, runs[0])
+        _write_data(beside, "run", {"runs": described, "again": compared})
+        _write_page(beside, runs[0])
+        folder.mkdir(exist_ok=True)
+        for path in beside.iterdir():  # an older report stays until the new one is whole
+            shutil.rmtree(folder / path.name, ignore_errors=True)
+            path.rename(folder / path.name)
+        beside.rmdir()
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     notes = [fault for one in described for fault in one["faults"]]
     notes += _notes(runs, texts, index)

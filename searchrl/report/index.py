@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from searchrl.results.rescoring import Scored
 
 
-def name_rollout(row: Mapping[str, Any]) -> str:
-    """What a rollout is called in links and on the command line: `after.40/eval/0/7/0`."""
-    return f"{row['phase']}.{row['step']}/{row['rollout_id']}"
-
-
 class _Names:
     """Numbers for values that many rollouts share."""
 

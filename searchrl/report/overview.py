@@ -5,7 +5,7 @@ Owns how the files of a run folder become that page's data. Caller: `folder` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from searchrl.config.curriculum import describe_stages
@@ -15,6 +15,7 @@ from searchrl.errors import DamagedError
 from searchrl.report.rewards import describe_weights, find_begun, list_rewarded
 from searchrl.run_folder import Run, find_damage, list_checkpoints
 from searchrl.run_folder.policies import POLICY, read_space
+from searchrl.run_folder.reader import find_missing_rollouts
 
 
 def describe_run(run: Run) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def describe_run(run: Run) -> dict[str, Any]:
         "rewarded": list_rewarded(run),
         "reward": describe_weights(run),
         "alarms": run.read_alarms().rows,
-        "faults": [*find_damage(run.path), *_missing_rollouts(run, rows)],
+        "faults": [*find_damage(run.path), *find_missing_rollouts(run)],
         "is_finished": bool(_whole(lambda: run.summary)),
     }
 
@@ -77,33 +78,6 @@ def read_both(run: Run, rows: list[dict[str, Any]]) -> dict[str, Mapping[str, An
     measured = {row["phase"]: row["metrics"] for row in rows}
     both = {name: summary.get(name) or measured.get(name) for name in ("before", "after")}
     return {name: metrics for name, metrics in both.items() if metrics}
-
-
-def _missing_rollouts(run: Run, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What is said of files of rollouts that the metrics of a training speak of."""
-    if not run.config.log.rollouts or not any(row["phase"] == "train" for row in rows):
-        return
-    there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
-    names = [name for row in rows for name in _rollout_names(run, row)]
-    missing = [name for name in dict.fromkeys(names) if name not in there]
-    suffix = ".jsonl.gz" if run.config.log.compress else ".jsonl"
-    if missing:
-        others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        path = run.path / "rollouts" / f"{missing[0]}{suffix}"
-        fault = f"it is missing{others}"
-        yield str(DamagedError.of(path, fault, "Restore it from a copy, or go on without it"))
-
-
-def _rollout_names(run: Run, row: Mapping[str, Any]) -> Iterator[str]:
-    """The files of rollouts behind a row of metrics, without their suffix; those that are kept."""
-    phase, of_step = row["phase"], f"{row['step']:06d}"
-    if phase in ("before", "after"):
-        name = f"eval_{phase}"
-    elif run.config.log.max_rollout_files or phase not in ("train", "during"):
-        return
-    else:
-        name = f"eval_during_{of_step}" if phase == "during" else f"step_{of_step}"
-    yield name
 
 
 def _whole(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def describe_again(one: Again) -> dict[str, Any]:
                 "flipped": compared.num_flipped,
                 "disagreements": [
                     [
-                        f"{phase}.{found.first.episode.step}/{found.first.rollout_id}",
+                        found.first.name,
                         found.first.reward,
                         found.second.reward,
                         *found.ranks,

@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from searchrl.config import load_yaml
 from searchrl.config.policy import MODEL, policy_name
-from searchrl.errors import DamagedError, RunFolderError, RunInUseError, SearchRLError
+from searchrl.envs.splits import VALIDATION
+from searchrl.errors import ConfigError, DamagedError, RunFolderError, RunInUseError, SearchRLError
 from searchrl.run_folder import (
     Run,
     clean_partial,
@@ -30,7 +32,8 @@ from searchrl.run_folder import (
     verify_checkpoint,
 )
 from searchrl.run_folder.checkpoints import damaged_checkpoints, remove_checkpoint, step_of
-from searchrl.run_folder.policies import POLICY, verify_policy
+from searchrl.run_folder.policies import POLICY, say_unverified, verify_policy
+from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.rollouts import read_rollouts, rollout_files
 from searchrl.trust.folders import find_odd, is_folder
 
@@ -54,9 +57,22 @@ class State(StrEnum):
     """It ended before its first checkpoint: nothing can be continued."""
 
 
+class Figures(NamedTuple):
+    """The main metric of a run, before and as measured last, and each time on what split.
+
+    None for what was not measured.
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+    before_on: str
+    after_on: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run. `figures` are (metric, value before, value after), None for what was not measured.
+    """One run.
 
     `num_bytes` is the size on disk; `checkpoint_bytes` that of its checkpoints. `damaged` says what
     is wrong with which file; checkpoints in it are not counted.
@@ -71,7 +87,7 @@ class RunRow:
     state: State
     step: int
     num_steps: int | None
-    figures: tuple[str, float | None, float | None] | None
+    figures: Figures | None
     num_bytes: int
     checkpoint_bytes: int
     num_checkpoints: int
@@ -79,7 +95,7 @@ class RunRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON."""
-        name, before, after = self.figures or (None, None, None)
+        name, before, after, before_on, after_on = self.figures or (None,) * 5
         return {
             "path": str(self.path),
             "program": self.program,
@@ -93,6 +109,8 @@ class RunRow:
             "figure": name,
             "before": before,
             "after": after,
+            "before_on": before_on,
+            "after_on": after_on,
             "bytes": self.num_bytes,
             "checkpoint_bytes": self.checkpoint_bytes,
             "checkpoints": self.num_checkpoints,
@@ -174,7 +192,7 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
         state=_state(run, provenance, summary, checkpoints),
         step=step,
         num_steps=None if num_steps is None else int(num_steps),
-        figures=_figures(run, summary),
+        figures=_figures(run, summary, settings),
         num_bytes=_size(run.path),
         checkpoint_bytes=_size(run.path / "checkpoints"),
         num_checkpoints=len(checkpoints),
@@ -187,10 +205,13 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
     yield from find_damage(run.path)
     yield from damaged_checkpoints(run.path, deep=deep)
     try:
-        if os.path.lexists(run.path / POLICY):
-            verify_policy(run.path / POLICY, deep=deep)
+        policy = run.path / POLICY
+        if os.path.lexists(policy) and not verify_policy(policy, deep=deep) and deep:
+            yield say_unverified(policy)
     except DamagedError as error:
         yield str(error)
+    with suppress(ConfigError):  # which is told already
+        yield from find_missing_rollouts(run) if deep else ()
     for file in rollout_files(run.path) if deep else ():
         try:
             for _ in read_rollouts(file):
@@ -270,19 +291,22 @@ def _step(run: Run, checkpoints: Sequence[Path]) -> int:
     return max([*map(step_of, checkpoints), *rows], default=0)
 
 
-def _figures(run: Run, summary: Mapping[str, Any]) -> tuple[str, float | None, float | None] | None:
+def _figures(run: Run, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Figures | None:
     """The headline of a run: from its summary, or without one from its evaluations."""
+    split = after_on = str(_at(settings, "eval", "split") or "test")
     before, after = summary.get("before"), summary.get("after") or summary.get("eval")
     if not summary:
         rows, fault = run.read_metrics()
         if fault:
             return None  # one of its figures may be wrong
         by_phase = {row["phase"]: row["metrics"] for row in rows}
-        before, after = by_phase.get("before"), by_phase.get("after") or by_phase.get("during")
+        before, after = by_phase.get("before"), by_phase.get("after")
+        if after is None and "during" in by_phase:
+            after, after_on = by_phase["during"], VALIDATION
     for name in _HEADLINES:
         first, last = (_number(_at(one, name, "value")) for one in (before, after))
         if first is not None or last is not None:
-            return name, first, last
+            return Figures(name, first, last, split, after_on)
     return None
 
 

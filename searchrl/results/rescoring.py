@@ -25,15 +25,19 @@ from searchrl.plugins.parts import Judges
 from searchrl.results.ranks import kendall, spearman
 from searchrl.results.stored import ensure_number, read_episode, reading
 from searchrl.rewards.scorer import score_together
+from searchrl.run_folder.rollouts import name_rollout
 
 _ANY = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One stored rollout under a reward. `reward` is None if it could not be scored."""
+    """One stored rollout under a reward. `reward` is None if it could not be scored.
 
-    rollout_id: str
+    `name` is that of its page (`name_rollout`).
+    """
+
+    name: str
     group: str
     phase: str
     episode: Episode
@@ -104,7 +108,7 @@ def _read_one(row: Mapping[str, Any], protocols: Mapping[str, TagProtocol]) -> S
         for number in (*scores.values(), *([] if reward is None else [reward])):
             ensure_number(number)
         return Scored(
-            rollout_id=str(row["rollout_id"]),
+            name=name_rollout(row),
             group=f"{row['phase']}/{row['step']}/{row['group_id']}",
             phase=str(row["phase"]),
             episode=read_episode(row, protocols[row["env"]]),
@@ -203,7 +207,7 @@ def _disagreements(
         for (one, other), left, right in zip(pairs, *sides, strict=True)
         if left != right
     ]
-    found.sort(key=lambda one: (-one.gap, one.first.rollout_id))
+    found.sort(key=lambda one: (-one.gap, one.first.name))
     chosen: dict[str, Disagreement] = {}
     for one in found:
         chosen.setdefault(one.first.episode.task.id, one)

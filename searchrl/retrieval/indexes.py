@@ -29,7 +29,8 @@ def word_index(passages: Sequence[Passage]) -> Retriever:
 class IndexCache:
     """A retriever factory that builds one index per distinct corpus and keeps the latest ones.
 
-    `factory` builds an index, `capacity` is how many are kept. `naming` makes a context in
+    `factory` builds an index, `capacity` is how many are kept: those that a step searches. Whoever
+    searches one again and again holds it himself. `naming` makes a context in
     which the retriever is named if something does not return, `make_lock` the lock of those who
     wait for an index. Pass one as `retriever` to several
     environments and they share its indexes. Safe to use from threads: if several ask for a corpus
@@ -39,7 +40,7 @@ class IndexCache:
     def __init__(
         self,
         factory: RetrieverFactory,
-        capacity: int = 512,
+        capacity: int = 64,
         naming: Callable[[], AbstractContextManager[None]] = nullcontext,
         make_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:

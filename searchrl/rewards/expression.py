@@ -256,8 +256,8 @@ def _cut(name: str) -> str:
 class RewardSchedule:
     """Which expression holds at which optimiser step. Made by `RewardSchedule.parse`.
 
-    `ends` are the steps at which all expressions but the last end, ascending; infinity: not known
-    yet, because the next one waits for a condition. `waits` are these conditions, "" for none.
+    `ends` are the last steps of all expressions but the last, ascending; infinity: not known yet,
+    because the next one waits for a condition. `waits` are these conditions, "" for none.
     """
 
     expressions: tuple[Expression, ...]
@@ -269,7 +269,7 @@ class RewardSchedule:
         """Read the config value `reward`: an expression, or a list of stages.
 
         A stage is a `RewardStage` or a mapping `{until_step, expr, when}`. `until_step` is
-        exclusive and ascends; the last stage has none, and one before a stage with `when` needs
+        its last step and ascends; the last stage has none, and one before a stage with `when` needs
         none. What a condition means is known to whoever calls `begun`.
 
         Raises:
@@ -290,7 +290,7 @@ class RewardSchedule:
         places = [f"reward stage {number} of {len(spec)}" for number in range(1, len(spec) + 1)]
         stages = [_read_stage(item, where) for item, where in zip(spec, places, strict=True)]
         if stages[0].when is not None:
-            raise ConfigError(f"{places[0]}: it holds from step 0 on, so it takes no when")
+            raise ConfigError(f"{places[0]}: it holds from the start, so it takes no when")
         for number, (stage, where) in enumerate(zip(stages, places, strict=True), start=1):
             is_last = number == len(spec)
             if is_last and stage.until_step is not None:
@@ -319,16 +319,16 @@ class RewardSchedule:
         return cls(tuple(expressions), tuple(ends), tuple(waits))
 
     def at(self, step: int) -> Expression:
-        """The expression that holds at `step`; steps count from 0.
+        """The expression that holds at `step`: from 1 in training, 0 before it.
 
         A stage that waits for a condition has not begun, unless `begun` said so. One whose step has
         come does not wait for those before it.
         """
-        begun = (number for number, end in enumerate(self.ends, 1) if end <= step)
+        begun = (number for number, end in enumerate(self.ends, 1) if end < step)
         return self.expressions[max(begun, default=0)]
 
     def begun(self, steps: Sequence[int]) -> RewardSchedule:
-        """The schedule whose stages after the first began at these steps, as far as they did."""
+        """The schedule whose stages but the first began after these steps, as far as they did."""
         return replace(self, ends=(*steps, *self.ends[len(steps) :]))
 
     @property

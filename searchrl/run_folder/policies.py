@@ -126,13 +126,18 @@ def _remarks(candidate: Path, folder: Path, faults: list[str], is_verified: bool
             f"'{folder}' has no final policy; its newest checkpoint is taken: {candidate}"
         )
     if not is_verified and is_policy_of_run(candidate):
-        above = candidate.parent
-        listing = (above if is_checkpoint_name(above.name) else candidate) / CHECKSUMS
-        remarks.append(
-            f"'{listing}' is missing, or an older version wrote none: nothing says whether the "
-            f"weights in '{candidate}' are damaged"
-        )
+        remarks.append(say_unverified(candidate))
     return remarks
+
+
+def say_unverified(policy: Path) -> str:
+    """What is to be known of a policy of a run that has no checksums."""
+    above = policy.parent
+    listing = (above if is_checkpoint_name(above.name) else policy) / CHECKSUMS
+    return (
+        f"'{listing}' is missing: it was deleted, or an older version wrote none. Nothing says "
+        f"whether the weights in '{policy}' are damaged"
+    )
 
 
 def _policies_of(run_dir: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from os.path import lexists
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.errors import ConfigError, DamagedError, RunFolderError
-from searchrl.run_folder.rollouts import read_rollouts, rollout_files
+from searchrl.run_folder.rollouts import may_hold, read_rollouts, rollout_files
 from searchrl.run_folder.sealing import RESTORE, Sealed, read_whole
 from searchrl.run_folder.shapes import AlarmRow, MetricRow, Shape, find_problem, read_record
 from searchrl.trackers.rows import parse_rows
@@ -103,6 +104,19 @@ class Run:
         """`summary.json`; empty while the run has not finished."""
         return self._sealed(SUMMARY).value
 
+    def find_end(self) -> str:
+        """Say that training is over, and how to train on; "" while there is something to resume."""
+        try:
+            steps = self.summary.get("steps")
+        except DamagedError:  # resuming writes it again, from the other records
+            return ""
+        if steps is None:
+            return ""
+        return (
+            f"'{self.path}' is finished at step {steps} of {steps}, and is left as it is; to train "
+            f"on: --init-from {shlex.quote(str(self.path))}"
+        )
+
     @property
     def provenance(self) -> dict[str, Any]:
         """`provenance.json`: versions, machine, commit, duration; empty if it was not written."""
@@ -120,6 +134,12 @@ class Run:
     def metric_rows(self) -> list[dict[str, Any]]:
         """Rows `{"step", "phase", "metrics"}` as they are written, oldest first."""
         return _whole(self.read_metrics())
+
+    def measured(self, phase: str, step: int) -> dict[str, Any] | None:
+        """The metrics of a phase at a step, with their intervals; None if they are not recorded."""
+        rows = self.read_metrics().rows
+        found = (row["metrics"] for row in rows if (row["phase"], row["step"]) == (phase, step))
+        return next(found, None)
 
     @property
     def alarms(self) -> list[dict[str, Any]]:
@@ -164,6 +184,8 @@ class Run:
         `during_forced` and `after_forced` are those whose first turn was forced to search.
         """
         for path in rollout_files(self.path):
+            if phase is not None and not may_hold(path, phase):
+                continue
             for row in read_rollouts(path):
                 if phase is None or row.get("phase") == phase:
                     yield row
@@ -234,6 +256,34 @@ def find_damage(run_dir: Path) -> list[str]:
             )
     found += [read.fault for read in (run.read_metrics(), run.read_alarms()) if read.fault]
     return found
+
+
+def find_missing_rollouts(run: Run) -> Iterator[str]:
+    """A sentence if files of rollouts are gone that the metrics of a training speak of."""
+    rows = run.read_metrics().rows
+    if not run.config.log.rollouts or not any(row["phase"] == "train" for row in rows):
+        return
+    there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
+    names = [name for row in rows for name in _rollout_names(run, row)]
+    missing = [name for name in dict.fromkeys(names) if name not in there]
+    suffix = ".jsonl.gz" if run.config.log.compress else ".jsonl"
+    if missing:
+        others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        path = run.path / "rollouts" / f"{missing[0]}{suffix}"
+        fault = f"it is missing{others}"
+        yield str(DamagedError.of(path, fault, "Restore it from a copy, or go on without it"))
+
+
+def _rollout_names(run: Run, row: Mapping[str, Any]) -> Iterator[str]:
+    """The files of rollouts behind a row of metrics, without their suffix; those that are kept."""
+    phase, of_step = row["phase"], f"{row['step']:06d}"
+    if phase in ("before", "after"):
+        name = f"eval_{phase}"
+    elif run.config.log.max_rollout_files or phase not in ("train", "during"):
+        return
+    else:
+        name = f"eval_during_{of_step}" if phase == "during" else f"step_{of_step}"
+    yield name
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

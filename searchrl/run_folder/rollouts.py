@@ -53,6 +53,11 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def name_rollout(row: Mapping[str, Any]) -> str:
+    """What a rollout is called in links and on the command line: `after.40/eval/0/7/0`."""
+    return f"{row['phase']}.{row['step']}/{row['rollout_id']}"
+
+
 def remove_rollouts(path: Path) -> None:
     """Remove one file of trajectories and its checksum."""
     path.unlink()
@@ -81,6 +86,12 @@ def step_of_file(file: Path) -> int | None:
     """The step in a file's name (`step_000012.jsonl.gz`), if there is one."""
     number = file.name.split(".")[0].rpartition("_")[2]
     return int(number) if number.isdigit() else None
+
+
+def may_hold(file: Path, phase: str) -> bool:
+    """Whether a file's name is one in which trajectories of a phase are."""
+    name = kind_of(file.name) if step_of_file(file) is not None else file.name.split(".")[0]
+    return name in (phase, f"eval_{phase}", *(["step"] if phase == "train" else []))
 
 
 def kind_of(name: str) -> str:

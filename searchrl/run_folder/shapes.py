@@ -72,10 +72,10 @@ class _Provenance(Shape):
     plugins: list[_Plugin] = []
     checksums: dict[str, _Written] = {}
     changes: list[Any] = []
-    inflight: list[Any] = []
 
 
 class _Summary(Shape):
+    steps: NonNegativeInt | None = None
     before: dict[str, MetricShape] | None = None
     after: dict[str, MetricShape] | None = None
 

@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -97,34 +97,38 @@ class RunWriter:
         cls,
         path: str | Path,
         step: int,
-        repeated: Collection[str] = ("after",),
         *,
         evaluated: int | None = None,
         on_note: Callable[[str], None] = lambda text: None,
     ) -> RunWriter:
         """Continue a run after `step`: later records are dropped, because they will be made again.
 
-        So is every row of the phases in `repeated`, of any step, and the evaluations during
-        training after step `evaluated` (by default after `step`). What a kill left half-written is
-        removed. Damaged records, and checkpoints after `step`, are renamed to `NAME.damaged` and
-        `on_note` is told; the run goes on without them.
+        So are the evaluations during training after step `evaluated` (by default after `step`).
+        What a kill left half-written is removed. Damaged records, and checkpoints after `step`, are
+        renamed to `NAME.damaged` and `on_note` is told; the run goes on without them.
         """
+
+        def is_kept(row: Mapping[str, Any]) -> bool:
+            is_during = row["phase"] == "during" and evaluated is not None
+            return bool(row["step"] <= (evaluated if is_during else step))
+
         writer = cls(Run.open(path).path)
         clean_partial(writer.path)
         for aside in set_aside_newer(writer.path, step):
             on_note(f"kept as '{aside}', for you to look at or to delete")
         with guarding(writer.path):
             writer._ensure_provenance(on_note)
-            last = {"during": step if evaluated is None else evaluated}
-            writer._drop_rows(step, repeated, last, on_note)
+            measured = Run(writer.path).read_metrics()
+            writer._keep_rows(METRICS, is_kept, measured, on_note)
             writer._keep_rows(ALARMS, lambda row: True, Run(writer.path).read_alarms(), on_note)
+            is_over = any(row["phase"] == "after" and is_kept(row) for row in measured.rows)
             for file in rollout_files(writer.path):
-                phases = tuple(f"eval_{phase}" for phase in repeated)
-                upto = last["during"] if file.name.startswith("eval_during") else step
-                if (step_of_file(file) or 0) > upto or file.name.startswith(phases):
+                phase = "during" if file.name.startswith("eval_during") else "train"
+                is_old = is_kept({"phase": phase, "step": step_of_file(file) or 0})
+                if not is_old or (file.name.startswith("eval_after") and not is_over):
                     set_aside(file) if file.is_dir() else remove_rollouts(file)
-            summary = writer.path / SUMMARY
-            set_aside(summary) if summary.is_dir() else summary.unlink(missing_ok=True)
+            if (writer.path / SUMMARY).is_dir():  # any other one is replaced at the end
+                set_aside(writer.path / SUMMARY)
         return writer
 
     def _ensure_provenance(self, on_note: Callable[[str], None]) -> None:
@@ -146,21 +150,6 @@ class RunWriter:
         """Whether there is one; a reopened run that lost it needs another."""
         return self._record is not None
 
-    def _drop_rows(
-        self,
-        step: int,
-        repeated: Collection[str],
-        last: Mapping[str, int],
-        on_note: Callable[[str], None],
-    ) -> None:
-        """Rewrite `metrics.jsonl` without rows that will come again; a damaged one is kept, too."""
-
-        def is_kept(row: Mapping[str, Any]) -> bool:
-            upto = last.get(row["phase"], step)
-            return row["step"] <= upto and row["phase"] not in repeated
-
-        self._keep_rows(METRICS, is_kept, Run(self.path).read_metrics(), on_note)
-
     def _keep_rows(
         self,
         name: str,
@@ -168,6 +157,7 @@ class RunWriter:
         read: Rows,
         on_note: Callable[[str], None],
     ) -> None:
+        """Rewrite a file of rows without those that will come again; a damaged one is kept, too."""
         path = self.path / name
         if read.fault:
             kept_as = f"Kept as '{set_aside(path)}'. " if os.path.lexists(path) else ""
@@ -305,7 +295,6 @@ class SilentWriter(RunWriter):
         cls,
         path: str | Path,
         step: int,
-        repeated: Collection[str] = ("after",),
         *,
         evaluated: int | None = None,
         on_note: Callable[[str], None] = lambda text: None,

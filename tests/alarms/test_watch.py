@@ -96,9 +96,9 @@ def test_weights_are_those_of_the_stage_of_the_reward() -> None:
     stages = [{"until_step": 5, "expr": "format+em"}, {"expr": "0.2*format+em"}]
     history = History()
     watch = Watch(bell_registry(), {}, history, {"": RewardSchedule.parse(stages)})
-    watch.ask(3)
-    assert history.weights == {"": {"format": 1.0, "em": 1.0}}
     watch.ask(5)
+    assert history.weights == {"": {"format": 1.0, "em": 1.0}}
+    watch.ask(6)
     assert history.weights[""]["format"] == 0.2
 
 

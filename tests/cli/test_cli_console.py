@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,7 @@ from searchrl.cli.screen.progress import RunProgress
 from searchrl.cli.screen.transcript import colour_turn, render_rollout
 from searchrl.config import build_config
 from searchrl.engine.episodes.playing import Rollout
+from searchrl.engine.episodes.records import rollout_record
 from searchrl.engine.figures.metrics import exact, proportion
 from searchrl.engine.memory.plan import MemoryPlan, Part, Settings
 from searchrl.programs.evaluate import evaluate
@@ -104,22 +106,27 @@ def test_sparkline_keeps_zero_and_one_on_the_scale() -> None:
     assert sparkline([0.0, 0.01], 2) == "▁█"
 
 
+def rows_of(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+    return [rollout_record(rollout, "eval", None) for rollout in rollouts]
+
+
 def test_pair_shows_one_task_that_was_wrong_and_is_right(episodes: dict[str, tuple[Rollout, ...]]):
-    pair = choose_pair(episodes["passive"], episodes["expert"])
+    pair = choose_pair(rows_of(episodes["passive"]), rows_of(episodes["expert"]))
     assert pair is not None and pair[0] is not None
     before, after = pair
-    assert before.episode.task.id == after.episode.task.id
-    assert before.scored.scores["em"] == 0 and after.scored.scores["em"] == 1
-    assert choose_pair((), ()) is None and choose_pair((), episodes["expert"]) is not None
+    assert before["task"]["id"] == after["task"]["id"]
+    assert before["scores"]["em"] == 0 and after["scores"]["em"] == 1
+    assert choose_pair((), ()) is None
+    assert choose_pair((), rows_of(episodes["expert"])) is not None
 
 
 def test_episode_is_coloured_on_a_terminal_only(episodes: dict[str, tuple[Rollout, ...]]) -> None:
     rollout = episodes["expert"][0]
     console = terminal()
-    console.print(render_rollout("after", rollout))
+    console.print(render_rollout("after", *rows_of([rollout])))
     assert "\x1b[" in text(console)
     plain = make_console(io.StringIO())
-    plain.print(render_rollout("after", rollout))
+    plain.print(render_rollout("after", *rows_of([rollout])))
     shown = text(plain)
     assert "\x1b" not in shown
     for turn in rollout.episode.turns:
@@ -131,7 +138,7 @@ def test_slices_are_named_beside_the_kind(episodes: dict[str, tuple[Rollout, ...
     rollout = episodes["expert"][0]
     task = replace(rollout.episode.task, kind="lookup", slices=("old", "long"))
     shown, named = make_console(io.StringIO()), replace(rollout.episode, task=task)
-    shown.print(render_rollout("after", replace(rollout, episode=named)))
+    shown.print(render_rollout("after", *rows_of([replace(rollout, episode=named)])))
     assert f"{task.id} (lookup, old, long)" in text(shown)
 
 
@@ -245,7 +252,7 @@ def test_a_low_terminal_shows_the_sample_instead_of_kinds(
         console = Console(file=io.StringIO(), force_terminal=True, width=100, height=height)
         with ConsoleObserver(console) as observer:
             observer.begin(Work(10, 4))
-            observer.episodes("train", [episodes["expert"][0]])
+            observer.episodes([episodes["expert"][0]])
             observer.step(1, 10, STEP | kinds)
         shown = text(console)
         assert "an episode of step 1" in shown and "  answer" in shown
@@ -318,7 +325,7 @@ def test_a_sample_episode_is_shown_while_it_trains(episodes: dict[str, tuple[Rol
         with ConsoleObserver(console) as observer:
             observer.begin(Work(10, 4))
             for step in range(1, 4):
-                observer.episodes("train", [rollout])
+                observer.episodes([rollout])
                 observer.step(step, 10, STEP)
         shown = text(console)
         newest = 3 if console.is_terminal else 1
@@ -332,7 +339,7 @@ def test_a_sample_episode_is_shown_while_it_trains(episodes: dict[str, tuple[Rol
 def test_only_a_right_answer_is_green(episodes: dict[str, tuple[Rollout, ...]]) -> None:
     for script, colour in (("expert", "\x1b[1;32m"), ("passive", "\x1b[1;31m")):
         console = terminal()
-        console.print(render_rollout("episode", episodes[script][0]))
+        console.print(render_rollout("episode", *rows_of(episodes[script][:1])))
         assert colour in text(console), script
         assert ("\x1b[1;32m" in text(console)) == (script == "expert")
     console = terminal()

@@ -82,6 +82,31 @@ def test_the_end_is_the_sentence_and_the_time_then_the_table(tmp_path: Path) -> 
         assert "held out, after" in shown[sentence:] and str(tmp_path)[:20] in shown[sentence:]
 
 
+def test_the_end_of_a_resumed_run_shows_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training, its trend and figures that no summary holds were dashes."""
+    rows = [{"step": 0, "phase": "before", "metrics": BEFORE | {"turns": exact(2.5)}}]
+    rows += [{"step": n, "phase": "train", "metrics": STEP} for n in (1, 2)]
+    rows += [{"step": 2, "phase": "after", "metrics": BEFORE | {"turns": exact(1.5)}}]
+    shown = []
+    for done, known in ((0, ()), (2, rows)):
+        console = make_console(io.StringIO())
+        with ConsoleObserver(console) as observer:
+            observer.begin(Work(2, 4, before=100, after=100, done=done, rows=known))
+            for row in () if done else rows:
+                step, metrics = row["step"], row["metrics"]
+                if row["phase"] == "train":
+                    observer.step(step, 2, metrics)
+                else:
+                    observer.evaluation(row["phase"], step, metrics)
+            observer.done(tmp_path, {})
+        table = text(console).partition("held out, before")
+        assert table[1]
+        shown.append(table[2])
+    assert shown[0] == shown[1] and "training" in shown[0] and "trend" in shown[0]
+
+
 def test_the_time_is_never_broken_at_the_margin(tmp_path: Path) -> None:
     """`took 1` stood at the end of one line and `min 15 s` on the next."""
     for width in (80, 120):

@@ -91,9 +91,17 @@ def test_two_rewards_are_compared_and_their_disagreements_shown(stored: Path) ->
 
 
 def test_groups_are_compared_within_themselves(micro_run: Path) -> None:
-    found = scored(micro_run, "--reward", "em", "--phase", "train", "--step", "0")
+    found = scored(micro_run, "--reward", "em", "--phase", "train", "--step", "1")
     assert list(found["phases"]) == ["train"]
     assert found["phases"]["train"]["n"] == len(list(Run.open(micro_run).rollouts("train")))
+
+
+def test_the_names_it_prints_are_those_of_pages(stored: Path) -> None:
+    found = scored(stored, "--reward", "em", "--against", "searches", "--show", "1")
+    for phase in found["phases"].values():
+        for one in phase["disagreements"]:
+            shown = succeed("inspect", stored, "--text", "--rollout", one["rollout"]).stdout
+            assert one["question"].split()[0] in shown
 
 
 def test_what_is_not_stored_is_not_made_up(stored: Path, tmp_path: Path) -> None:

@@ -234,6 +234,6 @@ def test_dry_run_counts_the_tasks_of_each_entry_on_one_environment() -> None:
     assert set(json.loads(result.stdout)["num_tasks"]) == wanted
 
 
-@pytest.mark.parametrize("flag", ["--allow-change", "--resume-inflight"])
+@pytest.mark.parametrize("flag", ["--allow-change"])
 def test_flags_of_a_resumed_run_need_one(flag: str) -> None:
     assert f"{flag} goes with --resume RUN" in complaint("train", "--env", "regulations", flag)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import re
@@ -30,7 +31,7 @@ from searchrl.envs.regulations.world.names import (
 )
 from searchrl.envs.regulations.world.prose import Statement
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS, School
-from searchrl.envs.regulations.world.searching import words_of
+from searchrl.envs.regulations.world.searching import Finder, words_of
 from searchrl.envs.regulations.world.wordings import load_families, load_shelves, load_topics
 from searchrl.errors import ConfigError
 
@@ -64,6 +65,16 @@ def test_tasks_depend_on_nothing_but_split_index_and_world_seed() -> None:
     other_world = make_env(world_seed=1)
     assert env.make_task("train", 0) != other_world.make_task("train", 0)
     assert env.make_task("train", 0) != env.make_task("test", 0)
+
+
+def test_schools_of_steps_that_are_over_do_not_stay_in_memory() -> None:
+    """A step of one prompt took a megabyte for good: its school, and two indexes of it."""
+    env = env_of("normal")
+    for index in range(3000, 3040):
+        env.reset(options={"split": "train", "index": index})
+    kept = [one for one in gc.get_objects() if type(one) is School and "/train/" in one.key]
+    assert len(kept) < 40
+    assert sum(type(one) is Finder for one in gc.get_objects()) < 10
 
 
 def test_schools_of_different_splits_share_no_name_and_no_handbook() -> None:

@@ -291,6 +291,18 @@ def test_index_is_built_once_per_corpus_and_can_be_shared() -> None:
     assert len(factory.built) == 1
 
 
+def test_an_episode_holds_its_index_however_many_are_searched_beside_it() -> None:
+    factory = CountingFactory()
+    indexes = IndexCache(factory, capacity=1)
+    playing = [make_env(retriever=indexes) for _ in range(2)]
+    for number, env in enumerate(playing):
+        env.passages = lambda task, key=str(number): (key, [Passage(key, "red fox")])
+        env.reset(options={"index": 0})
+    for env in playing * 2:
+        env.step(search("red"))
+    assert len(factory.built) == 2
+
+
 def test_index_cache_drops_the_least_recently_used() -> None:
     factory = CountingFactory()
     cache = IndexCache(factory, capacity=2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import MICRO_SETTINGS, complaint, succeed
+from reseal import unfinish
 
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.engine.model.loading import TINY_PATH
@@ -110,6 +111,7 @@ def test_a_run_is_read_without_the_package(own_run: Path, package: Path) -> None
     succeed("eval", own_run, "--num-tasks", "2", "--no-forced")
     again = plan_run({"init_from": str(own_run)})
     assert again.model.is_tiny and again.config.preset == "tiny" and again.model.embedded == ""
+    unfinish(own_run)
     said = complaint("train", "--resume", own_run)
     assert f"there is no model '{NAME}': no folder 'assets/tiny' in an installed package" in said
 
@@ -119,6 +121,7 @@ def test_a_resumed_run_wants_the_policy_it_began_with(own_run: Path, package: Pa
     assert weights[0] == NAME and len(weights[1]) == 64
     config = package / "assets" / "tiny" / "generation_config.json"
     config.write_text(config.read_text().replace("{", '{"note": 1,', 1))
+    unfinish(own_run)
     said = complaint("train", "--resume", own_run)
     assert f"the embedded policy '{NAME}' was {weights[1][:12]} and is" in said
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from reseal import reseal
+from reseal import reseal, unfinish
 
 from searchrl.cli import main
 from searchrl.engine.learning.checkpoint import list_checkpoints
@@ -103,6 +103,7 @@ def test_a_run_of_the_other_program_is_not_continued(
     run = Path(shutil.copytree(micro_run, tmp_path / "run"))
     (list_checkpoints(run)[-1] / "state.json").write_text(json.dumps(state))
     reseal(run)
+    unfinish(run)
     result = CliRunner().invoke(main, [other, "--resume", str(run)])
     way_on = {"sft": "train", "train": "sft"}[other]
     assert result.exit_code > 0

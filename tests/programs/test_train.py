@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from reseal import unfinish
 from train_toy import (
     Crash,
     PowerCut,
@@ -29,7 +31,8 @@ from searchrl.engine.episodes import playing
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
-from searchrl.programs.observer import SilentObserver
+from searchrl.programs import train as train_program
+from searchrl.programs.observer import SilentObserver, Work
 from searchrl.programs.setup.planning import plan_run
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
@@ -110,12 +113,6 @@ class TestResume:
         kl = [row["kl"] for row in whole.metrics if row["phase"] == "train"]
         assert kl[0] == pytest.approx(0, abs=1e-9) and kl[-1] > 0
 
-    def test_a_finished_run_resumes_to_the_same_end(
-        self, whole_run: Run, micro_model: Path, tmp_path: Path
-    ):
-        run = train(settings(micro_model, tmp_path / "run"))
-        assert_same_run(whole_run, train(resume=run.path))
-
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
     def test_killed_with_signal_nine_it_equals_the_uninterrupted_run(
         self, whole_run: Run, micro_model: Path, tmp_path: Path
@@ -144,6 +141,70 @@ class TestResume:
     def test_nothing_to_resume(self, tmp_path: Path):
         with pytest.raises(RunFolderError, match="is no run folder"):
             train(resume=tmp_path)
+
+
+def stamps(folder: Path) -> dict[Path, tuple[int, int]]:
+    """When each file of a folder was written, and its inode: which file it is."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
+
+
+class TestFinished:
+    def test_a_finished_run_is_left_as_it_is_and_the_way_on_is_said(self, whole_run: Run):
+        """It lost its summary, and a kill in the evaluation that was made again left it without."""
+        before, observer = stamps(whole_run.path), Crash()
+        assert train(resume=whole_run.path, observer=observer).path == whole_run.path
+        assert stamps(whole_run.path) == before
+        (note,) = observer.notes
+        assert "step 6 of 6" in note and f"--init-from {whole_run.path}" in note
+
+    def test_the_end_of_a_resumed_run_is_read_from_its_folder(
+        self, whole_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Stopped between the last evaluation and the summary: it has all but that."""
+
+        class Told(Crash):
+            def begin(self, work: Work) -> None:
+                self.rows = work.rows
+
+            def compare(self, before: Any, after: Any) -> None:
+                self.both = [[row["phase"] for row in rows] for rows in (before, after)]
+
+        run = Path(shutil.copytree(whole_run.path, tmp_path / "run"))
+        unfinish(run)
+        before = stamps(run / "rollouts")
+        real, played = train_program.evaluate_both, list[int]()
+
+        def evaluate(*given: Any, **more: Any) -> Any:
+            played.append(more["step"])
+            return real(*given, **more)
+
+        monkeypatch.setattr(train_program, "evaluate_both", evaluate)
+        told = Told()
+        assert_same_run(whole_run, train(resume=run, observer=told))
+        assert not played
+        assert stamps(run / "rollouts") == before
+        assert list(told.rows) == whole_run.metric_rows()
+        assert told.both == [["before"] * 2, ["after"] * 2]
+
+    def test_no_record_goes_before_the_new_one_is_whole(
+        self, whole_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Its summary is damaged: it is replaced at the end, and nothing else is touched."""
+        run = Path(shutil.copytree(whole_run.path, tmp_path / "run"))
+        (run / "summary.json").write_text("{")
+        before = stamps(run / "rollouts")
+
+        def fail(*given: Any) -> None:
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(train_program, "save_policy", fail)
+            with pytest.raises(OSError, match="full"):
+                train(resume=run)
+        assert stamps(run / "rollouts") == before
+        assert (run / "summary.json").is_file()
+        assert train(resume=run).summary["after"] == whole_run.summary["after"]
 
 
 class TestCheckpoints:
@@ -310,7 +371,7 @@ def _healthy_steps(config: RunConfig) -> int:
 
     worlds = make_worlds(config, load_plugins(config.plugins))
     stream = PromptStream(worlds, config.seed, 1, 3)
-    return next(s for s in range(100) if (stream.requests(s)[0].index or 0) % 2 == 0)
+    return next(s for s in range(100) if (stream.requests(s + 1)[0].index or 0) % 2 == 0)
 
 
 def test_unknown_names_are_found_before_anything_starts(micro_model: Path, tmp_path: Path):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,9 @@ import pytest
 from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings
 
 from searchrl.config import build_config
-from searchrl.engine.episodes.inflight import Inflight, Played
-from searchrl.errors import ChangedError, ConfigError
+from searchrl.errors import ChangedError
 from searchrl.plugins import load_plugins
-from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
-from searchrl.run_folder import Run
 from searchrl.run_folder import changes as changes_module
 from searchrl.run_folder.changes import describe_sources, find_changes
 
@@ -127,8 +121,6 @@ class TestChanges:
         run = train(resume=tmp_path / "run", allow_change=True, trust=True)
         (change,) = run.provenance["changes"]
         assert "plugin toy_world" in change["what"][0] and run.summary["steps"] == 3
-        # Now it is what the run rests on.
-        train(resume=run.path, trust=True)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -158,128 +150,3 @@ def test_resumed_at_the_end_of_an_epoch_it_trains_the_remaining_steps(
     run = train(resume=tmp_path / "run")
     assert [row["step"] for row in run.metrics if row["phase"] == "train"] == [1, 2, 3, 4, 5]
     assert_same_run(whole, run, at_least=20)
-
-
-class StopInStep(SilentObserver):
-    """Asks to stop when `done` of the rollouts of a step have finished; keeps the notes."""
-
-    def __init__(self, step: int, done: int) -> None:
-        self.at, self.done_at = step, done
-        self.finished = 0
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def step(self, step: int, max_steps: int, metrics: Any) -> None:
-        self.finished = step
-
-    def phase(self, name: str, done: int, total: int) -> None:
-        if name == "sample" and self.finished == self.at - 1 and done >= self.done_at:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-class TestInflight:
-    @pytest.fixture
-    def stopped(self, micro_model: Path, tmp_path: Path) -> Path:
-        """A run that was stopped in step 3 with some of its rollouts finished."""
-        rollout = {"batch_size": 2}
-        config = settings(micro_model, tmp_path / "run", max_steps=4, rollout=rollout)
-        with pytest.raises(KeyboardInterrupt):
-            train(config, observer=StopInStep(3, 2))
-        assert len(list((tmp_path / "run" / "rollouts").glob("*.inflight"))) == 1
-        return tmp_path / "run"
-
-    @pytest.mark.thorough
-    def test_finished_rollouts_are_used_and_that_is_said_and_recorded(self, stopped: Path):
-        inflight = Inflight(stopped, 3)
-        num_found = inflight.read()
-        assert 0 < num_found < 6
-        observer = StopInStep(-1, 0)
-        run = train(resume=stopped, resume_inflight=True, observer=observer)
-        (note,) = [text for text in observer.notes if "begins with" in text]
-        assert f"step 3 begins with {num_found} rollouts that had finished" in note
-        assert "not bit-identical from here on" in note
-        assert run.provenance["inflight"] == [{"step": 3, "rollouts": num_found}]
-        rows = {row["rollout_id"]: row for row in run.rollouts("train") if row["step"] == 2}
-        assert len(rows) == 6
-        for name, (trajectory, episode) in inflight.found.items():
-            assert rows[name]["ids"] == list(trajectory.ids)
-            assert rows[name]["sampler_logp"] == list(trajectory.sampler_logps)
-            assert [turn["text"] for turn in rows[name]["turns"]] == [t.text for t in episode.turns]
-        steps = [row["step"] for row in run.metrics if row["phase"] == "train"]
-        assert steps == [1, 2, 3, 4]
-        assert list((run.path / "rollouts").glob("*.inflight")) == []
-
-    @pytest.mark.thorough
-    def test_without_the_flag_they_are_sampled_again(self, stopped: Path, micro_model: Path):
-        config = settings(micro_model, stopped.with_name("whole"), max_steps=4)
-        whole = train(config | {"rollout": config["rollout"] | {"batch_size": 2}})
-        run = train(resume=stopped)
-        assert_same_run(whole, run, at_least=20)
-        assert list((run.path / "rollouts").glob("*.inflight")) == []
-        assert "inflight" not in run.provenance
-
-    def test_torn_line_is_left_out(self, whole_run: Run, tmp_path: Path):
-        first, second = (_played(number) for number in (1, 2))
-        inflight = Inflight(tmp_path, 7)
-        inflight.add(first)
-        inflight.add(second)
-        inflight.path.write_bytes(inflight.path.read_bytes()[:-20])
-        again = Inflight(tmp_path, 7)
-        assert again.read() == 1
-        again.add(second)
-        last = Inflight(tmp_path, 7)
-        assert last.read() == 2
-        assert list(last.found.values()) == [first, second]
-        assert (again.num_damaged, last.num_damaged) == (0, 0)
-
-    @pytest.mark.parametrize("row", [b"", b'{"trajectory": ' + b"[" * 10**5, b'{"trajectory": 1}'])
-    def test_line_that_was_not_written_is_left_out(self, tmp_path: Path, row: bytes):
-        inflight = Inflight(tmp_path, 7)
-        inflight.add(_played(1))
-        inflight.add(_played(2))
-        lines = inflight.path.read_bytes().splitlines(keepends=True)
-        digest = hashlib.sha256(row).hexdigest().encode() + b" "
-        # The first one has another token now; who sealed the last one never played an episode.
-        changed = lines[0].replace(b'"prompt": [1, 2]', b'"prompt": [1, 9]')
-        inflight.path.write_bytes(changed + lines[1] + digest + row + b"\n")
-        again = Inflight(tmp_path, 7)
-        assert again.read() == 1 and again.num_damaged == 2
-        assert list(again.found.values()) == [_played(2)]
-
-    def test_episode_that_json_cannot_hold_is_not_kept(self, tmp_path: Path):
-        inflight = Inflight(tmp_path, 7)
-        inflight.add(_played(1, payload={3, 4}))
-        inflight.add(_played(2, payload="\ud800"))
-        inflight.add(_played(3, payload=[{"a": (1, 2)}]))
-        inflight.add(_played(4, payload=float("nan")))
-        assert inflight.read() == 0
-        inflight.add(_played(5, payload={"deep": [1, 0.1, None, True, "x"]}))
-        assert inflight.read() == 1
-        assert inflight.found["g/5"] == _played(5, payload={"deep": [1, 0.1, None, True, "x"]})
-
-    def test_several_processes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-        for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
-            monkeypatch.setenv(name, "0")
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        with pytest.raises(ConfigError, match="--resume-inflight works in one process"):
-            train(resume=tmp_path, resume_inflight=True)
-
-
-def _played(number: int, payload: Any = ("who", "what")) -> Played:
-    from searchrl.core.episode import SEARCH, Action, Episode, EpisodeTurn, Passage, Task, ToolCall
-    from searchrl.core.trajectory import Trajectory, TurnStop
-
-    trajectory = Trajectory(f"g/{number}", "g", env="toy", task_id="t", generated_text="a\nb")
-    trajectory.append_prompt([1, 2])
-    trajectory.append_model([3], [-0.1234567890123], version=4, reason=TurnStop.STOP_STRING)
-    trajectory.append_env([5, 6])
-    trajectory.append_model([7], [-3e-17], version=4, reason=TurnStop.EOS, overhang="x")
-    kind = SEARCH if isinstance(payload, tuple) else "own"
-    turns = (
-        EpisodeTurn("a", Action(kind, payload), (Passage("p", "text", score=0.1),), "seen", 0.5),
-        EpisodeTurn("b", Action("tool", ToolCall("add", {"a": [1, None]}))),
-    )
-    task = Task("t", "train", 3, "who?", ("x",), meta={"deep": {"list": [1, 2.5]}}, slices=("s",))
-    return Played(trajectory, Episode(task, turns, "b", 0.5, {"n": 1.0}, 0.5, 2, step=2))

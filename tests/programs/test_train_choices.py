@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from command_line import complaint, succeed
+from reseal import unfinish
 
 from searchrl import Run, evaluate, train
 from searchrl.config import build_config
-from searchrl.engine.episodes.inflight import Inflight, Played
 from searchrl.engine.episodes.world import make_worlds
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import load_plugins
@@ -105,6 +105,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(run: Run, tmp_path: Path) -> None:
     short = train({**SETTINGS, "max_steps": 12, "run_dir": str(tmp_path / "short")} | {})
     for step in (8, 12):
         (short.path / "checkpoints" / f"step_{step:06d}").rename(tmp_path / f"gone_{step}")
+    unfinish(short.path)
     resumed = train(resume=short.path)
     same = "policy/weights.safetensors"
     assert (resumed.path / same).read_bytes() == (run.path / same).read_bytes()
@@ -166,17 +167,3 @@ def test_a_network_of_another_width_is_refused(run: Run, tmp_path: Path) -> None
     other = {"policy": {"name": "mlp", "hidden": [8]}, "init_from": str(run.path)}
     with pytest.raises(RunFolderError, match=r"shape \(16, 9\), .* \(8, 9\): .* other settings"):
         train({**SETTINGS, **other, "run_dir": str(tmp_path / "new")})
-
-
-def test_episodes_in_flight_keep_what_was_seen(tmp_path: Path) -> None:
-    config = build_config({**SETTINGS, "eval": {"num_tasks": 2}})
-    rollouts = evaluate(config).rollouts
-    rollouts[0].trajectory.after = rollouts[0].trajectory.views[-1]  # as if a limit had cut it
-    inflight = Inflight(tmp_path, 1)
-    for rollout in rollouts:
-        inflight.add(Played(rollout.trajectory, rollout.episode))
-    again = Inflight(tmp_path, 1)
-    assert again.read() == 2
-    for rollout in rollouts:
-        found = again.found[rollout.trajectory.rollout_id]
-        assert found.trajectory == rollout.trajectory and found.trajectory.views

@@ -28,10 +28,13 @@ def test_every_evaluation_leaves_its_trajectories_oldest_first(micro_model: Path
     run = train(config)
     seen = list(dict.fromkeys((row["phase"], row["step"]) for row in run.rollouts()))
     assert seen == [
-        ("before", 0), ("before_forced", 0), ("train", 0), ("train", 1), ("during", 2),
-        ("during_forced", 2), ("train", 2), ("train", 3), ("during", 4), ("during_forced", 4),
+        ("before", 0), ("before_forced", 0), ("train", 1), ("train", 2), ("during", 2),
+        ("during_forced", 2), ("train", 3), ("train", 4), ("during", 4), ("during_forced", 4),
         ("after", 4), ("after_forced", 4),
     ]  # fmt: skip
+    for row in run.rollouts("train"):  # one number, in ids and in names of files, too
+        assert row["rollout_id"].startswith(f"step{row['step']:06d}/")
+        assert (run.path / "rollouts" / f"step_{row['step']:06d}.jsonl.gz").is_file()
     opening = ThinkSearchAnswer().opening(SEARCH)
     for phase, count in (("before_forced", 2), ("during_forced", 4)):
         forced = list(run.rollouts(phase))
@@ -60,7 +63,7 @@ def test_row_torn_in_the_middle_of_a_character_is_left_out(whole_run: Run, tmp_p
     file = run.path / "metrics.jsonl"
     file.write_bytes(file.read_bytes() + '{"step": 7, "phase": "图'.encode()[:-1])
     assert run.metrics == whole_run.metrics
-    RunWriter.reopen(run.path, 6, ())
+    RunWriter.reopen(run.path, 6)
     assert run.metrics == whole_run.metrics and file.read_bytes().endswith(b"\n")
 
 

@@ -111,7 +111,7 @@ class TestTasks:
     def test_neither_mixtures_nor_refills_meet_them(self):
         worlds = toy_worlds("toy", "plain")
         stream = PromptStream(worlds, 0, 6, 1)
-        requests = [r for step in range(60) for n in range(3) for r in stream.requests(step, n)]
+        requests = [r for step in range(60) for n in range(3) for r in stream.requests(step + 1, n)]
         for world in worlds:
             drawn = {r.reset_options["index"] for r in requests if r.world is world}
             assert drawn == set(range(44))

@@ -72,7 +72,7 @@ def make_row(
     is_right = given in task[3]
     return {
         "rollout_id": name, "group_id": name.rpartition("/")[0], "segment": 0,
-        "origin": "sampled", "phase": "train", "step": 0, "env": "regulations",
+        "origin": "sampled", "phase": "train", "step": 1, "env": "regulations",
         "task": {"id": task[0], "split": "train", "index": 0, "kind": "two_hop", "slices": [],
                  "question": task[1], "answers": task[3], "gold_ids": list(task[2])},
         "ids": [token for token, _, _ in columns],
@@ -117,8 +117,8 @@ def make_rows() -> dict[str, list[dict[str, Any]]]:
                  stop_reason="failed", unscored="it is down"),
     ]  # fmt: skip
     before = [
-        make_row("eval/0/0/0", CHESS, [answer("nobody")], phase="before"),
-        make_row("eval/0/1/0", HALL, [answer("16:45")], phase="before"),
+        make_row("eval/0/0/0", CHESS, [answer("nobody")], phase="before", step=0),
+        make_row("eval/0/1/0", HALL, [answer("16:45")], phase="before", step=0),
     ]
     after = [
         make_row("eval/0/0/0", CHESS, right, phase="after", step=1),

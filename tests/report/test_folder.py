@@ -16,7 +16,7 @@ from stored_run import CHESS, HOSTILE, answer, encode, make_row, make_rows, sear
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns
-from searchrl.errors import RunFolderError
+from searchrl.errors import DamagedError, RunFolderError
 from searchrl.report.folder import ROLLOUTS_PER_FILE, write_report
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import TokenTexts
@@ -69,7 +69,7 @@ def test_the_push_of_a_step_is_the_sum_over_its_trained_tokens(run: Run, tmp_pat
     trained = [row for row in run.rollouts("train") if row["advantage"] is not None]
     pushes = [0.01 * abs(r["advantage"]) * r["authors"].count("M") for r in trained]
     assert index["columns"]["pull"][2:5] == pytest.approx(pushes, rel=1e-3)
-    assert index["pulls"] == {"0/0": pytest.approx(sum(pushes), rel=1e-3)}
+    assert index["pulls"] == {"0/1": pytest.approx(sum(pushes), rel=1e-3)}
 
 
 def test_a_clipped_token_pushes_nothing(tmp_path: Path):
@@ -127,6 +127,16 @@ def test_an_older_report_is_replaced_whole(run: Run, tmp_path: Path):
     assert not (tmp_path / "out" / "data" / "rollouts_0009.js").exists()
 
 
+def test_an_older_report_stays_until_the_new_one_is_whole(tmp_path: Path):
+    run = Run.open(write_run(tmp_path / "run"))
+    page = write_report([run], tmp_path / "out").page
+    (file,) = (run.path / "rollouts").glob("eval_after*")
+    file.write_text("{")
+    with pytest.raises(DamagedError):
+        write_report([run], tmp_path / "out")
+    assert page.is_file() and (tmp_path / "out" / "data" / "index.js").is_file()
+
+
 @pytest.mark.parametrize(
     ("turns", "more", "pattern"),
     [
@@ -173,7 +183,7 @@ def test_text_shows_figures_alarms_and_patterns(run: Run):
     assert "The agent stopped searching. Try: lower the learning rate" in said
     assert "1.500 [1.400, 1.600]" in said and "1.800 [1.700, 1.900]" in said
     assert "2 searches, all gold shown, right" in said and "after.1/eval/0/0/0" in said
-    one = succeed("inspect", run.path, "--text", "--rollout", "train.0/step0/p0/1").stdout
+    one = succeed("inspect", run.path, "--text", "--rollout", "train.1/step0/p0/1").stdout
     assert "reward 1.0 (format 1, em 0) · advantage -0.7" in one
     assert "turn 1: search room of the chess club → art-1 (gold), art-7" in one
     assert "<search>room of the chess club</search>Doc 1: art-1 says so." in one
@@ -182,7 +192,7 @@ def test_text_shows_figures_alarms_and_patterns(run: Run):
 def test_text_is_plain_where_the_surroundings_ask_for_colours(run: Run):
     """`FORCE_COLOR` or `TTY_COMPATIBLE` of a terminal or a build server broke the tokens' text."""
     loud = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "TERM": "dumb", "COLUMNS": "20"}
-    for words in ((), ("--rollout", "train.0/step0/p0/1")):
+    for words in ((), ("--rollout", "train.1/step0/p0/1")):
         told = succeed("inspect", run.path, "--text", *words, env=loud).stdout
         assert told == succeed("inspect", run.path, "--text", *words).stdout
         assert "\x1b" not in told

@@ -23,7 +23,7 @@ from searchrl.run_folder import Run
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium with chromedriver")
 
 OTHER = "em-0.5*searches"
-RIGHT = "#/rollout/train.0/step0/p0/0"
+RIGHT = "#/rollout/train.1/step0/p0/0"
 VIEWS = (
     "#/",
     "#/rollouts",

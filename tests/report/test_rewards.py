@@ -51,7 +51,7 @@ def test_the_comparison_is_that_of_searchrl_score(run: Run, tmp_path: Path):
     train = shown["phases"]["train"]
     assert (train["n"], train["unscored"], train["recorded"]) == (3, 1, pytest.approx(4 / 3))
     # It answered at once: as bad as another by the recorded reward, and now among the best.
-    assert train["disagreements"] == [["train.0/step0/p0/2", 1.0, 0.0, 0.25, 0.75]]
+    assert train["disagreements"] == [["train.1/step0/p0/2", 1.0, 0.0, 0.25, 0.75]]
 
 
 def test_several_rewards_and_runs_stand_beside_each_other(run: Run, tmp_path: Path):

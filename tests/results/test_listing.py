@@ -19,6 +19,7 @@ from rich.console import Console
 
 from searchrl.results.listing import State, describe_run, list_runs, prune_checkpoints
 from searchrl.run_folder import Run, list_checkpoints
+from searchrl.trackers.rows import encode_row
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_table_shows_every_run_of_the_default_folder(
     monkeypatch.chdir(run.parent.parent)
     text = succeed("runs", env={"COLUMNS": "160"}).stdout
     assert "runs/mine" in text and "train regulations, model" in text and "finished" in text
-    assert "em 0.000 → 0.000" in text
+    assert "em 0.000 → 0.000 (test)" in text
 
 
 def test_runs_inside_of_runs_and_other_folders_are_none(run: Path) -> None:
@@ -155,13 +156,42 @@ def test_listing_needs_no_torch(run: Path) -> None:
 def test_path_of_a_run_is_whole_in_80_columns(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run.rename(run.with_name("a-run-of-17-chars"))
     monkeypatch.chdir(run.parent.parent)
-    narrow = Console(width=80, record=True)
+    narrow = Console(width=80, record=True, force_terminal=True)
     monkeypatch.setattr("searchrl.cli.terminal.make_console", lambda stream: narrow)
     succeed("runs")
     assert "runs/a-run-of-17-chars " in narrow.export_text()
 
 
+def test_name_of_a_run_is_on_one_line_for_other_programs(run: Path) -> None:
+    run = run.rename(run.with_name("a-run-of-many-characters-" * 5))
+    (line,) = [line for line in succeed("runs", run).stdout.splitlines() if "train reg" in line]
+    assert line.startswith(f"{run} ")
+
+
+def test_figures_of_test_and_validation_tasks_are_told_apart(run: Path) -> None:
+    (run / "summary.json").unlink()
+    rows_before = [row for row in Run(run).read_metrics().rows if row["phase"] != "after"]
+    (run / "metrics.jsonl").write_bytes(b"".join(map(encode_row, rows_before)))
+    reseal(run)
+    (row,) = rows(run)
+    assert (row["before_on"], row["after_on"]) == ("test", "validation")
+    assert "em 0.000 (test), 0.000 (validation)" in succeed("runs", run).stdout
+
+
 class TestDamage:
+    def test_verify_says_that_nothing_vouches_for_the_weights(self, run: Path) -> None:
+        """They were changed after their checksums were deleted, and nothing was said."""
+        (run / "policy" / "checksums.json").unlink()
+        flip(run / "policy" / "model.safetensors")
+        said = "".join(rows(run, "--verify")[0]["damaged"])
+        assert f"'{run / 'policy' / 'checksums.json'}' is missing" in said
+
+    def test_verify_names_rollouts_that_are_gone(self, run: Path) -> None:
+        (gone,) = (run / "rollouts").glob("step_000001*")
+        gone.unlink()
+        said = "".join(rows(run, "--verify")[0]["damaged"])
+        assert str(gone) in said and "missing" in said
+
     def test_damaged_files_are_named_in_the_table_and_flips_with_verify(self, run: Path) -> None:
         assert rows(run, "--verify")[0]["damaged"] == []
         weights = run / "policy" / "model.safetensors"

@@ -157,15 +157,16 @@ DAG = [
 
 def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
     schedule = RewardSchedule.parse(DAG)
-    assert schedule.at(0).terms[0] == schedule.at(29).terms[0] == (0.2, "judge")
-    assert schedule.at(30).terms[0] == (0.5, "judge") and schedule.at(10**9) == schedule.at(30)
+    assert schedule.at(0) == schedule.at(1) == schedule.at(30)
+    assert schedule.at(30).terms[0] == (0.2, "judge")
+    assert schedule.at(31).terms[0] == (0.5, "judge") and schedule.at(10**9) == schedule.at(31)
     assert schedule.names == ("judge", "valid_dag", "format")
     assert str(schedule).endswith("until step 30, then 0.5*judge+0.25*valid_dag+0.25*format")
 
 
 def test_schedule_reads_configuration_objects() -> None:
     stages = [RewardStage(expr="format", until_step=5), RewardStage(expr="em")]
-    assert [str(RewardSchedule.parse(stages).at(step)) for step in (4, 5)] == ["format", "em"]
+    assert [str(RewardSchedule.parse(stages).at(step)) for step in (5, 6)] == ["format", "em"]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +206,6 @@ def test_a_wrong_expression_in_a_schedule_keeps_its_caret_and_names_the_stage() 
 def test_a_stage_whose_step_has_come_does_not_wait_for_one_before_it() -> None:
     waits = {"when": "em>0.5", "until_step": 30, "expr": "f1"}
     schedule = RewardSchedule.parse([{"expr": "em"}, waits, {"expr": "format"}])
-    assert [str(schedule.at(step)) for step in (0, 29, 30)] == ["em", "em", "format"]
+    assert [str(schedule.at(step)) for step in (1, 30, 31)] == ["em", "em", "format"]
     begun = schedule.begun([10])
-    assert [str(begun.at(step)) for step in (9, 10, 29, 30)] == ["em", "f1", "f1", "format"]
+    assert [str(begun.at(step)) for step in (10, 11, 30, 31)] == ["em", "f1", "f1", "format"]

@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from click.testing import Result
 from command_line import call
 from damage import DAMAGES, without_overrides
+from reseal import unfinish
 
 from searchrl.errors import DamagedError
 from searchrl.run_folder import Run
@@ -100,6 +102,10 @@ def _plan(run: Path, *words: object) -> tuple[Result, Any]:
 
 
 def _resume(run: Path) -> tuple[Result, Any]:
+    """Of a run that was stopped before its summary; a damaged file stays as it is."""
+    with suppress(DamagedError):
+        if Run(run).summary:
+            unfinish(run)
     result = call("train", "--resume", run, env=WIDE)
     try:
         rows = [

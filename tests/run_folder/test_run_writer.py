@@ -55,7 +55,7 @@ def test_what_counts_stays(tmp_path: Path) -> None:
 def test_facts_that_become_known_are_added(tmp_path: Path) -> None:
     writer = written(tmp_path / "run")
     writer.update_provenance(changes=[{"what": ["the data"]}])
-    RunWriter.reopen(writer.path, 4).update_provenance(inflight=[])
+    RunWriter.reopen(writer.path, 4).update_provenance(rollbacks=[])
     record = Run(writer.path).provenance
-    assert (record["changes"], record["inflight"]) == ([{"what": ["the data"]}], [])
+    assert (record["changes"], record["rollbacks"]) == ([{"what": ["the data"]}], [])
     assert record["program"] == "train"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import call, complaint, succeed
-from reseal import reseal
+from reseal import reseal, unfinish
 
 pytestmark = pytest.mark.usefixtures("threads_restored")
 
@@ -56,6 +56,7 @@ def test_provenance(edit: Callable[..., Path], value: Any) -> None:
     run = edit("provenance.json", "duration_s", value=value)
     assert "no run writes 'duration_s' like this" in complaint("export", run, run.parent / "out")
     # As after any damage, the run goes on, and the file is kept for the user to look at.
+    unfinish(run)
     resumed = call("train", "--resume", run, env={"COLUMNS": "4000"})
     assert resumed.exit_code == 0, resumed.output
     assert "no run writes 'duration_s' like this" in resumed.output
@@ -76,6 +77,7 @@ def test_provenance(edit: Callable[..., Path], value: Any) -> None:
 )
 def test_state(edit: Callable[..., Path], keys: tuple[str, ...], value: Any) -> None:
     run = edit(STATE, *keys, value=value)
+    unfinish(run)
     text = complaint("train", "--resume", run)
     assert f"'{run / STATE}' is damaged: no run writes '{'.'.join(keys)}" in text
 
@@ -85,6 +87,7 @@ def test_optimiser_of_another_model(edit: Callable[..., Path]) -> None:
     path = run / "checkpoints" / "step_000001" / "optimizer.json"
     path.write_text('["dict", [["step", 1]]]')
     reseal(run)
+    unfinish(run)
     text = complaint("train", "--resume", run)
     assert "does not fit this model and its optimiser" in text and "--init-from" in text
 
@@ -96,4 +99,5 @@ def test_weights_of_another_model(edit: Callable[..., Path]) -> None:
     (path,) = (run / "checkpoints" / "step_000001" / "policy").glob("*.safetensors")
     save_file({name: tensor[:1].clone() for name, tensor in load_file(path).items()}, path)
     reseal(run)
+    unfinish(run)
     assert "does not fit this model and its optimiser" in complaint("train", "--resume", run)

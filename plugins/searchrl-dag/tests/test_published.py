@@ -19,7 +19,7 @@ PRESET = "searchrl_dag:presets/published"
 def test_the_weights_change_after_thirty_steps() -> None:
     plan = plan_run({"preset": PRESET, "env": "multisource", "model": "tiny"})
     schedule = RewardSchedule.parse(plan.config.tasks[0].reward)
-    for step, weights in ((0, (0.2, 0.4, 0.4)), (29, (0.2, 0.4, 0.4)), (30, (0.5, 0.25, 0.25))):
+    for step, weights in ((1, (0.2, 0.4, 0.4)), (30, (0.2, 0.4, 0.4)), (31, (0.5, 0.25, 0.25))):
         named = {name: weight for weight, name in schedule.at(step).terms}
         assert named == dict(zip(("dag_judge", "dag", "format"), weights, strict=True))
     assert plan.config.tasks[0].env.name == "multisource"

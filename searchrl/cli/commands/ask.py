@@ -63,7 +63,8 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
             if is_json:
                 print_json(answer.to_dict())
                 continue
-            console.print(render_turns(answer.trace))
+            turns = ((turn.text, turn.observation) for turn in answer.trace)
+            console.print(render_turns(turns))
             console.print()
             if answer.final_answer is None:
                 console.print(f"no final answer ({answer.stop_reason})", style="red")

@@ -241,10 +241,12 @@ def _show(
     from searchrl.cli.screen.console import make_console
     from searchrl.cli.screen.evaluated import show_paired, show_table
     from searchrl.cli.screen.transcript import render_rollout
+    from searchrl.engine.episodes.records import rollout_record
 
     console, config = make_console(sys.stdout), both[0].config
     for rollout in results[0].rollouts[:num]:
-        console.print(render_rollout("episode", rollout), "")
+        row = rollout_record(rollout, "eval", None)
+        console.print(render_rollout("episode", row), "")
     envs = ", ".join(task.env.name for task in config.tasks)
     names = [one.name for one in both]
     console.print(f"{' against '.join(names)} on {envs}, split {config.eval.split}")

@@ -52,6 +52,7 @@ def play(**values: Any) -> None:
     from searchrl.cli.screen.next_command import after_play, show_next
     from searchrl.cli.screen.transcript import colour_observation, verdict_lines
     from searchrl.config import build_config
+    from searchrl.engine.episodes.records import rollout_record
     from searchrl.engine.episodes.world import make_worlds, name_defaults
     from searchrl.errors import FailureLimitError
     from searchrl.programs.play import choose_task, example_shortcut, play_episode, read_turn
@@ -114,7 +115,7 @@ def play(**values: Any) -> None:
     if episode.turns and episode.turns[-1].action.reason:
         console.print(Text(episode.turns[-1].action.reason, "yellow"))
     console.print(f"The episode is over ({episode.stop_reason}).")
-    for line in verdict_lines(rollout):
+    for line in verdict_lines(rollout_record(rollout, "play", None)):
         console.print(line)
     record_episodes(config, registry, "play", [rollout], {}, began=began)
     if is_json:

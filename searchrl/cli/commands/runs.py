@@ -100,10 +100,12 @@ def _show(rows: list[RunRow], folders: list[Path]) -> None:
     )
     for row in rows:
         figures = ""
-        if row.figures is not None:
-            name, *both = row.figures
-            values = [format_value(name, value) for value in both if value is not None]
-            figures = f"{label(name)} {' → '.join(values)}"
+        if (found := row.figures) is not None:
+            both = ((found.before, found.before_on), (found.after, found.after_on))
+            told = [(format_value(found.name, v), on) for v, on in both if v is not None]
+            if len({on for _, on in told}) == 1:  # an arrow is between figures of the same tasks
+                told = [(" → ".join(value for value, _ in told), told[0][1])]
+            figures = f"{label(found.name)} " + ", ".join(f"{value} ({on})" for value, on in told)
         state = f"{row.state}, damaged" if row.damaged else str(row.state)
         if row.state != "finished" and row.num_steps:
             state = f"{state}, step {row.step} of {row.num_steps}"
@@ -117,6 +119,8 @@ def _show(rows: list[RunRow], folders: list[Path]) -> None:
             format_bytes(row.num_bytes),
         )
     console = make_console(sys.stdout)
+    if not console.is_terminal:  # a line for each run, for other programs to read
+        console.width = 10_000
     console.print(table)
     for text in (text for row in rows for text in row.damaged):
         console.print(Text(text, "yellow"))

@@ -99,9 +99,8 @@ def score(run: str, **values: Any) -> None:
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
     _show(console, compared)
-    for phase, one in compared.items():
-        for disagreement in one.disagreements:
-            _show_disagreement(console, phase, names, disagreement)
+    for disagreement in (found for one in compared.values() for found in one.disagreements):
+        _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}
     for reason in sorted(reasons)[:_SHOWN]:
         console.print(f"unscored: {reason}", style="yellow")
@@ -137,15 +136,13 @@ def _show(console: Console, compared: Mapping[str, Comparison]) -> None:
     console.print(_LEGEND, style="dim")
 
 
-def _show_disagreement(
-    console: Console, phase: str, names: Sequence[str], found: Disagreement
-) -> None:
+def _show_disagreement(console: Console, names: Sequence[str], found: Disagreement) -> None:
     from rich.text import Text
 
     episode = found.first.episode
     answer = "no answer" if episode.final_answer is None else episode.final_answer
     text = Text("\n")
-    text.append(f"{phase} {found.first.rollout_id}\n", "bold")
+    text.append(f"{found.first.name}\n", "bold")
     for name, value in (
         ("question", episode.task.question),
         ("answer", answer),
@@ -179,7 +176,7 @@ def _as_json(
                 "best_differs": one.num_flipped,
                 "disagreements": [
                     {
-                        "rollout_id": found.first.rollout_id,
+                        "rollout": found.first.name,
                         "question": found.first.episode.task.question,
                         "answer": found.first.episode.final_answer,
                         "expected": list(found.first.episode.task.answers),

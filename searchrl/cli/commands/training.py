@@ -25,8 +25,6 @@ from searchrl.cli.options import (
 )
 from searchrl.errors import ConfigError
 
-_OF_RESUME = ("allow_change", "resume_inflight")
-
 
 @click.command(cls=GroupedCommand)
 @options(SHARED, TRAIN)
@@ -80,11 +78,9 @@ def _run(
     console.quiet = not is_first
     with ConsoleObserver(console, details=bool(values["details"])) as observer:
         plan = None
-        # What only a resumed run takes, as the programs call it.
-        more = {name: True for name in _OF_RESUME if values.get(name)}
         if not values["resume"]:
-            if more:
-                raise ConfigError(f"--{'/--'.join(more).replace('_', '-')} goes with --resume RUN")
+            if values["allow_change"]:
+                raise ConfigError("--allow-change goes with --resume RUN")
             room = values.get("gpu_memory")
             layers = read_layers(values, SHARED, flags)
             gpu = None if room is None else ensure_elsewhere(values)
@@ -101,7 +97,7 @@ def _run(
                     )
                 return
         elif others := given_flags(
-            values, "resume", "json", "strict", "trust", "details", *_OF_RESUME
+            values, "resume", "json", "strict", "trust", "details", "allow_change"
         ):
             raise ConfigError(
                 "--resume continues a run with its own configuration and takes no "
@@ -115,11 +111,17 @@ def _run(
         else:
             from searchrl.programs.sft import sft as program
         if plan is None:
-            config = Run.open(values["resume"]).config
+            resumed = Run.open(values["resume"])
+            config = resumed.config
             if values["strict"]:
                 config = config.model_copy(update={"strict_plugins": True})
-            registry = load_registry(config, values["resume"])
-            run = program(resume=values["resume"], observer=observer, registry=registry, **more)
+            registry = None if resumed.find_end() else load_registry(config, values["resume"])
+            run = program(
+                resume=resumed.path,
+                observer=observer,
+                registry=registry,
+                allow_change=bool(values["allow_change"]),
+            )
         else:
             registry = load_registry(plan.config)
             plan = plan.settled(registry)

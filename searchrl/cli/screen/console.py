@@ -9,7 +9,7 @@ bar is that of the whole run (`progress`); at its end comes one sentence (`endin
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ from searchrl.contracts import Metric
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.figures.metrics import Metrics
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
-from searchrl.programs.observer import Work
+from searchrl.errors import DamagedError
+from searchrl.programs.observer import Row, Work
 from searchrl.programs.setup.indexes import INDEX
 from searchrl.rewards.expression import RewardSchedule
 
@@ -89,8 +90,7 @@ class ConsoleObserver:
         self._held_out: dict[str, Mapping[str, Metric]] = {}
         self._latest_step = 0
         self._sample: tuple[int, Rollout] | None = None
-        self._before: Sequence[Rollout] = ()
-        self._pair: tuple[Rollout | None, Rollout] | None = None
+        self._pair: tuple[Row | None, Row] | None = None
 
     def __enter__(self) -> ConsoleObserver:
         return self
@@ -101,9 +101,11 @@ class ConsoleObserver:
     # The Observer interface.
 
     def begin(self, work: Work) -> None:
-        """Start the bar of the run."""
+        """Start the bar of the run; take in what an earlier process recorded of it."""
         self._progress = RunProgress(work)
         self._step, self._max_steps = work.done, work.steps
+        for row in work.rows:
+            self._take_in(row["phase"], row["step"], row["metrics"])
 
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
         """Print the plan in a few lines."""
@@ -152,16 +154,14 @@ class ConsoleObserver:
 
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
         """Take in a finished step."""
-        self._step, self._max_steps, self._now = step, max_steps, metrics
+        self._step, self._max_steps = step, max_steps
+        self._take_in("train", step, metrics)
         if self._progress is not None:
             self._progress.step(step)
         hint = loss_hint(metrics)
         if hint in self._hints:
             self._hints.remove(hint)
             self.note(hint)
-        self._seen |= metrics
-        for name, metric in metrics.items():
-            self._history.setdefault(name, []).append(metric["value"])
         if self.console.is_terminal:
             self._start_live()
             return
@@ -175,23 +175,34 @@ class ConsoleObserver:
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Take in a finished evaluation."""
-        self._held_out[label] = metrics
-        self._latest_step = step
+        self._take_in(label, step, metrics)
         if self._progress is not None:
             self._progress.evaluation()
         if not self.console.is_terminal:
             values = _on_a_line(shown_keys([metrics]), metrics)
             self.console.print(f"evaluation {label} (step {step}): {values}")
 
-    def episodes(self, label: str, rollouts: Sequence[Rollout]) -> None:
-        """Keep the episodes before and a sample of a step; after, choose one task to show twice."""
-        if label == "train":
-            shown = next((r for r in rollouts if r.is_scored), None)
-            self._sample = None if shown is None else (self._step + 1, shown)
-        elif label == "before":
-            self._before = rollouts
-        else:
-            self._pair = choose_pair(self._before, rollouts)
+    def _take_in(self, phase: str, step: int, metrics: Metrics) -> None:
+        if phase not in ("train", "sft"):
+            self._held_out[phase] = metrics
+            self._latest_step = step
+            return
+        self._now = metrics
+        self._seen |= metrics
+        for name, metric in metrics.items():
+            self._history.setdefault(name, []).append(metric["value"])
+
+    def episodes(self, rollouts: Sequence[Rollout]) -> None:
+        """Keep a sample of a step."""
+        shown = next((r for r in rollouts if r.is_scored), None)
+        self._sample = None if shown is None else (self._step + 1, shown)
+
+    def compare(self, before: Iterable[Row], after: Iterable[Row]) -> None:
+        """Choose one task to show twice."""
+        try:
+            self._pair = choose_pair(before, after)
+        except DamagedError as error:
+            self.warn(str(error))
 
     def done(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
         """Print the result in a sentence, the table, an episode before and after, the places."""
@@ -355,24 +366,20 @@ def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:
     return "  ".join(parts)
 
 
-def choose_pair(
-    before: Sequence[Rollout], after: Sequence[Rollout]
-) -> tuple[Rollout | None, Rollout] | None:
+def choose_pair(before: Iterable[Row], after: Iterable[Row]) -> tuple[Row | None, Row] | None:
     """One task before and after: that whose reward grew most; at a tie, that with more turns.
 
     Episodes with an answer before come first. None if nothing was evaluated after; the first member
     is None if nothing was evaluated before.
     """
-    if not after:
-        return None
-    earlier = {rollout.trajectory.rollout_id: rollout for rollout in before}
+    earlier = {row["rollout_id"]: row for row in before}
 
-    def gain(rollout: Rollout) -> tuple[bool, float, int]:
-        old = earlier.get(rollout.trajectory.rollout_id)
-        gained = (rollout.scored.reward or 0.0) - (old.scored.reward or 0.0 if old else 0.0)
+    def gain(row: Row) -> tuple[bool, float, int]:
+        old = earlier.get(row["rollout_id"])
+        gained = (row["reward"] or 0.0) - (old["reward"] or 0.0 if old else 0.0)
         # A wrong answer before tells a reader more than an episode that broke off.
-        is_answered = old is None or old.episode.final_answer is not None
-        return is_answered and gained > 0, gained, len(rollout.episode.turns)
+        is_answered = old is None or old["final_answer"] is not None
+        return is_answered and gained > 0, gained, len(row["turns"])
 
-    best = max(after, key=gain)
-    return earlier.get(best.trajectory.rollout_id), best
+    best = max(after, key=gain, default=None)
+    return None if best is None else (earlier.get(best["rollout_id"]), best)

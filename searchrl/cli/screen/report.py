@@ -16,11 +16,12 @@ from rich.text import Text
 from searchrl.cli.screen.figures import format_metric, label, sparkline
 from searchrl.cli.terminal import make_console
 from searchrl.errors import RunFolderError, suggest
-from searchrl.report.index import mean_advantage, name_rollout
+from searchrl.report.index import mean_advantage
 from searchrl.report.overview import describe_run
 from searchrl.report.patterns import find_pattern, name_choices
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run
+from searchrl.run_folder.rollouts import name_rollout
 
 _CURVE_WIDTH = 40
 _PATTERNS = 30

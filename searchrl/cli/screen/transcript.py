@@ -7,13 +7,14 @@ every protocol. It parses nothing and scores nothing. Used by `train`, `eval`, `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, EpisodeTurn, StopReason
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, StopReason
 from searchrl.engine.episodes.playing import Rollout
 
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9_]*)>")
@@ -54,27 +55,29 @@ def _colour(text: str, outside: str, inside: Mapping[str, str]) -> Text:
     return shown
 
 
-def render_turns(turns: Sequence[EpisodeTurn], answer: str = _UNKNOWN) -> RenderableType:
-    """All turns with what came back, indented; `answer` is the style of an answer."""
+def render_turns(turns: Iterable[tuple[str, str]], answer: str = _UNKNOWN) -> RenderableType:
+    """Turns with the observations that came back, indented; `answer` is the style of an answer."""
     lines: list[Text] = []
-    for turn in turns:
-        lines.append(colour_turn(turn.text.strip("\n"), answer))
-        if turn.observation.strip():
-            lines.append(colour_observation(turn.observation.strip("\n")))
+    for text, observation in turns:
+        lines.append(colour_turn(text.strip("\n"), answer))
+        if observation.strip():
+            lines.append(colour_observation(observation.strip("\n")))
     return Padding(Group(*lines), (0, 0, 0, 2), expand=False)
 
 
-def render_rollout(title: str, rollout: Rollout) -> RenderableType:
-    """A whole episode: question, turns, answer beside the gold answer, every score."""
-    episode = rollout.episode
-    names = ", ".join((episode.task.kind, *episode.task.slices))
-    head = Text.assemble((title, "bold"), (f"  {episode.task.id} ({names})", "dim"))
-    question = Text.assemble(("  question  ", "dim"), episode.task.question)
-    if rollout.trajectory.views:
-        chosen = Text.assemble(("  choices   ", "dim"), _chosen(rollout))
-        return Group(head, question, chosen, *verdict_lines(rollout))
-    turns = render_turns(episode.turns, answer_style(rollout))
-    return Group(head, question, turns, *verdict_lines(rollout))
+def render_rollout(title: str, row: Mapping[str, Any]) -> RenderableType:
+    """A whole episode, as the files of rollouts have it: question, turns, answers, every score."""
+    task = row["task"]
+    names = ", ".join((task["kind"], *task["slices"]))
+    head = Text.assemble((title, "bold"), (f"  {task['id']} ({names})", "dim"))
+    question = Text.assemble(("  question  ", "dim"), task["question"])
+    if row.get("choices"):
+        shown = _chosen(row["generated_text"], row["stop_reason"])
+        chosen = Text.assemble(("  choices   ", "dim"), shown)
+        return Group(head, question, chosen, *verdict_lines(row))
+    style = answer_style(row["final_answer"], task["answers"], row["scores"])
+    turns = render_turns(((turn["text"], turn["observation"]) for turn in row["turns"]), style)
+    return Group(head, question, turns, *verdict_lines(row))
 
 
 def render_sample(title: str, rollout: Rollout) -> Group:
@@ -83,7 +86,8 @@ def render_sample(title: str, rollout: Rollout) -> Group:
     reward = "not scored" if scored.reward is None else f"reward {scored.reward:g}"
     rows = [("question", Text(episode.task.question))]
     if is_chosen := bool(rollout.trajectory.views):
-        rows.append(("choices", _chosen(rollout)))
+        shown = _chosen(rollout.trajectory.generated_text, episode.stop_reason)
+        rows.append(("choices", shown))
     for turn in () if is_chosen else episode.turns[-_SAMPLE_TURNS:]:
         action = turn.action
         if action.kind == SEARCH:
@@ -97,7 +101,9 @@ def render_sample(title: str, rollout: Rollout) -> Group:
     if not is_chosen:
         answers = " | ".join(episode.task.answers)
         expected = f"  (expected {answers})" if answers else ""
-        rows.append(("answer", Text.assemble(_answer(rollout), (expected, "dim"))))
+        style = answer_style(episode.final_answer, episode.task.answers, scored.scores)
+        answer = _answer(episode.final_answer, episode.stop_reason, style)
+        rows.append(("answer", Text.assemble(answer, (expected, "dim"))))
     lines = [Text.assemble((title, "bold"), f"  {reward}")]
     for name, shown in rows:
         one_line = Text(" ").join(shown.split("\n"))
@@ -108,43 +114,41 @@ def render_sample(title: str, rollout: Rollout) -> Group:
     return Group(*lines)
 
 
-def verdict_lines(rollout: Rollout) -> list[Text]:
+def verdict_lines(row: Mapping[str, Any]) -> list[Text]:
     """The answer beside the gold answer, then every score of an episode.
 
     Choices by number are no answer, so there is none of such an episode.
     """
-    episode, scored = rollout.episode, rollout.scored
-    is_answer = not rollout.trajectory.views
-    lines = [Text.assemble(("  answer    ", "dim"), _answer(rollout))] if is_answer else []
-    if episode.task.answers and is_answer:
-        lines.append(Text.assemble(("  expected  ", "dim"), " | ".join(episode.task.answers)))
-    scores = [f"{name} {value:g}" for name, value in scored.scores.items()]
-    reward = f"reward {scored.reward:g}" if scored.reward is not None else "not scored"
+    accepted, scored = row["task"]["answers"], row["scores"]
+    lines = []
+    if not row.get("choices"):
+        style = answer_style(row["final_answer"], accepted, scored)
+        answer = _answer(row["final_answer"], row["stop_reason"], style)
+        lines.append(Text.assemble(("  answer    ", "dim"), answer))
+        if accepted:
+            lines.append(Text.assemble(("  expected  ", "dim"), " | ".join(accepted)))
+    scores = [f"{name} {value:g}" for name, value in scored.items()]
+    reward = f"reward {row['reward']:g}" if row["reward"] is not None else "not scored"
     lines.append(Text.assemble(("  scores    ", "dim"), (reward, "bold"), "  ", "  ".join(scores)))
-    if scored.unscored:
-        lines.append(Text(f"  {scored.unscored}", "red"))
+    if row["unscored"]:
+        lines.append(Text(f"  {row['unscored']}", "red"))
     return lines
 
 
-def answer_style(rollout: Rollout) -> str:
+def answer_style(answer: str | None, accepted: Sequence[str], scores: Mapping[str, float]) -> str:
     """The colour of an episode's answer: right, wrong, or not known to be either."""
-    episode, em = rollout.episode, rollout.scored.scores.get("em")
-    if em is not None:
-        return _RIGHT if em == 1 else _WRONG
-    if episode.final_answer is None or not episode.task.answers:
+    if "em" in scores:
+        return _RIGHT if scores["em"] == 1 else _WRONG
+    if answer is None or not accepted:
         return _UNKNOWN
-    return _RIGHT if episode.final_answer.strip() in episode.task.answers else _WRONG
+    return _RIGHT if answer.strip() in accepted else _WRONG
 
 
-def _chosen(rollout: Rollout) -> Text:
+def _chosen(text: str, stop: str) -> Text:
     """What a policy without tokens chose, and what ended it if it was not its last choice."""
-    stop = rollout.episode.stop_reason
-    end = "" if stop is StopReason.ANSWERED else f" ({stop})"
-    return Text.assemble((rollout.trajectory.generated_text, "cyan"), (end, "dim"))
+    end = "" if stop == StopReason.ANSWERED else f" ({stop})"
+    return Text.assemble((text, "cyan"), (end, "dim"))
 
 
-def _answer(rollout: Rollout) -> Text:
-    episode = rollout.episode
-    if episode.final_answer is None:
-        return Text(f"none ({episode.stop_reason})", "red")
-    return Text(episode.final_answer, answer_style(rollout))
+def _answer(answer: str | None, stop: str, style: str) -> Text:
+    return Text(f"none ({stop})", "red") if answer is None else Text(answer, style)

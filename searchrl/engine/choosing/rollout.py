@@ -18,7 +18,6 @@ from searchrl.engine.choosing.chooser import Chooser, Chose
 from searchrl.engine.choosing.policy import Choices
 from searchrl.engine.episodes.boundary import Begun, Stepped, begin_choices, step_choices
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest
-from searchrl.engine.episodes.inflight import Inflight
 from searchrl.engine.episodes.playing import Interrupted, Player, release
 from searchrl.errors import EnvironmentFailure, GenerationFailure
 
@@ -49,7 +48,6 @@ class ChoiceDriver(Player):
         dialogues: Sequence[Sequence[Dialogue]],
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
-        inflight: Inflight | None,
     ) -> None:
         waiting = [dialogue for group in dialogues for dialogue in group]
         self._reset(waiting)
@@ -62,11 +60,7 @@ class ChoiceDriver(Player):
                     release([dialogue for group in dialogues for dialogue in group])
                     raise Interrupted
                 self._take_turn(live, queue)
-                if inflight is not None:
-                    waiting = self._keep_stopped(waiting, inflight)
                 on_progress(sum(one.stop is not None for g in dialogues for one in g), total)
-        if inflight is not None:
-            self._keep_stopped(waiting, inflight)
 
     def _open(self, group: Sequence[Dialogue]) -> None:
         """Begin the ledgers of a group, whose rollouts all see the same first."""

@@ -1,7 +1,8 @@
 """The curriculum of a run: which stage of each task's weight, difficulty and reward is in force.
 
-Owns when stages begin. A step is looked at once, before it is sampled; a stage that has begun never
-ends again but for the next one. What decides is the training means of the last `WINDOW` steps, kept
+Owns when stages begin, counted in the steps that are done by then: one that begins at 30 holds from
+step 31 on. A step is looked at once, before it is sampled; a stage that has begun never ends again
+but for the next one. What decides is the training means of the last `WINDOW` steps, kept
 here, so that `state` is all a resumed run needs: the prompts of every step, past ones too, are a
 function of it. Callers: `train`, through its session, and `PromptStream`.
 """
@@ -38,7 +39,7 @@ _Sums = dict[str, list[float]]
 class Schedule:
     """The stages of one key of one task.
 
-    `begun` are the steps at which those after the first began. Without conditions all are known.
+    `begun` are the steps after which those but the first began. Without conditions all are known.
     """
 
     task: int
@@ -60,9 +61,9 @@ class Schedule:
         """Whether a stage waits for a condition."""
         return any(stage.when is not None for stage in self.stages)
 
-    def at(self, step: int) -> int:
-        """The number of the stage at a step, from 0."""
-        return bisect_right(self.begun, step)
+    def at(self, done: int) -> int:
+        """The number of the stage, from 0, after so many steps."""
+        return bisect_right(self.begun, done)
 
     def source(self, condition: Condition) -> str:
         """Whose mean a condition is about, as `tasks.0.em`."""
@@ -111,30 +112,30 @@ class Curriculum:
             "in tasks[].metrics"
         )
 
-    def weights(self, step: int) -> list[float]:
-        """The weight of each task at a step that was looked at, or that no condition decides."""
-        return [float(one.stages[one.at(step)].value) for one in self._weights]
+    def weights(self, done: int) -> list[float]:
+        """The weight of each task after so many steps, if that was looked at or needs no look."""
+        return [float(one.stages[one.at(done)].value) for one in self._weights]
 
-    def level(self, task: int, step: int) -> TaskWorld | None:
-        """The world that plays a task at a step, where its difficulty changes; else None."""
+    def level(self, task: int, done: int) -> TaskWorld | None:
+        """The world that plays a task after so many steps, where its difficulty changes."""
         schedule = self._levels.get(task)
         if schedule is None:
             return None
-        return self.worlds[task].levels[schedule.stages[schedule.at(step)].value]
+        return self.worlds[task].levels[schedule.stages[schedule.at(done)].value]
 
-    def look(self, step: int) -> list[str]:
-        """Decide the stages of a step, before it is sampled; returns what begins at it, in words.
+    def look(self, done: int) -> list[str]:
+        """Decide the stages after so many steps; returns what begins with the next, in words.
 
-        To look again at the same step changes nothing.
+        To look again changes nothing.
         """
         begun = []
         for schedule in self.schedules:
-            before = schedule.at(step - 1)
-            because = "" if not schedule.waits else self._advance(schedule, step)
+            before = schedule.at(done - 1)
+            because = "" if not schedule.waits else self._advance(schedule, done)
             self._apply(schedule)
-            if step and schedule.at(step) > before:
-                value = schedule.stages[schedule.at(step)].value
-                begun.append(f"step {step + 1}: {schedule.name} is {value} from here on{because}")
+            if done and schedule.at(done) > before:
+                value = schedule.stages[schedule.at(done)].value
+                begun.append(f"step {done + 1}: {schedule.name} is {value} from here on{because}")
         return begun
 
     def _apply(self, schedule: Schedule) -> None:
@@ -143,23 +144,23 @@ class Curriculum:
             scorer = self.worlds[schedule.task].scorer
             scorer.schedule = scorer.schedule.begun(schedule.begun)
 
-    def _advance(self, schedule: Schedule, step: int) -> str:
+    def _advance(self, schedule: Schedule, done: int) -> str:
         """Begin every stage that is due; returns the mean that decided, in words.
 
         A stage whose step has come begins even if one before it still waits: that one is left out.
         """
         because = ""
-        due = due_stage(schedule.stages, step)
+        due = due_stage(schedule.stages, done)
         while len(schedule.begun) < len(schedule.stages) - 1:
             number = len(schedule.begun) + 1
             stage = schedule.stages[number]
             since = schedule.begun[-1] if schedule.begun else 0
             mean = self._mean(schedule.source(stage.when)) if stage.when else math.nan
             # Its own steps only: what was played before says nothing about this stage.
-            holds = stage.when is not None and step - since >= WINDOW and stage.when.holds(mean)
+            holds = stage.when is not None and done - since >= WINDOW and stage.when.holds(mean)
             if not holds and number > due:
                 break
-            schedule.begun.append(step)
+            schedule.begun.append(done)
             because = f" ({stage.when}: {mean:.3g} in the last {WINDOW} steps)" if holds else ""
         return because
 
@@ -184,14 +185,14 @@ class Curriculum:
         if self._sources:
             self._means = [*self._means, sums][-WINDOW:]
 
-    def figures(self, step: int) -> list[tuple[int, str, float]]:
-        """What a step was sampled with, as task, name and figure.
+    def figures(self, done: int) -> list[tuple[int, str, float]]:
+        """What is sampled with after so many steps, as task, name and figure.
 
         Weights are themselves; the stages of the others are counted from 1.
         """
         found = []
         for schedule in self.schedules:
-            at, task = schedule.at(step), schedule.task
+            at, task = schedule.at(done), schedule.task
             if schedule.key == "weight":
                 found.append((task, "weight", float(schedule.stages[at].value)))
             else:
@@ -203,7 +204,7 @@ class Curriculum:
 
     @property
     def begun(self) -> dict[str, list[int]]:
-        """The steps, from 0, at which the stages after the first of each schedule began."""
+        """The steps after which the stages but the first of each schedule began."""
         return {one.name: list(one.begun) for one in self.schedules}
 
     def state(self) -> dict[str, Any]:

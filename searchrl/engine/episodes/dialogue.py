@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,7 +17,6 @@ from searchrl.contracts import Expert, ExpertFactory
 from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
 from searchrl.core.trajectory import Origin, Trajectory, View
 from searchrl.engine.episodes.boundary import Stepped
-from searchrl.engine.episodes.inflight import Played
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
@@ -90,14 +88,9 @@ class RolloutRequest:
 
 
 class Dialogue:
-    """One episode in flight, or `found`, by its rollout id, among those already played."""
+    """One episode in flight."""
 
-    def __init__(
-        self,
-        request: RolloutRequest,
-        sample: int,
-        found: Mapping[str, Played] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, request: RolloutRequest, sample: int) -> None:
         self.request = request
         self.sample = sample
         self.env: gymnasium.Env[Any, Any] | None = None
@@ -118,9 +111,6 @@ class Dialogue:
             env=request.world.name,
             origin=request.origin,
         )
-        self.played = found.get(self.trajectory.rollout_id)
-        if self.played is not None:
-            self.trajectory = self.played.trajectory
 
 
 class Stepping(NamedTuple):

@@ -176,9 +176,12 @@ class GuardedRetrievers:
         """A context in which what does not return is the retriever."""
         return inside(self.who)
 
-    def indexes(self) -> IndexCache:
-        """The indexes it makes, one for each corpus, for all environments that share them."""
-        return IndexCache(self, naming=self.naming, make_lock=Turn)
+    def indexes(self, num_prompts: int) -> IndexCache:
+        """The indexes it makes, one for each corpus, for all environments that share them.
+
+        As many are kept as a step of `num_prompts` needs: its groups search theirs side by side.
+        """
+        return IndexCache(self, max(64, num_prompts), self.naming, Turn)
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,6 @@ from searchrl.core.group import Group, settle
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.episodes.boundary import Begun, anonymous_task, classify
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest
-from searchrl.engine.episodes.inflight import Inflight, Played
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
@@ -83,7 +82,6 @@ class Play(Protocol):
         *,
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-        inflight: Inflight | None = None,
     ) -> list[Group[Rollout]]:
         """See `Player.run`."""
 
@@ -119,7 +117,6 @@ class Player(ABC):
         *,
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-        inflight: Inflight | None = None,
     ) -> list[Group[Rollout]]:
         """Play every episode to its end and score it.
 
@@ -127,13 +124,12 @@ class Player(ABC):
             requests: prompt instances with their RNG keys; results come in the same order.
             on_progress: called with (finished, total) episodes.
             should_stop: checked between turns.
-            inflight: gets every episode as it finishes; those that it has found are not played.
 
         Raises:
-            Interrupted: when `should_stop` said so; what has finished is in `inflight` alone.
+            Interrupted: when `should_stop` said so.
         """
         play = self.play if self.sharing is None else self.sharing(self.play)
-        return play(requests, on_progress=on_progress, should_stop=should_stop, inflight=inflight)
+        return play(requests, on_progress=on_progress, should_stop=should_stop)
 
     def play(
         self,
@@ -141,21 +137,18 @@ class Player(ABC):
         *,
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-        inflight: Inflight | None = None,
     ) -> list[Group[Rollout]]:
         """See `run`; whoever shares the work calls this for the requests of this process."""
-        found = inflight.found if inflight is not None else {}
         dialogues = [
-            [Dialogue(request, sample, found) for sample in range(len(request.rng_keys))]
+            [Dialogue(request, sample) for sample in range(len(request.rng_keys))]
             for request in requests
         ]
         for request in requests:
             request.world.build_indexes()  # no clock runs yet
         files = {file: who for r in requests for file, who in r.world.files.items()}
         with watching(self.limits.env_timeout_s, files):
-            playing = [[one for one in group if one.played is None] for group in dialogues]
             on_progress = on_progress or (lambda done, total: None)
-            self._play(requests, playing, on_progress, should_stop or (lambda: False), inflight)
+            self._play(requests, dialogues, on_progress, should_stop or (lambda: False))
             episodes = [[self._freeze(dialogue) for dialogue in group] for group in dialogues]
         release([dialogue for group in dialogues for dialogue in group])
         return self._score(requests, dialogues, episodes)
@@ -167,7 +160,6 @@ class Player(ABC):
         dialogues: Sequence[Sequence[Dialogue]],
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
-        inflight: Inflight | None,
     ) -> None:
         """Play dialogues until all have stopped.
 
@@ -182,13 +174,6 @@ class Player(ABC):
     @abstractmethod
     def _read(self, dialogue: Dialogue) -> str:
         """What was written after the prompt, for people."""
-
-    def _keep_stopped(self, waiting: list[Dialogue], inflight: Inflight) -> list[Dialogue]:
-        """Hand over what has finished, but for what failed: it is tried again; returns the rest."""
-        for dialogue in waiting:
-            if dialogue.stop is not None and dialogue.failure is None:
-                inflight.add(Played(dialogue.trajectory, self._freeze(dialogue)))
-        return [dialogue for dialogue in waiting if dialogue.stop is None]
 
     def _reset(self, dialogues: Sequence[Dialogue]) -> None:
         """Reset an environment for each dialogue; those that hang wait at the same time."""
@@ -238,8 +223,6 @@ class Player(ABC):
 
     def _freeze(self, dialogue: Dialogue) -> Episode:
         """The episode as rewards will see it."""
-        if dialogue.played is not None:
-            return dialogue.played.episode
         if dialogue.stop is None:
             error = "RuntimeError: the generator lost this dialogue"
             dialogue.failure = Failure(FailureKind.GENERATION, "generator", error)

@@ -42,7 +42,7 @@ class PromptStream:
     def requests(
         self, step: int, refill: int = 0, places: Sequence[int] | None = None
     ) -> list[RolloutRequest]:
-        """The prompt instances of a step (from 0), each with its group's RNG keys.
+        """The prompt instances of a step (from 1), each with its group's RNG keys.
 
         `refill` is 0 for the prompts of the step, n for those of the n-th refill. `places` are
         those of the `prompts_per_step` to ask for; by default all.
@@ -55,23 +55,24 @@ class PromptStream:
                 replace(request, group_id=request.group_id.replace("/", f"/refill{refill}/", 1))
                 for request in self._refills[refill].requests(step, places=places)
             ]
-        first = step * self.prompts_per_step
+        first = (step - 1) * self.prompts_per_step
         chosen = range(self.prompts_per_step) if places is None else places
         return [self._request(step, first + place) for place in chosen]
 
     def _request(self, step: int, number: int) -> RolloutRequest:
+        done = step - 1
         which = self._world_of(number)
         # The n-th prompt of its world: counted from the seed, so there is nothing to restore.
         place = number if len(self.worlds) == 1 else self._choices[:number].count(which)
-        world, level = self.worlds[which], self._plan.level(which, step)
+        world, level = self.worlds[which], self._plan.level(which, done)
         total = (level or world).num_tasks("train")
         epoch, position = divmod(place, total)
         index = _permuted(position, total, mix_key(self.seed, _ORDER, which, epoch))
         keys = tuple(
-            mix_key(self.seed, _SAMPLE, step, number, sample) for sample in range(self.group_size)
+            mix_key(self.seed, _SAMPLE, done, number, sample) for sample in range(self.group_size)
         )
         return RolloutRequest(
-            group_id=f"step{step:06d}/prompt{number - step * self.prompts_per_step}",
+            group_id=f"step{step:06d}/prompt{number - done * self.prompts_per_step}",
             world=world,
             split="train",
             index=index,

@@ -29,7 +29,6 @@ from searchrl.engine.episodes.boundary import (
     step_env,
 )
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest, Stepping
-from searchrl.engine.episodes.inflight import Inflight
 from searchrl.engine.episodes.playing import Interrupted, Player, release
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
@@ -73,7 +72,6 @@ class RolloutDriver(Player):
         dialogues: Sequence[Sequence[Dialogue]],
         on_progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
-        inflight: Inflight | None,
     ) -> None:
         """Play dialogues until all have stopped."""
         waiting = [dialogue for group in dialogues for dialogue in group]
@@ -91,8 +89,6 @@ class RolloutDriver(Player):
                 ready, stepping = self._split(stepping, queue, is_idle=not finished)
                 self._take_in(ready, live)
                 stepping += self._begin_steps(finished, live, queue)
-                if inflight is not None:
-                    waiting = self._keep_stopped(waiting, inflight)
                 on_progress(total - len(live), total)
                 if should_stop():
                     for handle in live:

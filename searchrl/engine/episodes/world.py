@@ -397,7 +397,8 @@ def _make_world(
         turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, Turn())
         factory = make_retriever_factory(registry, name, settings)
         who = _who("retriever", name, entry.owner)
-        return GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s).indexes()
+        guarded = GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s)
+        return guarded.indexes(run.rollout.prompts_per_step)
 
     # Every environment instance shares them: the rollouts of a group search one index. They are
     # made at the first search; a wrong setting is reported now.

@@ -190,11 +190,11 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     return metrics
 
 
-def curriculum_metrics(curriculum: Curriculum, step: int) -> Metrics:
-    """The stages of a step, under the task's name where there are several; none if none change."""
+def curriculum_metrics(curriculum: Curriculum, done: int) -> Metrics:
+    """The stages after so many steps, under the names of several tasks; none if none change."""
     worlds = curriculum.worlds
     labels = [f"{label}/" if len(worlds) > 1 else "" for label in label_tasks(worlds)]
-    return {labels[task] + name: exact(figure) for task, name, figure in curriculum.figures(step)}
+    return {labels[task] + name: exact(figure) for task, name, figure in curriculum.figures(done)}
 
 
 def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:

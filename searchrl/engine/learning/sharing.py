@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from searchrl.core.group import Group
 from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.inflight import Inflight
 from searchrl.engine.episodes.playing import Interrupted, Play, Player, Rollout
 from searchrl.engine.learning.packing import PackedRollout
 from searchrl.engine.learning.workers import Workers
@@ -41,11 +40,8 @@ class SharedPlay:
         *,
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-        inflight: Inflight | None = None,
     ) -> list[Group[Rollout]]:
         """See `Player.run`; progress is that of this process, scaled to all requests.
-
-        `inflight` is not used: a stopped step is sampled again, in as many processes as there are.
 
         Raises:
             Interrupted: in every process, when `should_stop` said so in any.

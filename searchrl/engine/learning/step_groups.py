@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from searchrl.core.group import Group, Trainable
-from searchrl.engine.episodes.inflight import Inflight
 from searchrl.engine.episodes.playing import Player, Rollout
 from searchrl.engine.episodes.prompts import PromptStream
 from searchrl.engine.figures.metrics import Metrics, exact, finite_figures, mean, proportion
@@ -44,7 +43,6 @@ def sample_groups(
     max_refills: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
-    inflight: Inflight | None = None,
 ) -> StepGroups:
     """Sample a group for each prompt of the step and replace groups of constant reward.
 
@@ -60,7 +58,6 @@ def sample_groups(
             prompts.requests(step, refill, places),
             on_progress=on_progress,
             should_stop=should_stop,
-            inflight=inflight,
         )
         standing |= zip(places, sampled, strict=True)
         constant = [place for place in places if is_constant(standing[place])]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -142,6 +143,7 @@ class RegulationsEnv(TextEnv):
         self.noise = noise
         self.mix = _ensure_mix(mix, self.difficulty)
         self._is_generated = handbook is None
+        self._held: tuple[tuple[str, int], tuple[str, School | District]] | None = None
         self._handbook, self._questions = _load(handbook, questions)
 
     def num_tasks(self, split: str) -> int:
@@ -184,7 +186,9 @@ class RegulationsEnv(TextEnv):
             return self._drill_task(split, index, number)
         earlier = (self.kind_of(split, number + i * num_schools) for i in range(slot))
         ordinal = sum(one == kind for one in earlier)
-        name, book, draft = self._draft(split, number, kind, ordinal)
+        name, _ = self._book(split, number)
+        world = (self.world_seed, split, number, self.difficulty, self.noise)
+        draft, thin_query = _draw(*world, kind, ordinal)
         return Task(
             id=f"{self.name}-{split}-{index}",
             split=split,
@@ -200,7 +204,7 @@ class RegulationsEnv(TextEnv):
                 "school": name,
                 "school_number": number,
                 "queries": list(draft.queries),
-                "thin_query": book.finder.commonest(draft.question.query),
+                "thin_query": thin_query,
                 "bridge": draft.bridge,
                 "value_kind": str(draft.value_kind),
                 "abouts": list(draft.abouts),
@@ -296,23 +300,12 @@ class RegulationsEnv(TextEnv):
         return self.difficulty is Difficulty.HARD
 
     def _book(self, split: str, number: int) -> tuple[str, School | District]:
-        """The name of a school, and the handbook it has for itself or shares."""
-        if self._is_hard:
-            district = self.district(split, number)
-            return district.houses[number % SCHOOLS_PER_DISTRICT].name, district
-        school = self.school(split, number)
-        return school.name, school
-
-    def _draft(
-        self, split: str, number: int, kind: str, ordinal: int
-    ) -> tuple[str, School | District, Draft]:
-        """A task about a school, with the school's name and handbook."""
-        name, book = self._book(split, number)
-        if isinstance(book, District):
-            draft = draft_hard_task(book, number % SCHOOLS_PER_DISTRICT, kind, ordinal)
-        else:
-            draft = draft_task(book, kind, ordinal)
-        return name, book, draft
+        """The name of a school, and the handbook it has for itself or shares; the last is held."""
+        held = self._held
+        if held is None or held[0] != (split, number):
+            found = _find_book(self.world_seed, split, number, self.difficulty, self.noise)
+            held = self._held = (split, number), found
+        return held[1]
 
     def _is_fixed(self, split: str) -> bool:
         return split == "demo" or not self._is_generated
@@ -324,6 +317,35 @@ class RegulationsEnv(TextEnv):
             f"env {self.name}: split '{split}' has schools 0 to {self.num_schools(split) - 1}, "
             f"got {number!r}."
         )
+
+
+def _find_book(
+    world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float
+) -> tuple[str, School | District]:
+    if difficulty is Difficulty.HARD:
+        district = make_district(world_seed, split, number // SCHOOLS_PER_DISTRICT)
+        return district.houses[number % SCHOOLS_PER_DISTRICT].name, district
+    school = make_school(world_seed, split, number, difficulty, noise)
+    return school.name, school
+
+
+@lru_cache(maxsize=1024)  # more tasks than a run evaluates on; a draft is some kilobytes
+def _draw(
+    world_seed: int,
+    split: str,
+    number: int,
+    difficulty: Difficulty,
+    noise: float,
+    kind: str,
+    ordinal: int,
+) -> tuple[Draft, str]:
+    """A task about a school, and a careless query for it."""
+    _, book = _find_book(world_seed, split, number, difficulty, noise)
+    if isinstance(book, District):
+        draft = draft_hard_task(book, number % SCHOOLS_PER_DISTRICT, kind, ordinal)
+    else:
+        draft = draft_task(book, kind, ordinal)
+    return draft, book.finder.commonest(draft.question.query)
 
 
 def _ensure_mix(

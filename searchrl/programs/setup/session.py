@@ -152,11 +152,11 @@ class Session:
             return make_choices(self.config, self.registry, self.worlds, self.plan.device, folder)
 
     def sample(self, step: int, **watched: Any) -> StepGroups:
-        """Sample the groups of a step (from 0), at the stages that begin with it.
+        """Sample the groups of a step (from 1), at the stages that begin with it.
 
-        `watched` are `on_progress`, `should_stop` and `inflight` of `RolloutDriver.run`.
+        `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
         """
-        for begun in self.curriculum.look(step):
+        for begun in self.curriculum.look(step - 1):
             self.on_note(begun)
         self.sampler.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0

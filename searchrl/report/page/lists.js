@@ -62,9 +62,8 @@ SEARCHRL.lists = (() => {
     };
   }
 
-  // When it was played, as the curves count: the rollouts of step 1 were played after 0 steps.
   function when(row) {
-    if (row.phase === "train") return `train, step ${row.step + 1}`;
+    if (row.phase === "train") return `train, step ${row.step}`;
     return `${row.phase}, ${SEARCHRL.count(row.step, "step")} done`;
   }
 

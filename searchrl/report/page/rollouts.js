@@ -40,10 +40,7 @@ SEARCHRL.views.rollouts = (() => {
     ] : [["pattern", "what it chose", (i) => lists.index.patterns[c.pattern[i]]], ["choices", "choices", (i) => c.choices[i]]];
     return [
       ["question", "question", (i) => lists.index.tasks[c.task[i]][3]],
-      ["when", "when", (i) => {
-        const phase = lists.index.phases[c.phase[i]];
-        return `${phase} ${c.step[i] + (phase === "train")}`;
-      }, (i) => c.step[i]],
+      ["when", "when", (i) => `${lists.index.phases[c.phase[i]]} ${c.step[i]}`, (i) => c.step[i]],
       ["reward", "reward", (i) => c.reward[i]],
       ...Object.keys(lists.index.scores).map((name) => [`score:${name}`, name, (i) => lists.index.scores[name][i]]),
       ["advantage", "advantage", (i) => c.advantage[i]],
@@ -155,7 +152,7 @@ SEARCHRL.views.rollouts = (() => {
       score, values,
       runs.length > 1 ? pick("run", "run", [["", "both"], ...runs.map((run, place) => [String(place), run.name])]) : null,
       query.get("from") || query.get("to")
-        ? el("span", {}, `played after ${query.get("from") || 0} to ${query.get("to") || "all"} steps `,
+        ? el("span", {}, `steps ${query.get("from") || 0} to ${query.get("to") || "the last"} `,
           el("button", { type: "button", click: (event) => { update({ from: "", to: "" }); event.target.parentNode.remove(); } }, "all steps"))
         : null);
   }

@@ -61,7 +61,7 @@ SEARCHRL.views.run = (() => {
         el("p", {}, "What to try:"),
         el("ul", {}, (alarm.tries || []).map((text) => el("li", {}, text))),
         el("p", {}, `The run did: ${alarm.action}. It began at step ${alarm.since}. `,
-          el("a", { href: `#/rollouts?run=${place}&phase=train&from=${alarm.since - 1}&to=${alarm.step - 1}` },
+          el("a", { href: `#/rollouts?run=${place}&phase=train&from=${alarm.since}&to=${alarm.step}` },
             "The rollouts of these steps"))));
     }
     return box;

@@ -227,11 +227,11 @@ def test_a_fault_in_a_batch_stops_the_step_and_is_named(
         with torch.no_grad():
             for parameter in session.policy.parameters:
                 parameter.add_(0.3)
-    drawn = session.sample(0)
+    drawn = session.sample(1)
     inject(monkeypatch, session, drawn)
     is_same = same_weights(session)
     with pytest.raises(CheckError) as caught:
-        session.update(drawn, 0)
+        session.update(drawn, 1)
     error = caught.value
     assert error.check == name
     assert f"check '{name}'" in str(error) and len(str(error).split(". ")[0]) > 40
@@ -259,30 +259,30 @@ def test_a_healthy_step_is_taken_and_says_how_far_sampler_and_trainer_are_apart(
 ) -> None:
     session = make_session()
     for step in range(3):
-        stats = session.update(session.sample(step), step)
+        stats = session.update(session.sample(step + 1), step + 1)
         assert 0 <= stats["mismatch"] <= stats["mismatch_max"] < 1e-4
 
 
 def test_replayed_rollouts_are_not_held_to_the_weights_of_today(make_session: MakeSession) -> None:
     session = make_session()
-    drawn = session.sample(0)
+    drawn = session.sample(1)
     for trajectory in ledgers(drawn):
         trajectory.origin = Origin.REPLAY
         trajectory._logps = [None if logp is None else logp - 1 for logp in trajectory._logps]
-    assert "mismatch" not in session.update(drawn, 0)
+    assert "mismatch" not in session.update(drawn, 1)
 
 
 def test_tokens_of_older_weights_are_not_compared(make_session: MakeSession) -> None:
     session = make_session()
-    drawn = session.sample(0)
+    drawn = session.sample(1)
     session.policy.version += 1
-    assert "mismatch" not in session.update(drawn, 0)
+    assert "mismatch" not in session.update(drawn, 1)
 
 
 def test_the_limit_of_a_configuration_replaces_that_of_the_dtype(
     make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = make_session(engine={"max_mismatch": 0.5})
-    drawn = session.sample(0)
+    drawn = session.sample(1)
     add_noise(monkeypatch, session, drawn)
-    assert 0.003 < session.update(drawn, 0)["mismatch"] < 0.03
+    assert 0.003 < session.update(drawn, 1)["mismatch"] < 0.03

@@ -405,7 +405,7 @@ def test_what_is_sampled_does_not_depend_on_the_checks(make_session: MakeSession
     plain, checked = make_session(), make_session()
     checked.examine(is_thorough=True)
     ours, theirs = (
-        [(r.trajectory.ids, r.trajectory.sampler_logps) for r in session.sample(0).rollouts]
+        [(r.trajectory.ids, r.trajectory.sampler_logps) for r in session.sample(1).rollouts]
         for session in (plain, checked)
     )
     assert ours == theirs

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from engine.choosing.choosing_toy import ARMS
+from reseal import unfinish
 from safetensors.torch import load_file
 
 from searchrl import Run, train
@@ -122,5 +123,6 @@ def test_two_processes_go_on_where_one_stopped(tmp_path: Path) -> None:
     stopped = train(settings(tmp_path, "critic"))
     for step in (2, 3):
         (stopped.path / "checkpoints" / f"step_{step:06d}").rename(tmp_path / f"gone_{step}")
+    unfinish(stopped.path)
     train_in_two(tmp_path, "--resume", str(stopped.path), "--trust")
     assert_same(whole, Run.open(stopped.path))

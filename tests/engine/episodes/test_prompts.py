@@ -18,7 +18,7 @@ NUM_TASKS = 44  # of the 48 that the toy env has; the last four are held out
 def asked(stream: PromptStream, step: int) -> list[tuple[Any, ...]]:
     return [
         (r.group_id, r.world.name, r.split, r.index, r.rng_keys, r.step)
-        for r in stream.requests(step)
+        for r in stream.requests(step + 1)
     ]
 
 
@@ -35,7 +35,7 @@ def test_any_step_can_be_asked_for_in_any_order(toy_world: Any):
 def test_every_task_comes_once_per_epoch_and_epochs_differ(toy_world: Any):
     stream = PromptStream([toy_world()], 0, 4, 1)
     epochs = [
-        [r.index for step in range(11 * epoch, 11 * epoch + 11) for r in stream.requests(step)]
+        [r.index for step in range(11 * epoch, 11 * epoch + 11) for r in stream.requests(step + 1)]
         for epoch in range(3)
     ]
     for epoch in epochs:
@@ -45,13 +45,13 @@ def test_every_task_comes_once_per_epoch_and_epochs_differ(toy_world: Any):
 
 def test_steps_that_do_not_divide_the_tasks_skip_nothing(toy_world: Any):
     stream = PromptStream([toy_world()], 1, 7, 1)
-    seen = [r.index for step in range(NUM_TASKS) for r in stream.requests(step)]
+    seen = [r.index for step in range(NUM_TASKS) for r in stream.requests(step + 1)]
     assert Counter(seen) == {index: 7 for index in range(NUM_TASKS)}
 
 
 def test_group_ids_and_keys_are_unique_over_the_run(toy_world: Any):
     stream = PromptStream([toy_world()], 0, 6, 5)
-    requests = [r for step in range(40) for r in stream.requests(step)]
+    requests = [r for step in range(40) for r in stream.requests(step + 1)]
     assert len({r.group_id for r in requests}) == len(requests)
     keys = [key for r in requests for key in r.rng_keys]
     assert len(set(keys)) == len(keys) == 40 * 6 * 5
@@ -63,7 +63,7 @@ def test_worlds_are_mixed_by_weight_and_each_keeps_its_own_order(toy_world: Any)
     heavy, light = toy_world(), toy_world("plain", reward="env")
     heavy.config = heavy.config.model_copy(update={"weight": 3.0})
     stream = PromptStream([heavy, light], 0, 10, 1)
-    requests = [r for step in range(120) for r in stream.requests(step)]
+    requests = [r for step in range(120) for r in stream.requests(step + 1)]
     counts = Counter(r.world.name for r in requests)
     # 1200 draws at 3/4: standard deviation 15.
     assert abs(counts["toy"] - 900) < 60
@@ -95,7 +95,7 @@ def test_mix_key_is_a_64_bit_number_and_depends_on_every_part(parts: list[int]):
     assert mix_key(*parts, 0) != key
 
 
-@pytest.mark.parametrize("step", [0, 5])
+@pytest.mark.parametrize("step", [1, 6])
 def test_requests_say_their_step(toy_world: Any, step: int):
     (request,) = PromptStream([toy_world()], 0, 1, 3).requests(step)
     assert request.step == step and request.split == "train" and len(request.rng_keys) == 3
@@ -108,7 +108,7 @@ class TestRefills:
         worlds = [toy_world(), toy_world("plain", reward="env")]
 
         def ask(stream: PromptStream, step: int, refill: int, places: list[int]) -> list[Any]:
-            requests = stream.requests(step, refill, places)
+            requests = stream.requests(step + 1, refill, places)
             return [(r.group_id, r.world.name, r.index, r.rng_keys) for r in requests]
 
         straight = PromptStream(worlds, 3, 4, 2)
@@ -127,16 +127,16 @@ class TestRefills:
         plain = PromptStream(worlds, 0, 6, 1)
         mixed = PromptStream(worlds, 0, 6, 1)
         for step in range(8):
-            mixed.requests(step, 1, [0, 5])
+            mixed.requests(step + 1, 1, [0, 5])
             assert asked(mixed, step) == asked(plain, step)
         refilled = PromptStream([toy_world()], 0, 4, 1)
         refilled.requests(3, 2)
-        indices = [r.index for step in range(11) for r in refilled.requests(step)]
+        indices = [r.index for step in range(11) for r in refilled.requests(step + 1)]
         assert sorted(indices) == list(range(NUM_TASKS))
 
     def test_ids_and_keys_are_unique_over_them(self, toy_world: Any):
         stream = PromptStream([toy_world()], 0, 6, 5)
-        requests = [r for step in range(10) for n in range(4) for r in stream.requests(step, n)]
+        requests = [r for step in range(10) for n in range(4) for r in stream.requests(step + 1, n)]
         assert len({r.group_id for r in requests}) == len(requests) == 240
         assert len({key for r in requests for key in r.rng_keys}) == 240 * 5
-        assert requests[6].group_id == "step000000/refill1/prompt0"
+        assert requests[6].group_id == "step000001/refill1/prompt0"

@@ -64,7 +64,7 @@ def test_weights_follow_the_steps_and_prompts_follow_the_weights(worlds_of: Any)
     worlds = worlds_of(*tasks)
     stream = PromptStream(worlds, 0, 20, 1, Curriculum(worlds))
     for steps, shares in ((range(30), (0.2, 0.4, 0.4)), (range(30, 60), (0.5, 0.25, 0.25))):
-        drawn = Counter(worlds.index(r.world) for step in steps for r in stream.requests(step))
+        drawn = Counter(worlds.index(r.world) for step in steps for r in stream.requests(step + 1))
         for place, share in enumerate(shares):
             # 600 draws: four standard deviations are at most 49.
             assert abs(drawn[place] - 600 * share) < 49, (steps, place, drawn)
@@ -74,7 +74,7 @@ def test_weights_follow_the_steps_and_prompts_follow_the_weights(worlds_of: Any)
         keys = [[r.rng_keys for r in s.requests(45, refill)] for s in (other, stream)]
         assert keys[0] == keys[1]
     refilled = Counter(
-        worlds.index(r.world) for step in range(30, 60) for r in stream.requests(step, 1)
+        worlds.index(r.world) for step in range(30, 60) for r in stream.requests(step + 1, 1)
     )
     assert abs(refilled[0] - 300) < 49
     assert Curriculum(worlds).look(0) == [] and Curriculum(worlds).state() == {}
@@ -83,7 +83,7 @@ def test_weights_follow_the_steps_and_prompts_follow_the_weights(worlds_of: Any)
 def test_weights_that_never_change_draw_what_they_always_drew(worlds_of: Any) -> None:
     """The prompts of runs made before there were curricula."""
     worlds = worlds_of({"env": "toy", "weight": 3.0}, {"env": "plain", "reward": "env"})
-    drawn = "".join(str(worlds.index(r.world)) for r in PromptStream(worlds, 0, 40, 1).requests(0))
+    drawn = "".join(str(worlds.index(r.world)) for r in PromptStream(worlds, 0, 40, 1).requests(1))
     assert drawn == "0001000001001000000000011000000000111000"
 
 
@@ -135,12 +135,12 @@ def test_a_task_can_wait_for_another_and_both_change_at_once(worlds_of: Any) -> 
     stream = PromptStream([easy, hard], 0, 8, 1, curriculum)
     for step in range(6):
         curriculum.look(step)
-        worlds = {id(r.world) for r in stream.requests(step)}
+        worlds = {id(r.world) for r in stream.requests(step + 1)}
         assert worlds == ({id(easy)} if step < 5 else {id(easy), id(hard)}) or step == 5
         curriculum.take_in(played(easy, 1.0, 0.9))
     assert curriculum.begun == {"tasks.0.weight": [5], "tasks.1.weight": [5]}
     assert curriculum.weights(4) == [1.0, 0.0] and curriculum.weights(5) == [0.1, 1.0]
-    later = Counter(r.world is hard for step in range(6, 20) for r in stream.requests(step))
+    later = Counter(r.world is hard for step in range(6, 20) for r in stream.requests(step + 1))
     assert later[True] > later[False]
 
 
@@ -178,7 +178,7 @@ def test_at_its_step_a_stage_begins_though_one_before_it_still_waits(worlds_of: 
         assert curriculum.begun == {"tasks.0.weight": [begun, 8], "tasks.0.reward": [begun, 8]}
         assert curriculum.weights(7) == [2.0 if begun == 5 else 1.0]
         assert curriculum.weights(8) == [3.0]
-        assert str(world.scorer.schedule.at(8)) == "format"
+        assert str(world.scorer.schedule.at(9)) == "format"
         assert "step 9: tasks.0.weight is 3.0 from here on" in told
 
 
@@ -186,7 +186,7 @@ def test_the_difficulty_changes_and_every_level_has_its_own_tasks(worlds_of: Any
     (world,) = worlds_of(LEVELS | {"difficulty": {0: "easy", 3: "hard", 6: "easy"}})
     stream = PromptStream([world], 0, 6, 1, Curriculum([world]))
     for step in range(9):
-        for request in stream.requests(step):
+        for request in stream.requests(step + 1):
             level = "easy" if step < 3 or step >= 6 else "hard"
             assert request.world is world and request.home is world.levels[level]
             assert request.index is not None
@@ -212,8 +212,8 @@ def test_a_reward_has_stages_under_conditions(worlds_of: Any) -> None:
         for step in range(12):
             run(curriculum, step, played(world, score))
         schedule = world.scorer.schedule
-        assert str(schedule.at(begun - 1)) == "em" and str(schedule.at(begun)) == "0.5*em"
-        assert str(curriculum) == "tasks.0.reward: em, then 0.5*em from step 9 or once reward>0.5"
+        assert str(schedule.at(begun)) == "em" and str(schedule.at(begun + 1)) == "0.5*em"
+        assert str(curriculum) == "tasks.0.reward: em, then 0.5*em after step 9 or once reward>0.5"
 
 
 def test_a_metric_that_nobody_measures_is_refused(worlds_of: Any) -> None:
@@ -243,9 +243,11 @@ def test_a_resumed_curriculum_is_the_uninterrupted_one(
             curriculum.look(step)
             again = curriculum.state()
             assert curriculum.look(step) == [] or again == curriculum.state()
-            asked = [(worlds.index(r.world), r.index, r.rng_keys) for r in stream.requests(step)]
+            asked = [
+                (worlds.index(r.world), r.index, r.rng_keys) for r in stream.requests(step + 1)
+            ]
             figures = curriculum.figures(step)
-            expression = str(worlds[1].scorer.schedule.at(step))
+            expression = str(worlds[1].scorer.schedule.at(step + 1))
             scores = played(worlds[0], 0.1 * step, 0.7) + played(worlds[1], 1.0)
             curriculum.take_in(scores)
             state = curriculum.state()

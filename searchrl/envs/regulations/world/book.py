@@ -13,7 +13,7 @@ from random import Random
 from searchrl.core.episode import Passage
 from searchrl.envs.regulations.world.names import ValueKind
 from searchrl.envs.regulations.world.prose import Article, Statement, statements_by_key
-from searchrl.envs.regulations.world.searching import Finder
+from searchrl.envs.regulations.world.searching import Finder, make_finder
 from searchrl.envs.regulations.world.wordings import Condition, load_phrases
 
 
@@ -32,13 +32,16 @@ class Book:
     has_unseen: bool
     passages: tuple[Passage, ...] = field(init=False)
     stated: Mapping[str, tuple[Article, Statement]] = field(init=False)
-    finder: Finder = field(init=False)
 
     def __post_init__(self) -> None:
         passages = tuple(article.passage for article in self.articles)
         object.__setattr__(self, "passages", passages)
-        object.__setattr__(self, "finder", Finder(passages))
         object.__setattr__(self, "stated", statements_by_key(self.articles))
+
+    @property
+    def finder(self) -> Finder:
+        """A word search in its articles."""
+        return make_finder(self.passages)
 
 
 def draw_condition(kind: ValueKind, rng: Random) -> Condition:

@@ -58,7 +58,7 @@ _FIRST_DISTRICT = dict(
     zip(NUM_DISTRICTS, accumulate(NUM_DISTRICTS.values(), initial=0), strict=False)
 )
 _KEPT = 64
-"""Districts in memory, some six megabytes each."""
+"""Districts in memory, 1.2 megabytes each: those of an evaluation of 256 tasks."""
 
 _NUM_TOPICS = 34
 _SUBJECTS = {"club": 8, "venue": 6, "form": 5, "fund": 5}

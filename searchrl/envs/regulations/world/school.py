@@ -44,6 +44,7 @@ from searchrl.envs.regulations.world.wordings import (
     load_shelves,
     load_topics,
 )
+from searchrl.envs.splits import TRAIN
 
 NUM_SCHOOLS: Mapping[str, int] = {"test": 250, "train": 4000, "validation": 250}
 """Schools per split, in the order in which the splits take their names from `school_names`.
@@ -136,17 +137,23 @@ def about_thing(shelf: Shelf, thing: str) -> str:
     return f"{shelf.key}:{thing}"
 
 
-@lru_cache(maxsize=512)
 def make_school(
     world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float = 0.0
 ) -> School:
-    """Build school `number` of `split`. Pure; the most recent ones are kept.
+    """Build school `number` of `split`. Pure; the most recent ones are kept, some 0.1 MB each.
+
+    Those of an evaluation come again; those of a training step do not.
 
     With `noise`, that share of the schools has articles and questions with random words in them.
 
     Raises:
         ValueError: at the level `hard`, where schools share the handbook of a district.
     """
+    make = _make_training if split == TRAIN else _make_held_out
+    return make(world_seed, split, number, difficulty, noise)
+
+
+def _make(world_seed: int, split: str, number: int, difficulty: Difficulty, noise: float) -> School:
     if difficulty is Difficulty.HARD:
         raise ValueError("schools of the level 'hard' share a handbook; use make_district")
     name = school_names(world_seed)[_FIRST_NAME[split] + number]
@@ -154,6 +161,10 @@ def make_school(
     is_noisy = Random(f"noise/{key}").random() < noise
     key += "/noisy" if is_noisy else ""
     return _Founder(key, split, difficulty, is_noisy).found(name)
+
+
+_make_training = lru_cache(maxsize=32)(_make)
+_make_held_out = lru_cache(maxsize=512)(_make)
 
 
 class _Founder:

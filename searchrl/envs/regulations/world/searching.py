@@ -8,7 +8,7 @@ the scripted policies.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 
 from searchrl.core.episode import Passage
 from searchrl.retrieval.indexes import word_index
@@ -50,9 +50,9 @@ def content_words(question: str) -> str:
 class Finder:
     """A word search in one handbook."""
 
-    def __init__(self, passages: Sequence[Passage]) -> None:
+    def __init__(self, passages: tuple[Passage, ...]) -> None:
+        self._passages = passages
         self._search = word_index(passages)
-        self._words = [words_of(f"{passage.title} {passage.text}") for passage in passages]
 
     def finds(self, query: str, passage_id: str, within: int = 3) -> bool:
         """Whether the article is among the first `within` results of the query."""
@@ -75,4 +75,11 @@ class Finder:
         """The word of the query that most articles have: what a careless searcher types."""
         words: list[str] = _WORD.findall(query)
         words = [word for word in words if word.casefold() not in FUNCTION_WORDS] or words
-        return max(words, key=lambda word: sum(word.casefold() in w for w in self._words))
+        articles = [words_of(f"{passage.title} {passage.text}") for passage in self._passages]
+        return max(words, key=lambda word: sum(word.casefold() in article for article in articles))
+
+
+@lru_cache(maxsize=4)
+def make_finder(passages: tuple[Passage, ...]) -> Finder:
+    """The finder of a handbook. Larger than the handbook, so only those in use are kept."""
+    return Finder(passages)

@@ -165,6 +165,8 @@ def test_every_figure_of_a_token_is_shown(opened: Browser):
 def test_the_list_is_filtered_sorted_and_grouped(opened: Browser):
     opened.go("#/rollouts")
     assert "8 of 8 rollouts" in opened.text()
+    row = "return document.querySelector('tbody tr').innerText"
+    assert "train 1" in opened.run(row)  # the last step of training comes first
     opened.click(".patterns button", "no search, wrong")
     opened.settle()
     assert "3 of 8 rollouts" in opened.text("#list")

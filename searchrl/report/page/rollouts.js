@@ -46,10 +46,10 @@ SEARCHRL.views.rollouts = (() => {
       ["advantage", "advantage", (i) => c.advantage[i]],
       ...lists.index.again.map((one) => [`again:${one.name}`, `reward if ${one.name}`, (i) => one.reward[i]]),
       ["share", "share of the loss", (i) => percent(lists.share(i)), (i) => lists.share(i)],
-      ["gold", "gold shown", (i) => c.gold[i]],
+      ...("support_recall" in lists.index.scores ? [] : [["gold", "gold shown", (i) => c.gold[i]]]),
       ...written,
       ["stop", "stop reason", named(lists.index.stops, c.stop)],
-      ["failure", "failure", named(lists.index.failures, c.failure)],
+      ...(lists.index.failures.some(Boolean) ? [["failure", "failure", named(lists.index.failures, c.failure)]] : []),
     ];
   }
 
@@ -81,10 +81,16 @@ SEARCHRL.views.rollouts = (() => {
     return found;
   }
 
+  // The step of training that a rollout is of: the last one stands first.
+  function trained(i) {
+    const { columns, phases } = lists.index;
+    return phases[columns.phase[i]] === "train" ? columns.step[i] : -1;
+  }
+
   function sort(found, query) {
     const name = (query.get("sort") || "").replace(/^-/, "");
     const column = columns().find((one) => one[0] === name);
-    if (!column) return found;
+    if (!column) return [...found].sort((i, j) => trained(j) - trained(i) || i - j);
     const value = column[3] || column[2];
     const sign = query.get("sort").startsWith("-") ? -1 : 1;
     const keyed = found.map((i) => [value(i), i]);

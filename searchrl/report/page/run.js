@@ -116,7 +116,9 @@ SEARCHRL.views.run = (() => {
       .flatMap(([phase, list]) => list.map((point) => [...point, phase]));
     const every = [...train, ...points];
     const steps = every.map((point) => point[0]);
-    const values = every.flatMap((point) => [point[1], point[2], point[3]]).filter((v) => v !== null);
+    // What never changed is a line; its intervals would only fill the picture.
+    const isFlat = every.every((point) => point[1] === every[0][1]);
+    const values = every.flatMap((point) => (isFlat ? [point[1]] : point.slice(1, 4))).filter((v) => v !== null);
     const x = scale(Math.min(...steps), Math.max(...steps), PAD.left, WIDTH - PAD.right);
     const y = scale(Math.min(...values), Math.max(...values), HEIGHT - PAD.bottom, PAD.top);
     const last = every.reduce((a, b) => (b[0] >= a[0] ? b : a));
@@ -130,7 +132,7 @@ SEARCHRL.views.run = (() => {
     for (const [step, anchor] of [[x.low, "start"], [x.high, "end"]]) {
       drawing.append(svg("text", { x: x(step), y: HEIGHT - 6, "text-anchor": anchor }, `step ${step}`));
     }
-    const band = train.filter((point) => point[2] !== null && point[3] !== null);
+    const band = train.filter((point) => !isFlat && point[2] !== null && point[3] !== null);
     if (band.length > 1) {
       const up = band.map((point) => `${x(point[0])},${y(point[3])}`);
       const down = band.map((point) => `${x(point[0])},${y(point[2])}`).reverse();
@@ -138,7 +140,7 @@ SEARCHRL.views.run = (() => {
     }
     drawing.append(svg("polyline", { points: train.map((p) => `${x(p[0])},${y(p[1])}`).join(" "), class: "line" }));
     for (const [step, value, low, high, phase] of points) {
-      if (low !== null && high !== null) {
+      if (!isFlat && low !== null && high !== null) {
         drawing.append(svg("line", { x1: x(step), x2: x(step), y1: y(low), y2: y(high), class: "whisker" }));
       }
       drawing.append(svg("circle", { cx: x(step), cy: y(value), r: 3, class: "dot" },

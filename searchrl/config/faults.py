@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from searchrl.errors import show_value, suggest
 
-_MAX_LINES = 8
+_MAX_LINES = 20
 """Faults that are listed; the others are counted."""
 _MAX_SHOWN = 60
 """Characters of a key that are shown."""
@@ -55,11 +55,8 @@ def explain(
         location = _real(merged, item["loc"], is_new=item["type"] in ("missing", "extra_forbidden"))
         faults.setdefault(location, []).append(dict(item))
     # Of a value that may be a text or a list, only what is wrong inside the list is of use.
-    faults = {
-        key: items
-        for key, items in faults.items()
-        if not any(len(other) > len(key) and other[: len(key)] == key for other in faults)
-    }
+    holders = {key[:end] for key in faults for end in range(len(key))}
+    faults = {key: items for key, items in faults.items() if key not in holders}
     lines = [
         _explain_one(location, items, layers, root, task_keys)
         for location, items in list(faults.items())[:_MAX_LINES]

@@ -23,7 +23,7 @@ from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.plugins.parts import Judges
 from searchrl.results.ranks import kendall, spearman
-from searchrl.results.stored import ensure_number, read_episode, reading
+from searchrl.results.stored import read_episode, reading
 from searchrl.rewards.scorer import score_together
 
 _ANY = (-math.inf, math.inf)
@@ -100,17 +100,15 @@ def _read_one(row: Mapping[str, Any], protocols: Mapping[str, TagProtocol]) -> S
                 f"rollout {row.get('rollout_id', '?')!r} is of env {row['env']!r}, and the run has "
                 f"{', '.join(protocols)}; the folder holds files of another run"
             )
-        reward, scores = row["reward"], dict(row["scores"])
-        for number in (*scores.values(), *([] if reward is None else [reward])):
-            ensure_number(number)
+        reward = row["reward"]
         return Scored(
-            rollout_id=str(row["rollout_id"]),
+            rollout_id=row["rollout_id"],
             group=f"{row['phase']}/{row['step']}/{row['group_id']}",
-            phase=str(row["phase"]),
+            phase=row["phase"],
             episode=read_episode(row, protocols[row["env"]]),
             reward=reward,
-            scores=scores,
-            unscored=None if reward is not None else str(row.get("unscored") or "not scored"),
+            scores=row["scores"],
+            unscored=None if reward is not None else row["unscored"] or "not scored",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -257,14 +258,30 @@ def test_files_are_on_the_disk_before_the_manifest_speaks_of_them(
         {"files": {"/etc/passwd": (1, "")}},
         {"count": "many"},
         {"settings": []},
+        {"settings": {1: 2}, "kind": True},
+        {"kind_version": "1"},
+        {"fingerprint": None},
+        {"sources": "--corpus"},
+        {"sources": [1]},
+        {"data": 5},
+        {"files": {"a": 1}},
+        {"files": {"a": ("1", "")}},
+        {"files": {"a": (math.inf, "")}},
+        {"versions": 0},
+        {"created": []},
+        {"took_s": None},
+        {"took_s": math.inf},
     ],
 )
-def test_manifest_of_a_stranger_leads_nowhere_else(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_manifest_of_a_stranger_is_no_traceback_and_leads_nowhere_else(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     """Its checksum is right: whoever makes a folder can compute it."""
     built = build_index(Lengths(), PASSAGES, tmp_path / "i")
     write_manifest(tmp_path / "i", replace(built.manifest, **change))
-    with pytest.raises(IndexFault, match=r"is damaged: manifest\.json cannot be read"):
+    with pytest.raises(IndexFault, match=r"is damaged: manifest\.json") as refused:
         open_index(tmp_path / "i", is_deep=True)
+    assert "\n" not in str(refused.value) and "searchrl index build" in str(refused.value)
 
 
 def test_index_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:

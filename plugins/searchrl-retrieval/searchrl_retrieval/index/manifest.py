@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
 from searchrl.errors import SearchRLError
 
 FORMAT = 1
@@ -60,7 +62,7 @@ class Manifest:
     files: Mapping[str, tuple[int, str]]
     versions: Mapping[str, str]
     created: str
-    took_s: float
+    took_s: FiniteFloat
 
     @property
     def num_bytes(self) -> int:
@@ -93,25 +95,24 @@ def read_manifest(folder: Path) -> Manifest:
             )
         if seal != _seal({"format": written, **facts}):
             raise ValueError("its checksum is wrong")
-        facts["files"] = {
-            name: (int(size), str(sum_)) for name, (size, sum_) in facts["files"].items()
-        }
-        made = Manifest(**facts | {"sources": tuple(facts["sources"])})
-        _ensure_sound(made)
+        made = TypeAdapter(Manifest).validate_json(json.dumps(facts), strict=True)
+        _ensure_inside(made)
         return made
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise IndexFault(f"is damaged: {NAME}: {place}: {first['msg']}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IndexFault(f"is damaged: {NAME} cannot be read ({error})") from error
 
 
-def _ensure_sound(made: Manifest) -> None:
-    """Raise ValueError if a value is of the wrong kind, or a path leads out of the folder.
+def _ensure_inside(made: Manifest) -> None:
+    """Raise ValueError if a path leads out of the folder.
 
     A folder may come from somebody else, whose checksum is right whatever they wrote.
     """
-    if not isinstance(made.settings, dict) or not isinstance(made.count, int):
-        raise ValueError("its settings or its count are of the wrong kind")
     if not re.fullmatch(r"data-[0-9a-f]+", made.data):
         raise ValueError(f"{made.data!r} is no folder of an index")
     for name in made.files:

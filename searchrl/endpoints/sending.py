@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from searchrl.endpoints.retries import Retries
-from searchrl.endpoints.transport import Hopeless, Passing, Target, Transport
+from searchrl.endpoints.transport import Hopeless, Passing, Target, Transport, quote
 from searchrl.errors import EndpointFailure
 
 _DOWN_AFTER = 3
@@ -95,12 +95,8 @@ class Sender:
         raise AssertionError("the last repetition returns or raises")
 
     def fault(self, error: EndpointFailure) -> EndpointFailure:
-        """A failure about what the server answered: whose answer it was, short, without the key."""
-        return EndpointFailure(f"{self._transport.target.url} {self.clean(str(error))}")
-
-    def clean(self, text: str) -> str:
-        """What is said of the server's answer, short and without the key."""
-        return self._transport.clean(text)
+        """A failure about what the server answered: whose answer it was, and short."""
+        return EndpointFailure(f"{self._transport.target.url} {quote(error)}")
 
     @property
     def is_hopeless(self) -> bool:

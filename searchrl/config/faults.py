@@ -81,9 +81,9 @@ def _explain_one(
     where = _find_place({location[:end], short[: end - len(location) or None]}, layers)
     start = f"  {where}: " if where else "  "
     if "extra_forbidden" in kinds:
-        return f"{start}unknown key {_quote(key)}.{_near(location, root, task_keys)}"
+        return f"{start}unknown key {show_value(key)}.{_near(location, root, task_keys)}"
     if "invalid_key" in kinds:
-        return f"{start}the key {_quote(key)} is no text; expected the name of a setting"
+        return f"{start}the key {show_value(key)} is no text; expected the name of a setting"
     if "missing" in kinds:
         return f"{start}{key} is missing"
     said = dict.fromkeys(_words(item) for item in items)
@@ -174,7 +174,3 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _sections_in(part)
-
-
-def _quote(key: str) -> str:
-    return f"'{key}'" if key.isprintable() else repr(key)

@@ -22,7 +22,7 @@ from searchrl.endpoints.cache import ReplyCache, cache_key, default_cache
 from searchrl.endpoints.exchange import Api, Reply, Request, Traffic, Usage
 from searchrl.endpoints.retries import Retries
 from searchrl.endpoints.sending import Sender
-from searchrl.endpoints.transport import Target, read_key
+from searchrl.endpoints.transport import Target, quote, read_key
 from searchrl.endpoints.wire import MAX_STOPS, endpoint_url, make_body, read_reply
 from searchrl.errors import BudgetSpent, EndpointFailure
 
@@ -228,6 +228,6 @@ class Client:
         try:
             reply = read_reply(self.access.api, answer)
         except EndpointFailure as error:
-            raise self._sender.fault(error) from None
+            raise EndpointFailure(f"{self.url} {quote(error)}") from None
         self._budget.add(reply.usage)
         return reply

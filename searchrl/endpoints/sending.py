@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from searchrl.endpoints.retries import Retries
-from searchrl.endpoints.transport import Hopeless, Passing, Target, Transport, quote
+from searchrl.endpoints.transport import Hopeless, Passing, Target, Transport
 from searchrl.errors import EndpointFailure
 
 _DOWN_AFTER = 3
@@ -93,10 +93,6 @@ class Sender:
                 self._num_lost = 0
             return answer
         raise AssertionError("the last repetition returns or raises")
-
-    def fault(self, error: EndpointFailure) -> EndpointFailure:
-        """A failure about what the server answered: whose answer it was, and short."""
-        return EndpointFailure(f"{self._transport.target.url} {quote(error)}")
 
     @property
     def is_hopeless(self) -> bool:

@@ -8,10 +8,9 @@ episode is unscored. No torch. Caller: `rescoring`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from searchrl.contracts import TagProtocol, find_action_problem, find_task_problem
+from searchrl.contracts import TagProtocol
 from searchrl.core.episode import (
     ANSWER,
     INVALID,
@@ -25,7 +24,7 @@ from searchrl.core.episode import (
     StopReason,
     Task,
 )
-from searchrl.errors import RunFolderError, ScoringFailure
+from searchrl.errors import ScoringFailure
 
 
 class StoredPassage(Passage):
@@ -88,28 +87,13 @@ def _is_missing(what: str) -> NoReturn:
     )
 
 
-@contextmanager
-def reading(row: Mapping[str, Any]) -> Iterator[None]:
-    """Turn whatever is wrong with a row into a `RunFolderError` that names it."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunFolderError(
-            f"rollout {row.get('rollout_id', '?')!r} cannot be read ({type(error).__name__}: "
-            f"{error}); expected a row as docs/data_formats.md describes it"
-        ) from error
-
-
 def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
-    """The episode of a rollout row; the verdict on its format is asked of `protocol` again.
-
-    Raises what `reading` turns into an error: the types in a row are right, its values may not be.
-    """
+    """The episode of a rollout row; the verdict on its format is asked of `protocol` again."""
     task, failure = row["task"], row["failure"]
     turns = tuple(_read_turn(turn, protocol, row["final_answer"]) for turn in row["turns"])
     # A failure of scoring is what is tried again; one of the episode itself stays.
     has_failed = failure is not None and row["stop_reason"] == StopReason.FAILED
-    episode = Episode(
+    return Episode(
         task=Task(
             id=task["id"],
             split=task["split"],
@@ -120,7 +104,7 @@ def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
             gold_ids=tuple(task["gold_ids"]),
             env=row["env"],
             meta=StoredMeta(),
-            slices=tuple(task.get("slices", ())),
+            slices=tuple(task["slices"]),
             difficulty=task.get("difficulty", ""),
         ),
         turns=turns,
@@ -135,10 +119,6 @@ def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
         else None,
         step=row["step"],
     )
-    actions = (find_action_problem(turn.action) for turn in turns)
-    if problem := next(filter(None, (find_task_problem(episode.task), *actions)), ""):
-        raise ValueError(f"it holds {problem}")
-    return episode
 
 
 def _read_turn(

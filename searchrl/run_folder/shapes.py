@@ -25,7 +25,8 @@ from pydantic import (
     model_validator,
 )
 
-from searchrl.contracts import MAX_REWARD
+from searchrl.contracts import MAX_REWARD, find_action_problem, find_task_problem
+from searchrl.core.episode import ANSWER, SEARCH, Action, FailureKind, StopReason, Task
 from searchrl.errors import DamagedError, show_value
 from searchrl.run_folder.sealing import Sealed, read_sealed
 
@@ -71,7 +72,7 @@ def _is_json(value: Any) -> Any:
     return value
 
 
-_Any = Annotated[JsonValue, AfterValidator(_is_json)]
+_Json = Annotated[JsonValue, AfterValidator(_is_json)]
 
 
 class _Task(Shape):
@@ -85,17 +86,30 @@ class _Task(Shape):
     answers: list[str]
     gold_ids: list[str]
 
+    @model_validator(mode="after")
+    def _is_task(self) -> Self:
+        if problem := find_task_problem(Task(**dict(self))):
+            raise ValueError(problem)
+        return self
+
 
 class _Turn(Shape):
     text: str
     action: str
     queries: list[str]
-    payload: _Any
+    payload: _Json
     reason: str
     observation: str
     passages: list[str]
     reward: _Number
     ranks: list[dict[str, PositiveInt | None]] | None = None
+
+    @model_validator(mode="after")
+    def _is_turn(self) -> Self:
+        payload = {SEARCH: self.queries, ANSWER: ""}.get(self.action, self.payload)
+        if problem := find_action_problem(Action(self.action, payload, self.reason)):
+            raise ValueError(problem)
+        return self
 
 
 class _Choice(Shape):
@@ -104,7 +118,7 @@ class _Choice(Shape):
 
 
 class _Failure(Shape):
-    kind: str
+    kind: Annotated[str, AfterValidator(FailureKind)]
     owner: str
     message: str
 
@@ -133,10 +147,10 @@ class RolloutRow(Shape):
     turns: list[_Turn]
     signals: dict[str, _Number] = {}
     final_answer: str | None
-    stop_reason: str
+    stop_reason: Annotated[str, AfterValidator(StopReason)]
     reward: _Number | None
     scores: dict[str, _Number]
-    drawings: _Any = []
+    drawings: _Json = []
     unscored: str | None
     failure: _Failure | None
 

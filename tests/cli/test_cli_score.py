@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -130,26 +129,9 @@ def test_failed_episodes_stay_unscored(stored: Path, tmp_path: Path) -> None:
     assert "is damaged: row 3: no run writes 'reward" in said.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"stop_reason": "bored"}, "'bored' is not a valid StopReason"),
-        ({"env": "another"}, "files of another run"),
-    ],
-)
-def test_rows_that_nobody_wrote_are_refused(
-    stored: Path, change: dict[str, Any], said: str
-) -> None:
-    """A stranger may have written them."""
-    row = next(Run.open(stored).rollouts()) | change
-    with pytest.raises(RunFolderError, match=re.escape(said)):
-        read_recorded([row], Run.open(stored).config, load_plugins())
-
-
-def test_a_part_of_a_row_that_nobody_wrote_is_refused(stored: Path) -> None:
-    row = next(Run.open(stored).rollouts())
-    row["turns"][0].update(action="act", payload=["x"])
-    with pytest.raises(RunFolderError, match="cannot be read"):
+def test_rows_of_another_run_are_refused(stored: Path) -> None:
+    row = next(Run.open(stored).rollouts()) | {"env": "another"}
+    with pytest.raises(RunFolderError, match="files of another run"):
         read_recorded([row], Run.open(stored).config, load_plugins())
 
 

@@ -128,7 +128,7 @@ def test_set_reads_its_value_as_a_person_means_it(text: str, value: Any) -> None
     ],
 )
 def test_set_of_what_yaml_chokes_on_is_no_traceback(value: str) -> None:
-    with pytest.raises(ConfigError, match="^cannot read the value of --set 'env.mix="):
+    with pytest.raises(ConfigError, match="^cannot read the value of --set .env.mix="):
         parse_set(f"env.mix={value}")
 
 

@@ -52,7 +52,7 @@ def rollout(step: int, number: int) -> dict[str, Any]:
         "choices": [{"probs": {"x": 0.5}, "seen": "AAAA"}], "turns": [turn], "signals": {"s": 1.0},
         "final_answer": "a", "stop_reason": "answered", "reward": 1.0, "scores": {"em": 1.0},
         "drawings": [], "unscored": "why",
-        "failure": {"kind": "reward", "owner": "o", "message": "m"},
+        "failure": {"kind": "scoring", "owner": "o", "message": "m"},
     }  # fmt: skip
 
 
@@ -149,6 +149,28 @@ def test_a_row_with_a_value_of_a_wrong_type_is_damage(place: tuple[Any, ...]) ->
         inner[place[-1]] = wrong
         is_free = place[-1] in ("payload", "drawings") and wrong == {"x": []}
         assert bool(find_problem(damaged, RolloutRow)) != is_free, (place, wrong)
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ((), {"stop_reason": "bored"}),
+        ((), {"reward": 1e300}),
+        (("failure",), {"kind": "tired"}),
+        (("task",), {"slices": ["a/b"]}),
+        (("task",), {"difficulty": "a b"}),
+        (("turns", 0), {"action": "act", "payload": ["x"]}),
+        (("turns", 0), {"ranks": [{"p": 0}]}),
+    ],
+)
+def test_a_row_with_a_value_that_no_episode_has_is_damage(
+    part: tuple[Any, ...], change: dict[str, Any]
+) -> None:
+    row = inner = rollout(1, 0)
+    for key in part:
+        inner = inner[key]
+    inner.update(change)
+    assert find_problem(row, RolloutRow)
 
 
 @pytest.mark.parametrize("key", ["authors", "turn", "sampler_logp", "ratio", "advantage", "turns"])

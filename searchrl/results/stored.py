@@ -61,22 +61,15 @@ class StoredPassage(Passage):
 
 
 class StoredMeta(Mapping[str, Any]):
-    """The `meta` of a task, which no row holds."""
+    """The `meta` of a task, which no row holds. `get` and `in` ask for the value as well."""
 
     def __getitem__(self, key: str) -> Any:
-        _is_missing(f"Task.meta[{key!r}]")
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Not stored; a default would be made up."""
         _is_missing(f"Task.meta[{key!r}]")
 
     def __iter__(self) -> Iterator[str]:
         _is_missing("Task.meta")
 
     def __len__(self) -> int:
-        _is_missing("Task.meta")
-
-    def __contains__(self, key: object) -> bool:
         _is_missing("Task.meta")
 
 

@@ -129,13 +129,13 @@ def test_cut_file_is_refused_at_once_and_a_flipped_byte_on_verification(tmp_path
     data = file.read_bytes()
     file.write_bytes(data.replace(b"1", b"2", 1))
     open_index(tmp_path / "i")
-    with pytest.raises(IndexFault, match="index/l.json has changed since it was written"):
+    with pytest.raises(IndexFault, match="index/l.json: its content is not what was"):
         open_index(tmp_path / "i", is_deep=True)
     file.write_bytes(data[:-1])
-    with pytest.raises(IndexFault, match="index/l.json has .* bytes and should have .* Build it"):
+    with pytest.raises(IndexFault, match="index/l.json: it has .* bytes and was .* Build it"):
         open_index(tmp_path / "i")
     file.unlink()
-    with pytest.raises(IndexFault, match="index/l.json is missing"):
+    with pytest.raises(IndexFault, match="index/l.json: it is missing"):
         open_index(tmp_path / "i")
 
 
@@ -265,6 +265,7 @@ def test_files_are_on_the_disk_before_the_manifest_speaks_of_them(
         {"sources": [1]},
         {"data": 5},
         {"files": {"a": 1}},
+        {"files": {"a\0": (1, "")}},
         {"files": {"a": ("1", "")}},
         {"files": {"a": (math.inf, "")}},
         {"versions": 0},
@@ -291,7 +292,7 @@ def test_index_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path: Pat
     file = open_index(tmp_path / "i").files / "l.json"
     opened = open_index(tmp_path / "i")
     file.unlink()
-    with pytest.raises(IndexFault, match=r"l\.json is missing\. Build it again"):
+    with pytest.raises(IndexFault, match=r"l\.json: it is missing\. Build it again"):
         opened.retriever(Lengths())
 
 

@@ -128,7 +128,7 @@ def test_models_that_cannot_be_used_give_one_sentence(tmp_path: Path, encoder: P
         make_dense(PASSAGES, model="intfloat/e5-base-v2")
     assert "`hf download intfloat/e5-base-v2 --local-dir e5-base-v2`" in str(caught.value)
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(ConfigError, match="cannot be loaded as a sentence-transformers model: "):
+    with pytest.raises(ConfigError, match="cannot be loaded as a SentenceTransformer: "):
         make_dense(PASSAGES, model=str(tmp_path))
     with pytest.raises(ConfigError, match="cannot be loaded as a .* on the device 'abacus'"):
         make_dense(PASSAGES, model=str(encoder), device="abacus")
@@ -203,7 +203,7 @@ def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gives 3 scores for a pair; expected one"):
         make_rerank(PASSAGES, model=str(write_transformer(tmp_path / "three", num_labels=3)))
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(ConfigError, match="cannot be loaded as a cross-encoder: "):
+    with pytest.raises(ConfigError, match="cannot be loaded as a CrossEncoder: "):
         make_rerank(PASSAGES, model=str(tmp_path))
     with pytest.raises(ConfigError, match="expected factor >= 1 and batch_size >= 1, got factor=0"):
         make_rerank(PASSAGES, model="x", factor=0)

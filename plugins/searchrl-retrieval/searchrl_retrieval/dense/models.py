@@ -11,8 +11,9 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from searchrl.errors import ConfigError, show_value, suggest_path
 
@@ -76,10 +77,7 @@ def _ensure_known_code(retriever: str, folder: Path) -> None:
     Whoever made the folder would decide what is imported.
     """
     for path in (*folder.rglob("modules.json"), *folder.rglob("*config.json")):
-        try:
-            told = json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"'{path}' is damaged: {error}. Copy the folder again") from error
+        told = read_json(path)
         parts = told if isinstance(told, list) else ()
         named = [one.get("type") for one in parts if isinstance(one, dict)]
         types = told.get("types") if isinstance(told, dict) else None  # of a module with parts
@@ -89,6 +87,55 @@ def _ensure_known_code(retriever: str, folder: Path) -> None:
                 f"retriever {retriever}: '{path}' names {show_value(foreign[0])}, which is no part "
                 "of sentence-transformers and is not imported; set retriever.model to another model"
             )
+
+
+def read_json(path: Path) -> Any:
+    """What a file of a model's folder holds.
+
+    Raises:
+        ConfigError: it is no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
+
+
+def load_model(
+    retriever: str,
+    kind: str,
+    folder: Path,
+    device: str | None,
+    finish: Callable[[Any], Any] = lambda model: model,
+) -> Any:
+    """A model of sentence-transformers, from a folder of this machine and nothing else.
+
+    Args:
+        retriever: who asks, for the error.
+        kind: the class of the library.
+        folder: of the model.
+        device: where it runs; None: a GPU if there is one.
+        finish: makes what is returned of it; what it raises is a fault of the model, too.
+
+    Raises:
+        ConfigError: the folder's files are not those of such a model, or there is no such device.
+    """
+    import sentence_transformers
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # of the loading of weights
+    try:
+        made = getattr(sentence_transformers, kind)
+        return finish(
+            made(str(folder), device=device, local_files_only=True, trust_remote_code=False)
+        )
+    except Exception as error:  # of torch, transformers, safetensors, …
+        first = (str(error).splitlines() or [""])[0]
+        on = f" on the device {device!r}" if device else ""
+        raise ConfigError(
+            f"retriever {retriever}: '{folder}' cannot be loaded as a {kind}{on}: "
+            f"{type(error).__name__}: {first}"
+        ) from error
 
 
 def fingerprint_model(folder: Path) -> str:

@@ -124,13 +124,8 @@ def make_rerank(
         batch_size: pairs per forward pass.
 
     Raises:
-        ConfigError: the model or a package is not on this machine, or a setting is out of range.
+        ConfigError: the model or a package is not on this machine.
     """
-    if factor < 1 or batch_size < 1:
-        raise ConfigError(
-            "retriever rerank: expected factor >= 1 and batch_size >= 1, got "
-            f"factor={factor!r}, batch_size={batch_size!r}."
-        )
     if not model:
         raise ConfigError(
             "retriever rerank needs a cross-encoder: set retriever.model to a folder that holds "

@@ -132,8 +132,6 @@ def test_models_that_cannot_be_used_give_one_sentence(tmp_path: Path, encoder: P
         make_dense(PASSAGES, model=str(tmp_path))
     with pytest.raises(ConfigError, match="cannot be loaded as a .* on the device 'abacus'"):
         make_dense(PASSAGES, model=str(encoder), device="abacus")
-    with pytest.raises(ConfigError, match="expected batch_size >= 1, got 0"):
-        make_dense(PASSAGES, model=str(encoder), batch_size=0)
 
 
 def test_a_chroma_collection_is_filled_once_and_finds_the_same(
@@ -205,8 +203,9 @@ def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
     with pytest.raises(ConfigError, match="cannot be loaded as a CrossEncoder: "):
         make_rerank(PASSAGES, model=str(tmp_path))
-    with pytest.raises(ConfigError, match="expected factor >= 1 and batch_size >= 1, got factor=0"):
-        make_rerank(PASSAGES, model="x", factor=0)
+    for name, wrong in (("rerank", "factor"), ("rerank", "batch_size"), ("dense", "batch_size")):
+        with pytest.raises(ConfigError, match=f"'{name}': cannot use {wrong} = 0"):
+            make_retriever_factory(load_plugins(["searchrl_retrieval"]), name, {wrong: 0})
 
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])

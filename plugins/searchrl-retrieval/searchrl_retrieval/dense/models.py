@@ -110,12 +110,8 @@ def load_model(
 ) -> Any:
     """A model of sentence-transformers, from a folder of this machine and nothing else.
 
-    Args:
-        retriever: who asks, for the error.
-        kind: the class of the library.
-        folder: of the model.
-        device: where it runs; None: a GPU if there is one.
-        finish: makes what is returned of it; what it raises is a fault of the model, too.
+    `kind` is its class in that library. `finish` makes of it what is returned; what that raises is
+    a fault of the model, too.
 
     Raises:
         ConfigError: the folder's files are not those of such a model, or there is no such device.

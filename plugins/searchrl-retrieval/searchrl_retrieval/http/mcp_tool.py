@@ -78,14 +78,14 @@ class Tools:
             )
 
         server.add_tool(find, name="search")
-        # Hosts and origins are looked at before, for all routes: `intake` and `app`.
-        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        # Hosts and origins are looked at for all routes.
+        unguarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         made = server.streamable_http_app(
             streamable_http_path=PATH,
             json_response=True,
             stateless_http=True,
             max_request_body_size=limits.body_bytes,
-            transport_security=security,
+            transport_security=unguarded,
         )
         self.route: BaseRoute = made.routes[0]
         self._server = server

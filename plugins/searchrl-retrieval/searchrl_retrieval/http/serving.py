@@ -85,10 +85,7 @@ def show_address(bound: socket.socket) -> str:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, and a connection that does not send its headers is closed.
-
-    uvicorn has a limit for connections that were answered once, and none for those that were not.
-    """
+    """HTTP/1.1 as uvicorn speaks it, which waits for the headers of a request for ever."""
 
     _timer: asyncio.TimerHandle | None = None
 
@@ -100,18 +97,10 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Begin to wait for the next headers with their first byte, and end when they are whole."""
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._stop()
-        elif self._timer is None:
+        is_waiting = self.conn.their_state is h11.IDLE
+        if self._timer is None and is_waiting:
             self._timer = self.loop.call_later(IDLE_S, self.transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
-        self._stop()
-        super().connection_lost(exc)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
+        elif self._timer is not None and not is_waiting:
             self._timer.cancel()
             self._timer = None
 

@@ -8,7 +8,6 @@ and `train` call all of it.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,8 +50,8 @@ class Algorithm:
     `loss(columns, settings) -> (loss, LossStats)`, like `core.loss.ppo_clip_loss`. `reduction`
     names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
     may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
-    and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for a
-    loss of plugin API 1, and for `targets` without `needs_values`.
+    and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for
+    `targets` without `needs_values`.
     """
 
     name: str
@@ -87,25 +86,12 @@ class Algorithm:
     `needs_values` alone."""
 
     def __post_init__(self) -> None:
-        """Raise TypeError for a loss that cannot be called so, or for targets without values."""
+        """Raise TypeError for targets without values."""
         if self.targets is not None and not self.needs_values:
             raise TypeError(
                 f"algorithm '{self.name}' has targets, which are what values are to become, and "
                 "asks for no values: add needs_values=True"
             )
-        try:
-            signature = inspect.signature(self.loss)
-        except (TypeError, ValueError):
-            return  # compiled code tells nothing: it has to be called
-        try:
-            signature.bind("columns", "settings")
-        except TypeError as error:
-            raise TypeError(
-                f"algorithm '{self.name}' has a loss{signature}, but since PLUGIN_API 2 a loss is "
-                "loss(columns, settings) -> (loss, LossStats): read columns.logp_T, .old_logp_T, "
-                ".adv_T and .weight_T, and settings.clip_low, .clip_high and .beta (docs/hooks.md, "
-                "register_algorithms)"
-            ) from error
 
     @property
     def reads_turn_scores(self) -> bool:

@@ -15,11 +15,7 @@ import pluggy
 
 PLUGIN_API = 2
 """The number of this interface. A plugin may name the one it was written for in a line
-`PLUGIN_API = 2`. A higher number is refused at load. A lower one is loaded: only what changed
-since is refused, when it is made, with a sentence that says what to write instead.
-
-2: a loss of an `Algorithm` is `loss(columns, settings)`; `Algorithm` refuses one of API 1.
-"""
+`PLUGIN_API = 2`. A higher number is refused at load."""
 
 PROJECT = "searchrl"
 

@@ -28,7 +28,7 @@ from searchrl.engine.learning.step_groups import (
     sample_groups,
     update_metrics,
 )
-from searchrl.errors import ConfigError, FailureLimitError, PluginError
+from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train
@@ -112,37 +112,6 @@ def test_settings_reach_the_loss() -> None:
     ):
         loss, _ = make(name, **own).loss(columns, LossSettings())
         assert loss.item() == pytest.approx(expected, abs=1e-6), (name, own)
-
-
-OLD_LOSS = """
-from searchrl import hookimpl
-from searchrl.algorithms import Algorithm
-from searchrl.core.advantage import grpo_advantages
-
-PLUGIN_API = 1
-
-def loss(logp_T, old_logp_T, adv_T, mask_T, weight_T, *, clip_low=0.2, **more):
-    ...
-
-def make():
-    return Algorithm("mine", grpo_advantages, loss)
-
-@hookimpl
-def register_algorithms(register):
-    register("mine", make)
-"""
-
-
-def test_a_loss_of_plugin_api_1_gets_one_sentence_with_the_new_signature(tmp_path: Path) -> None:
-    (tmp_path / "aged.py").write_text(OLD_LOSS)
-    aged = load_plugins([str(tmp_path / "aged.py")], strict=True, entry_points=False)
-    with pytest.raises(PluginError) as caught:
-        aged.get("algorithm", "mine").make()
-    text = str(caught.value)
-    assert "aged" in text and "algorithm 'mine' has a loss(logp_T, old_logp_T, adv_T, " in text
-    assert "since PLUGIN_API 2 a loss is loss(columns, settings) -> (loss, LossStats)" in text
-    for new in (lambda columns, settings: None, lambda c, s, cap=2.0: None, lambda *args: None):
-        assert Algorithm("mine", make("grpo").advantages, new).loss is new  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from searchrl.errors import show_value, suggest
 
-_MAX_LINES = 8
+_MAX_LINES = 20
 """Faults that are listed; the others are counted."""
 _MAX_SHOWN = 60
 """Characters of a key that are shown."""
@@ -55,11 +55,8 @@ def explain(
         location = _real(merged, item["loc"], is_new=item["type"] in ("missing", "extra_forbidden"))
         faults.setdefault(location, []).append(dict(item))
     # Of a value that may be a text or a list, only what is wrong inside the list is of use.
-    faults = {
-        key: items
-        for key, items in faults.items()
-        if not any(len(other) > len(key) and other[: len(key)] == key for other in faults)
-    }
+    holders = {key[:end] for key in faults for end in range(len(key))}
+    faults = {key: items for key, items in faults.items() if key not in holders}
     lines = [
         _explain_one(location, items, layers, root, task_keys)
         for location, items in list(faults.items())[:_MAX_LINES]
@@ -84,9 +81,9 @@ def _explain_one(
     where = _find_place({location[:end], short[: end - len(location) or None]}, layers)
     start = f"  {where}: " if where else "  "
     if "extra_forbidden" in kinds:
-        return f"{start}unknown key {_quote(key)}.{_near(location, root, task_keys)}"
+        return f"{start}unknown key {show_value(key)}.{_near(location, root, task_keys)}"
     if "invalid_key" in kinds:
-        return f"{start}the key {_quote(key)} is no text; expected the name of a setting"
+        return f"{start}the key {show_value(key)} is no text; expected the name of a setting"
     if "missing" in kinds:
         return f"{start}{key} is missing"
     said = dict.fromkeys(_words(item) for item in items)
@@ -177,7 +174,3 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _sections_in(part)
-
-
-def _quote(key: str) -> str:
-    return f"'{key}'" if key.isprintable() else repr(key)

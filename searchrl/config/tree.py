@@ -43,7 +43,7 @@ from searchrl.config.sections import (
 )
 from searchrl.config.sft import SftConfig
 from searchrl.config.yaml_text import MAX_CHARS, MAX_DEPTH, read_yaml
-from searchrl.errors import ConfigError, suggest, suggest_path
+from searchrl.errors import ConfigError, show_value, suggest, suggest_path
 
 TASK_KEYS = ("env", "reward", "judge", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
@@ -59,7 +59,6 @@ WHOLE_KEYS = ("mix", "weight", "difficulty")
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 _INDEX = re.compile(r"[0-9]{1,9}")
-_MAX_SHOWN = 200
 _KINDS = {type(None): "nothing", list: "a list", str: "a text", bool: "true or false"}
 
 
@@ -176,7 +175,7 @@ def load_yaml(path: str | Path) -> FileLayer:
         parsed = read_yaml(data.decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(
-            f"cannot read config {_shown(path)}: {error.strerror or error}; expected a YAML file "
+            f"cannot read config '{path}': {error.strerror or error}; expected a YAML file "
             "of config keys, such as `searchrl train --dry-run --details` prints, or the "
             f"config.yaml of a run.{suggest_path(path)}"
         ) from error
@@ -203,25 +202,18 @@ def parse_set(assignment: str) -> dict[str, Any]:
     parts = key.strip().split(".")
     if not separator or not all(parts) or len(parts) > MAX_DEPTH:
         raise ConfigError(
-            f"cannot read --set {_shown(assignment)}: expected KEY=VALUE such as "
+            f"cannot read --set {show_value(assignment)}: expected KEY=VALUE such as "
             "--set optim.lr=1e-4"
         )
     try:
         # `@prompt.txt` means a file here, and nothing in YAML.
         value: Any = raw if raw.startswith("@") else read_yaml(raw).value
     except ValueError as error:
-        text = f"cannot read the value of --set {_shown(assignment)}: {error}"
+        text = f"cannot read the value of --set {show_value(assignment)}: {error}"
         raise ConfigError(text) from error
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)  # YAML 1.1 reads 1e-4 as text, but it means a number
     return nest(key.strip(), value)
-
-
-def _shown(text: object) -> str:
-    """What somebody wrote, between quotes and cut if it is long."""
-    whole = str(text)
-    whole = whole if len(whole) <= _MAX_SHOWN else whole[:_MAX_SHOWN] + "…"
-    return f"'{whole}'" if whole.isprintable() else repr(whole)
 
 
 def nest(key: str, value: Any) -> dict[str, Any]:

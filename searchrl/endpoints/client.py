@@ -22,13 +22,16 @@ from searchrl.endpoints.cache import ReplyCache, cache_key, default_cache
 from searchrl.endpoints.exchange import Api, Reply, Request, Traffic, Usage
 from searchrl.endpoints.retries import Retries
 from searchrl.endpoints.sending import Sender
-from searchrl.endpoints.transport import Target, read_key
+from searchrl.endpoints.transport import Target, quote, read_key
 from searchrl.endpoints.wire import MAX_STOPS, endpoint_url, make_body, read_reply
 from searchrl.errors import BudgetSpent, EndpointFailure
 
 _GONE_AFTER = 20
 """Requests without an answer, one after the other, from which on nothing more is sent: each could
 wait for the whole time limit."""
+MAX_REPLY_BYTES = 2**20
+"""Bytes of a reply, at most: ten times the longest that a model writes. More would be parsed for
+as long as a model needs to write it."""
 PATIENCE_S = 5.0
 """How long the end of a client waits for replies that are under way: they are paid for."""
 
@@ -86,6 +89,7 @@ class Client:
         target = Target(
             *(self.url, access.section, access.key, access.timeout_s),
             *(access.concurrency, access.advice),
+            max_bytes=MAX_REPLY_BYTES,
         )
         # Requests that were under way together are one sign, not many.
         gone_after = max(_GONE_AFTER, 2 * access.concurrency)
@@ -224,6 +228,6 @@ class Client:
         try:
             reply = read_reply(self.access.api, answer)
         except EndpointFailure as error:
-            raise self._sender.fault(error) from None
+            raise EndpointFailure(f"{self.url} {quote(error)}") from None
         self._budget.add(reply.usage)
         return reply

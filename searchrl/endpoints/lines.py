@@ -58,10 +58,6 @@ class Line:
         self._pace = Pace(calls_per_s)
         weakref.finalize(self, self._sender.close)
 
-    def clean(self, text: str) -> str:
-        """A text without the key, whoever put it there; see `Sender.clean`."""
-        return self._sender.clean(text)
-
     def post(self, body: Any) -> Any:
         """Send a body when it is its turn, again where that may help; the decoded answer.
 

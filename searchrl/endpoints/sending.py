@@ -94,14 +94,6 @@ class Sender:
             return answer
         raise AssertionError("the last repetition returns or raises")
 
-    def fault(self, error: EndpointFailure) -> EndpointFailure:
-        """A failure about what the server answered: whose answer it was, short, without the key."""
-        return EndpointFailure(f"{self._transport.target.url} {self.clean(str(error))}")
-
-    def clean(self, text: str) -> str:
-        """What is said of the server's answer, short and without the key."""
-        return self._transport.clean(text)
-
     @property
     def is_hopeless(self) -> bool:
         """Whether the server refused what every other call would meet as well."""

@@ -1,8 +1,9 @@
 """One HTTP call: JSON goes out, JSON or the reason why there is none comes back.
 
 Owns the connections, the key with its one header, the limits on time and size, what an address may
-be, and what is said of failures: no text that leaves this module holds the key. It repeats nothing,
-counts nothing, keeps nothing, and knows no model and no corpus. Caller: `sending`.
+be, and what is said of failures: nothing that leaves this module holds the key, neither a text nor
+an answer. It repeats nothing, counts nothing, keeps nothing, and knows no model and no corpus.
+Caller: `sending`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 _QUOTED = 300
 """Characters of an answer that are quoted in an error, at most."""
 MAX_BYTES = 32 * 2**20
-"""Bytes of an answer, at most: a hundred times the longest that a model writes, and more than a
-batch of passages."""
+"""Bytes of an answer, at most: more than a batch of passages."""
+_SECRET_CHARS = 12
+"""Characters of a real key, at least: `EMPTY`, made up for a server of your own, is also a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Target:
 
     `section` is where its settings stand, for messages: `endpoint`, `retriever`. `advice` is what
     to do about a status, for messages, too. `hopeless` are the statuses that every other request
-    would get as well.
+    would get as well. `max_bytes` bounds an answer.
     """
 
     url: str
@@ -43,6 +45,7 @@ class Target:
     concurrency: int = 8
     advice: tuple[tuple[int, str], ...] = ((404, "look at the address"),)
     hopeless: frozenset[int] = HOPELESS
+    max_bytes: int = MAX_BYTES
 
 
 class Passing(Exception):
@@ -144,7 +147,7 @@ class Transport:
         if answer.status_code != 200:
             raise self._refused(answer, content.decode("utf-8", "replace"))
         try:
-            return json.loads(content)
+            return self._without_key(json.loads(content))
         except (ValueError, RecursionError) as error:
             said = self.clean(content.decode("utf-8", "replace"))
             raise EndpointFailure(f"{url} sent no JSON: {said}") from error
@@ -158,10 +161,10 @@ class Transport:
         content = bytearray()
         for piece in answer.iter_bytes():
             content += piece
-            if len(content) > MAX_BYTES:
-                limit = f"{MAX_BYTES // 2**20} MiB"
+            if len(content) > self.target.max_bytes:
                 raise EndpointFailure(
-                    f"{self.target.url} sent more than {limit}, which is no answer"
+                    f"{self.target.url} sent more than {self.target.max_bytes:,} bytes, which is "
+                    "no answer"
                 )
             if time.monotonic() > deadline:
                 raise self._late()
@@ -188,11 +191,25 @@ class Transport:
 
     def clean(self, text: str) -> str:
         """What a server or a library said, short and without the key."""
-        if key := self.target.key:
-            # Of a header of two words, `Basic abc=`, the second one is as secret.
-            for secret in (key, key.rpartition(" ")[2]):
-                text = text.replace(secret, "[key]")
+        for secret in self._secrets():
+            text = text.replace(secret, "[key]")
         return quote(text)
+
+    def _without_key(self, answer: Any) -> Any:
+        """A decoded answer without the key: it is kept, shown and put into rows.
+
+        Not in the bytes, where escapes of JSON would hide it.
+        """
+        for secret in self._secrets():
+            said = json.dumps(answer)
+            if len(secret) >= _SECRET_CHARS and (hidden := json.dumps(secret)[1:-1]) in said:
+                answer = json.loads(said.replace(hidden, "[key]"))
+        return answer
+
+    def _secrets(self) -> tuple[str, ...]:
+        """The key; of a header of two words, `Basic abc=`, the second one is as secret."""
+        key = self.target.key
+        return (key, key.rpartition(" ")[2]) if key else ()
 
 
 def quote(value: object) -> str:

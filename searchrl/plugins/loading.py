@@ -310,7 +310,6 @@ def _read_api(plugin: object, file: str) -> int | None:
             f"declares PLUGIN_API = {declared!r}; expected a whole number from 1 to {PLUGIN_API}, "
             f"as in 'PLUGIN_API = {PLUGIN_API}'"
         )
-    # A lower number loads: only losses changed since API 1, and `Algorithm` refuses an old one.
     elif declared > PLUGIN_API:
         problem = (
             f"was written for plugin API {declared}; searchrl {__version__} has plugin API "

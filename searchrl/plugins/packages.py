@@ -1,8 +1,8 @@
 """Our own packages of plugins: which package offers a name, for those who have not installed it.
 
 Owns the list, which a test compares with the packages, the sentence about it, whom their parts ask
-by default, and the settings that name files they write. Callers: `registry`, where a name is
-unknown, the command line, and `trust.code`.
+by default, and the settings that name files they write or send. Callers: `registry`, where a name
+is unknown, the command line, and `trust.code`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,10 @@ ASKED_BY = ("name", "reformulator")
 
 CACHE_SETTING = "cache"
 """The setting that names the file or folder in which answers of a server are kept."""
-WRITTEN = (CACHE_SETTING, "split_file")
+WRITTEN = (CACHE_SETTING, "chroma", "split_file")
 """Settings that name a file or folder that is written."""
+READ = ("rubric", "ranking_rubric")
+"""Settings that name a text file that is sent to a server."""
 
 
 def say_package(kind: str, name: str) -> str:

@@ -215,6 +215,20 @@ def _default_instruction(protocol: str) -> str:
     return (INSTRUCTIONS / f"{protocol}.txt").read_text(encoding="utf-8").strip()
 
 
+def read_plain(path: Path) -> str:
+    """The text of a small UTF-8 file, without white space around it.
+
+    Raises OSError and UnicodeDecodeError, also for devices and pipes, which are not opened.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError("it is no plain file")
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise OSError(f"it is larger than {_MAX_BYTES:,} bytes")
+    return data.decode("utf-8-sig").strip()
+
+
 def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str:
     """The text of the setting `instruction`: itself, or after an `@` the UTF-8 file it names.
 
@@ -228,13 +242,7 @@ def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str
         return instruction
     path = Path(instruction[1:])
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is no plain file")
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise OSError(f"it is larger than {_MAX_BYTES:,} bytes")
-        return data.decode("utf-8-sig").strip()
+        return read_plain(path)
     except (OSError, UnicodeDecodeError) as error:
         fault = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         if isinstance(error, UnicodeDecodeError):

@@ -23,7 +23,7 @@ from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.plugins.parts import Judges
 from searchrl.results.ranks import kendall, spearman
-from searchrl.results.stored import ensure_number, read_episode, reading
+from searchrl.results.stored import read_episode
 from searchrl.rewards.scorer import score_together
 from searchrl.run_folder.rollouts import name_rollout
 
@@ -89,7 +89,7 @@ def read_recorded(
 
     Raises:
         ConfigError: if two tasks of the run cannot be told apart.
-        RunFolderError: if a row cannot be read, or is of no task of the run.
+        RunFolderError: if a row is of no task of the run.
     """
     tasks = _tasks_by_env(config)
     protocols = {env: make_protocol(task, config, registry) for env, task in tasks.items()}
@@ -98,24 +98,21 @@ def read_recorded(
 
 
 def _read_one(row: Mapping[str, Any], protocols: Mapping[str, TagProtocol]) -> Scored:
-    with reading(row):
-        if row["env"] not in protocols:
-            raise RunFolderError(
-                f"rollout {row.get('rollout_id', '?')!r} is of env {row['env']!r}, and the run has "
-                f"{', '.join(protocols)}; the folder holds files of another run"
-            )
-        reward, scores = row["reward"], dict(row["scores"])
-        for number in (*scores.values(), *([] if reward is None else [reward])):
-            ensure_number(number)
-        return Scored(
-            name=name_rollout(row),
-            group=f"{row['phase']}/{row['step']}/{row['group_id']}",
-            phase=str(row["phase"]),
-            episode=read_episode(row, protocols[row["env"]]),
-            reward=reward,
-            scores=scores,
-            unscored=None if reward is not None else str(row.get("unscored") or "not scored"),
+    if row["env"] not in protocols:
+        raise RunFolderError(
+            f"rollout {row['rollout_id']!r} is of env {row['env']!r}, and the run has "
+            f"{', '.join(protocols)}; the folder holds files of another run"
         )
+    reward = row["reward"]
+    return Scored(
+        name=name_rollout(row),
+        group=f"{row['phase']}/{row['step']}/{row['group_id']}",
+        phase=row["phase"],
+        episode=read_episode(row, protocols[row["env"]]),
+        reward=reward,
+        scores=row["scores"],
+        unscored=None if reward is not None else row["unscored"] or "not scored",
+    )
 
 
 def score_again(

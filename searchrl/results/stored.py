@@ -8,16 +8,9 @@ episode is unscored. No torch. Caller: `rescoring`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from searchrl.contracts import (
-    MAX_REWARD,
-    TagProtocol,
-    find_action_problem,
-    find_ranks_problem,
-    find_task_problem,
-)
+from searchrl.contracts import TagProtocol
 from searchrl.core.episode import (
     ANSWER,
     INVALID,
@@ -30,9 +23,8 @@ from searchrl.core.episode import (
     Passage,
     StopReason,
     Task,
-    is_finite_number,
 )
-from searchrl.errors import RunFolderError, ScoringFailure
+from searchrl.errors import ScoringFailure
 
 
 class StoredPassage(Passage):
@@ -69,22 +61,15 @@ class StoredPassage(Passage):
 
 
 class StoredMeta(Mapping[str, Any]):
-    """The `meta` of a task, which no row holds."""
+    """The `meta` of a task, which no row holds. `get` and `in` ask for the value as well."""
 
     def __getitem__(self, key: str) -> Any:
-        _is_missing(f"Task.meta[{key!r}]")
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Not stored; a default would be made up."""
         _is_missing(f"Task.meta[{key!r}]")
 
     def __iter__(self) -> Iterator[str]:
         _is_missing("Task.meta")
 
     def __len__(self) -> int:
-        _is_missing("Task.meta")
-
-    def __contains__(self, key: object) -> bool:
         _is_missing("Task.meta")
 
 
@@ -96,30 +81,7 @@ def _is_missing(what: str) -> NoReturn:
 
 
 def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
-    """The episode of a rollout row; the verdict on its format is asked of `protocol` again.
-
-    Raises:
-        RunFolderError: if the row is not one that SearchRL wrote.
-    """
-    with reading(row):
-        episode = _read_episode(row, protocol)
-        _ensure_plain(episode)
-        return episode
-
-
-@contextmanager
-def reading(row: Mapping[str, Any]) -> Iterator[None]:
-    """Turn whatever is wrong with a row into a `RunFolderError` that names it."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunFolderError(
-            f"rollout {row.get('rollout_id', '?')!r} cannot be read ({type(error).__name__}: "
-            f"{error}); expected a row as docs/data_formats.md describes it"
-        ) from error
-
-
-def _read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
+    """The episode of a rollout row; the verdict on its format is asked of `protocol` again."""
     task, failure = row["task"], row["failure"]
     turns = tuple(_read_turn(turn, protocol, row["final_answer"]) for turn in row["turns"])
     # A failure of scoring is what is tried again; one of the episode itself stays.
@@ -135,7 +97,7 @@ def _read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
             gold_ids=tuple(task["gold_ids"]),
             env=row["env"],
             meta=StoredMeta(),
-            slices=tuple(task.get("slices", ())),
+            slices=tuple(task["slices"]),
             difficulty=task.get("difficulty", ""),
         ),
         turns=turns,
@@ -156,7 +118,7 @@ def _read_turn(
     turn: Mapping[str, Any], protocol: TagProtocol, final_answer: str | None
 ) -> EpisodeTurn:
     """A turn. What its action carries is read in its text again, where a row does not hold it."""
-    text, kind = _as_text(turn["text"]), turn["action"]
+    text, kind = turn["text"], turn["action"]
     payload = turn["payload"]
     if kind == SEARCH:
         payload = tuple(turn["queries"])
@@ -169,35 +131,8 @@ def _read_turn(
     return EpisodeTurn(
         text=text,
         action=Action(kind, payload, turn["reason"]),
-        passages=tuple(StoredPassage(_as_text(name)) for name in turn["passages"]),
-        observation=_as_text(turn["observation"]),
+        passages=tuple(StoredPassage(name) for name in turn["passages"]),
+        observation=turn["observation"],
         reward=turn["reward"],
         ranks=tuple(turn.get("ranks") or ()),
     )
-
-
-def _ensure_plain(episode: Episode) -> None:
-    """Refuse values of other kinds than an episode has, wherever a stranger may have put them."""
-    actions = (find_action_problem(turn.action) for turn in episode.turns)
-    ranks = (find_ranks_problem(turn.ranks) for turn in episode.turns)
-    if problem := next(filter(None, (find_task_problem(episode.task), *actions, *ranks)), ""):
-        raise ValueError(f"it holds {problem}")
-    if episode.final_answer is not None:
-        _as_text(episode.final_answer)
-    if not isinstance(episode.step, int):
-        raise TypeError(f"its step is {episode.step!r}")
-    rewards = [turn.reward for turn in episode.turns]
-    for number in (*rewards, episode.env_return, *episode.signals.values()):
-        ensure_number(number)
-
-
-def ensure_number(value: Any) -> None:
-    """Raise `ValueError` for what no score, reward or signal can be."""
-    if not (is_finite_number(value) and abs(value) <= MAX_REWARD):
-        raise ValueError(f"expected a number, got {value!r}")
-
-
-def _as_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {value!r}")
-    return value

@@ -199,7 +199,7 @@ def open_passages(folder: Path) -> PassageStore:
         raise DataError(
             f"'{folder}' holds no complete corpus: '{error.filename}' is missing. Write it again"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(f"'{folder / _FACTS}' is damaged: {error}. Write it again") from error
     return PassageStore(folder, count, fingerprint)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import io
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -170,7 +171,8 @@ class Run:
         # Beyond what provenance.json knows there may be a row that a kill has torn.
         known = 0 if written is None else int(written["bytes"])
         rows: list[dict[str, Any]] = []
-        for line in parse_rows(data, may_be_torn=len(data) > known or written is None):
+        may_be_torn = len(data) > known or written is None
+        for line in parse_rows(io.BytesIO(data), may_be_torn=may_be_torn):
             if isinstance(line, dict) and not find_problem(line, shape):
                 rows.append(line)
             elif not fault:

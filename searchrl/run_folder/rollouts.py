@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 from searchrl.errors import DamagedError
-from searchrl.run_folder.sealing import read_whole
-from searchrl.trackers.rows import encode_row, parse_rows, read_gzip, replace_file
+from searchrl.run_folder.sealing import file_fault, read_whole
+from searchrl.run_folder.shapes import RolloutRow, find_problem
+from searchrl.trackers.rows import encode_row, parse_rows, replace_file
 
+MAX_BYTES, MAX_RATIO = 256 * 2**20, 100
+"""Bytes that a compressed file may hold, or how many times its own size if that is more. Rows of
+runs are 5 to 30 times smaller when they are compressed; zeros, a thousand times."""
+_BLOCK_BYTES = 2**20
 _WAY_ON = "Restore it from a copy, or delete it: its trajectories are then left out"
 
 
@@ -37,20 +44,43 @@ def write_rollouts(
 def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of one file, compared with its checksum before the first one is given.
 
+    One row at a time is in memory.
+
     Raises:
-        DamagedError: if it is not what was written.
+        DamagedError: if it is not what was written, or no run writes a row like that.
     """
-    data = read_whole(path, _WAY_ON)
-    if path.suffix == ".gz":
-        data = read_gzip(path)
-    elif _checksum_of(path).exists():
+    if fault := file_fault(path):
+        raise DamagedError.of(path, fault, _WAY_ON)
+    is_gzip = path.suffix == ".gz"
+    try:
+        with gzip.open(path) if is_gzip else path.open("rb") as file:
+            _ensure_whole(file, path)
+            file.seek(0)
+            for number, row in enumerate(parse_rows(file, may_be_torn=False), start=1):
+                if isinstance(row, str):
+                    raise DamagedError.of(path, row, _WAY_ON)
+                if problem := find_problem(row, RolloutRow):
+                    raise DamagedError.of(path, f"row {number}: {problem}", _WAY_ON)
+                yield row
+    except (EOFError, zlib.error, OSError) as error:  # gzip.BadGzipFile is an OSError
+        raise DamagedError.of(path, str(error), _WAY_ON) from error
+
+
+def _ensure_whole(file: BufferedIOBase, path: Path) -> None:
+    """Read a file to its end, where gzip compares its checksum; ours is beside the file."""
+    packed_size = path.stat().st_size
+    limit = max(MAX_BYTES, MAX_RATIO * packed_size)
+    digest, size = hashlib.sha256(), 0
+    while block := file.read(_BLOCK_BYTES):
+        size += len(block)
+        if size > limit:
+            fault = f"its {packed_size:,} bytes hold more than {limit:,}, as no rollouts do"
+            raise DamagedError.of(path, fault, _WAY_ON)
+        digest.update(block)
+    if path.suffix != ".gz" and _checksum_of(path).exists():
         written = read_whole(_checksum_of(path), _WAY_ON).split()[:1]
-        if written != [hashlib.sha256(data).hexdigest().encode()]:
+        if written != [digest.hexdigest().encode()]:
             raise DamagedError.of(path, "its content is not what was written", _WAY_ON)
-    for row in parse_rows(data, may_be_torn=False):
-        if isinstance(row, str):
-            raise DamagedError.of(path, row, _WAY_ON)
-        yield row
 
 
 def name_rollout(row: Mapping[str, Any]) -> str:

@@ -1,24 +1,32 @@
 """What the records of a run hold: checked when they are read.
 
-Owns the shapes of `provenance.json`, `summary.json` and of lines in the files of rows, and the
-error about a record of another shape. A checksum is no signature: whoever makes a run folder can
-seal what no run ever wrote. Only what is read is described; other keys may hold anything. Callers:
-the readers of this room, and the programs, whose progress is in `state.json`.
+Owns the shapes of `provenance.json`, `summary.json` and of lines in the files of rows, rollouts
+among them, and the error about a record of another shape. A checksum is no signature: whoever makes
+a run folder can seal what no run ever wrote. Only what is read is described; other keys may hold
+anything. Behind the readers of this room nobody asks what a row is.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     FiniteFloat,
+    JsonValue,
     NonNegativeInt,
+    PositiveInt,
     ValidationError,
+    model_validator,
 )
 
+from searchrl.contracts import MAX_REWARD, find_action_problem, find_task_problem
+from searchrl.core.episode import ANSWER, SEARCH, Action, FailureKind, StopReason, Task
 from searchrl.errors import DamagedError, show_value
 from searchrl.run_folder.sealing import Sealed, read_sealed
 
@@ -50,6 +58,111 @@ class AlarmRow(Shape):
     """A line of `alarms.jsonl`."""
 
     step: NonNegativeInt
+
+
+_Number = Annotated[FiniteFloat, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
+"""What a reward, a score or a signal can be."""
+_Id = Annotated[int, Field(ge=0, lt=2**32)]
+_Column = list[FiniteFloat | None]
+
+
+def _is_json(value: Any) -> Any:
+    """A value that JSON can hold: `1e999` is read as a number that it cannot."""
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+_Json = Annotated[JsonValue, AfterValidator(_is_json)]
+
+
+class _Task(Shape):
+    id: str
+    split: str
+    index: int
+    kind: str
+    slices: list[str] = []
+    difficulty: str = ""
+    question: str
+    answers: list[str]
+    gold_ids: list[str]
+
+    @model_validator(mode="after")
+    def _is_task(self) -> Self:
+        if problem := find_task_problem(Task(**dict(self))):
+            raise ValueError(problem)
+        return self
+
+
+class _Turn(Shape):
+    text: str
+    action: str
+    queries: list[str]
+    payload: _Json
+    reason: str
+    observation: str
+    passages: list[str]
+    reward: _Number
+    ranks: list[dict[str, PositiveInt | None]] | None = None
+
+    @model_validator(mode="after")
+    def _is_turn(self) -> Self:
+        payload = {SEARCH: self.queries, ANSWER: ""}.get(self.action, self.payload)
+        if problem := find_action_problem(Action(self.action, payload, self.reason)):
+            raise ValueError(problem)
+        return self
+
+
+class _Choice(Shape):
+    probs: dict[str, FiniteFloat | None]
+    seen: str | None = None
+
+
+class _Failure(Shape):
+    kind: Annotated[str, AfterValidator(FailureKind)]
+    owner: str
+    message: str
+
+
+class RolloutRow(Shape):
+    """A line of a file of trajectories."""
+
+    rollout_id: str
+    group_id: str
+    origin: str
+    phase: str
+    step: NonNegativeInt
+    env: str
+    task: _Task
+    ids: list[_Id]
+    authors: Annotated[str, Field(pattern="^[PME]*$")]
+    turn: list[int]
+    policy_version: int
+    sampler_logp: _Column
+    ratio: _Column | None = None
+    entropy: _Column | None = None
+    advantage: FiniteFloat | _Column | None
+    weight: FiniteFloat | None = None
+    clipped: list[int] | None = None
+    choices: list[_Choice] | None = None
+    turns: list[_Turn]
+    signals: dict[str, _Number] = {}
+    final_answer: str | None
+    stop_reason: Annotated[str, AfterValidator(StopReason)]
+    reward: _Number | None
+    scores: dict[str, _Number]
+    drawings: _Json = []
+    unscored: str | None
+    failure: _Failure | None
+
+    @model_validator(mode="after")
+    def _has_equal_columns(self) -> Self:
+        columns = (self.authors, self.turn, self.sampler_logp, self.ratio, self.entropy)
+        own = [self.advantage] if isinstance(self.advantage, list) else []
+        if any(column is not None and len(column) != len(self.ids) for column in (*columns, *own)):
+            raise ValueError("its columns differ in length")
+        if len(self.choices or ()) > len(self.turns):
+            raise ValueError("it has more choices than turns")
+        return self
 
 
 class _Written(Shape):
@@ -97,6 +210,6 @@ def find_problem(value: object, shape: type[Shape]) -> str:
         shape.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = show_value(".".join(map(str, first["loc"])))
+        place = show_value(".".join(map(str, first["loc"]))) if first["loc"] else "this"
         return f"no run writes {place} like this ({first['msg']})"
     return ""

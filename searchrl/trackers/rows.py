@@ -6,16 +6,18 @@ replaced. What the rows mean is the business of the callers: `run_folder` and `t
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 from searchrl.core.encoding import encode_text
 from searchrl.errors import DamagedError
+
+MAX_ROW_BYTES = 32 * 2**20
+"""Longest row that is read: a rollout of 350,000 tokens."""
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:
@@ -27,50 +29,41 @@ def encode_row(row: Mapping[str, Any]) -> bytes:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a JSONL file, gzip or not; none if there is no file.
+    """Rows of a JSONL file; none if there is no file.
 
-    A torn last line (a killed writer) is left out of a plain file. A compressed one is read whole
-    and compared with the checksum in it before the first row is given.
+    A torn last line (a killed writer) is left out.
 
     Raises:
-        DamagedError: naming the file, for a line that is no JSON object, and for broken gzip.
+        DamagedError: naming the file, for a line that is no JSON object.
     """
     if not path.is_file():
         return
-    is_gzip = path.suffix == ".gz"
-    data = read_gzip(path) if is_gzip else path.read_bytes()
-    for row in parse_rows(data, may_be_torn=not is_gzip):
-        if isinstance(row, str):
-            raise DamagedError.of(path, row, "Restore it from a copy, or delete it")
-        yield row
+    with path.open("rb") as file:
+        for row in parse_rows(file, may_be_torn=True):
+            if isinstance(row, str):
+                raise DamagedError.of(path, row, "Restore it from a copy, or delete it")
+            yield row
 
 
-def read_gzip(path: Path) -> bytes:
-    """The content of a gzip file; `DamagedError` if it is not what was compressed."""
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (EOFError, zlib.error, OSError) as error:  # gzip.BadGzipFile is an OSError
-        raise DamagedError.of(path, str(error), "Restore it from a copy, or delete it") from error
-
-
-def parse_rows(data: bytes, *, may_be_torn: bool) -> Iterator[dict[str, Any] | str]:
+def parse_rows(file: BufferedIOBase, *, may_be_torn: bool) -> Iterator[dict[str, Any] | str]:
     """The JSON objects in lines; in place of a line that is none, a text that says what it is.
 
     With `may_be_torn`, a last line without its end is left out.
     """
-    *lines, rest = data.split(b"\n")
-    if rest and not may_be_torn:
-        lines.append(rest)
+    lines = iter(lambda: file.readline(MAX_ROW_BYTES), b"")
     for number, line in enumerate(lines, start=1):
+        if len(line) == MAX_ROW_BYTES:
+            yield f"line {number} has {MAX_ROW_BYTES:,} bytes or more, as no row has"
+            return
+        if not line.endswith(b"\n"):
+            if not may_be_torn:
+                yield f"line {number} is cut off"
+            return
         try:
             row = json.loads(line, parse_constant=_refuse)
         except (ValueError, RecursionError):
             row = None
-        is_torn = bool(rest) and not may_be_torn and number == len(lines)
-        if isinstance(row, dict) and not is_torn:
-            yield row
-        else:
-            yield f"line {number} is {'cut off' if is_torn else 'no JSON object'}"
+        yield row if isinstance(row, dict) else f"line {number} is no JSON object"
 
 
 def _refuse(word: str) -> None:

@@ -2,9 +2,10 @@
 
 Owns what counts as code, whether it belongs to an installed distribution, and its hash. It imports
 nothing of what it looks at. A file that the setting `instruction` names counts as well: its text
-goes into every prompt, and into the model card of an export. So does whom a
-retriever, a judge or an environment asks: queries go there, and a key with them; and the files in
-which answers and splits are kept, because they are written. Callers: `permission` and `store`.
+goes into every prompt, and into the model card of an export. So does whom a retriever, a judge or
+an environment asks: queries go there, and a key with them; the files in which answers and splits
+are kept, because they are written; and the rubrics that a judge is sent. Settings are searched to
+the end: how deep they may be is decided where they are read, in `config.yaml_text`.
 """
 
 from __future__ import annotations
@@ -24,15 +25,12 @@ from urllib.parse import unquote, urlsplit
 
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.owners import hash_bytes, hash_package, read_origin
-from searchrl.plugins.packages import ADDRESSES, ASKED_BY, WRITTEN
+from searchrl.plugins.packages import ADDRESSES, ASKED_BY, READ, WRITTEN
 
 _ID = re.compile(r"([A-Za-z_][\w.]*):[\w./\-]+")
 """An id of Gymnasium, or an entry point: `package.module:Name-v0`."""
 
 _ADDRESS = re.compile(r"https?:", re.IGNORECASE)
-
-_MAX_DEPTH = 20
-"""How deep settings are searched; no real ones are half as deep."""
 
 KEY_SETTING = "key_env"
 """The setting beside an address that names the environment variable with the key for it."""
@@ -46,7 +44,7 @@ class CodeKind(StrEnum):
     MODULE = "module"
     """A module that Python imports."""
     INSTRUCTION = "instruction"
-    """A text that is read into prompts."""
+    """A text that is read into prompts: an instruction, or the rubric of a judge."""
     ADDRESS = "address"
     """A server that is sent queries, and the key in an environment variable if one is named."""
     CACHE = "cache"
@@ -128,7 +126,8 @@ def _find_in_tasks(settings: Mapping[str, Any]) -> Iterator[NamedCode]:
             continue
         env, protocol = task.get("env"), task.get("protocol")
         name = env.get("name") if isinstance(env, Mapping) else env
-        for module in [*_modules_in_name(name), *_modules_in_values(env)]:
+        own = {k: v for k, v in env.items() if k != "name"} if isinstance(env, Mapping) else None
+        for module in [*_modules_in_name(name), *_modules_in_values(own)]:
             yield NamedCode(CodeKind.MODULE, module, f"{prefix}env")
         text = protocol.get("instruction") if isinstance(protocol, Mapping) else None
         if isinstance(text, str) and text.startswith("@"):
@@ -156,50 +155,41 @@ def _modules_in_name(name: Any) -> list[str]:
     return [part for part in parts if re.fullmatch(r"[^\W\d][\w.]*", part) and _find_top(part)]
 
 
-def _modules_in_values(value: Any, depth: int = 0) -> Iterator[str]:
+def _modules_in_values(value: Any) -> Iterator[str]:
     """The modules in the settings of an environment: `make: {env_id: games:Chess-v0}`."""
-    if depth > _MAX_DEPTH:
-        return
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if depth or key != "name":
-                yield from _modules_in_values(inner, depth + 1)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _modules_in_values(inner, depth + 1)
+    if isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _modules_in_values(inner)
     elif isinstance(value, str) and (match := _ID.fullmatch(value)) and _find_top(match[1]):
         yield match[1]
 
 
-def _servers_in_values(
-    value: Any, key_env: object = None, depth: int = 0
-) -> Iterator[tuple[CodeKind, str]]:
-    """Who is asked in the settings of a part, with the variable that holds the key, and the caches.
+def _servers_in_values(value: Any, key_env: object = None) -> Iterator[tuple[CodeKind, str]]:
+    """Who is asked in the settings of a part, with the variable that holds the key, and its files.
 
     Another variable makes another address: who trusts a server has not trusted it with every key.
     The name of a part of our packages that has an address by default stands for that address.
     """
-    if depth > _MAX_DEPTH:
-        return
     if isinstance(value, Mapping):
         by_name = {key: _address_of(value.get(key)) for key in ASKED_BY}
         address, own_key = next(filter(None, by_name.values()), ("", None))
         key_env = value.get(KEY_SETTING, own_key or key_env)
         if address and not value.get("url"):
-            yield from _servers_in_values(address, key_env, depth + 1)
+            yield from _servers_in_values(address, key_env)
         for key, inner in value.items():
-            if key in WRITTEN and isinstance(inner, str):
-                if inner not in ("auto", "off"):
-                    yield CodeKind.CACHE, str(Path(os.path.expanduser(inner)).absolute())
+            if key in (*WRITTEN, *READ) and isinstance(inner, str):
+                kind = CodeKind.CACHE if key in WRITTEN else CodeKind.INSTRUCTION
+                if kind is CodeKind.INSTRUCTION or inner not in ("auto", "off"):
+                    yield kind, str(Path(os.path.expanduser(inner)).absolute())
             elif not by_name.get(key):
-                yield from _servers_in_values(inner, key_env, depth + 1)
+                yield from _servers_in_values(inner, key_env)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _servers_in_values(inner, key_env, depth + 1)
+            yield from _servers_in_values(inner, key_env)
     elif isinstance(value, str) and _ADDRESS.match(value):
         yield CodeKind.ADDRESS, f"{value} with the key in {key_env}" if key_env else value
     elif known := _address_of(value):
-        yield from _servers_in_values(*known, depth + 1)
+        yield from _servers_in_values(*known)
 
 
 def _address_of(name: object) -> tuple[str, str] | None:

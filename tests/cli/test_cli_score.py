@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -135,57 +134,12 @@ def test_failed_episodes_stay_unscored(stored: Path, tmp_path: Path) -> None:
     assert found["n"] == 39 and found["unscored"] == [1, 1]
     edited_again = edited(stored, tmp_path / "again", lambda rows: rows[2].update(reward="much"))
     said = complaint("score", edited_again, "--reward", "em")
-    assert "expected a number, got 'much'" in said.replace("\n", " ")
+    assert "is damaged: row 3: no run writes 'reward" in said.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"turns": None}, "TypeError"),
-        ({"turns": [{}]}, "KeyError: 'text'"),
-        ({"reward": "much"}, "expected a number, got 'much'"),
-        ({"reward": 1e300}, "expected a number, got 1e+300"),
-        ({"scores": {"em": "x"}}, "expected a number, got 'x'"),
-        ({"scores": 5}, "TypeError"),
-        ({"final_answer": 5}, "expected text, got 5"),
-        ({"signals": {"a": "b"}}, "expected a number, got 'b'"),
-        ({"step": "now"}, "its step is 'now'"),
-        ({"stop_reason": "bored"}, "'bored' is not a valid StopReason"),
-        ({"env": ["x"]}, "TypeError"),
-        ({"env": "another"}, "files of another run"),
-    ],
-)
-def test_rows_that_nobody_wrote_are_refused(
-    stored: Path, change: dict[str, Any], said: str
-) -> None:
-    """A stranger may have written them."""
-    row = next(Run.open(stored).rollouts()) | change
-    with pytest.raises(RunFolderError, match=re.escape(said)):
-        read_recorded([row], Run.open(stored).config, load_plugins())
-
-
-@pytest.mark.parametrize(
-    ("place", "change"),
-    [
-        ("task", {"question": 5}),
-        ("task", {"answers": [5]}),
-        ("turn", {"text": 5}),
-        ("turn", {"action": {}}),
-        ("turn", {"queries": [5]}),
-        ("turn", {"passages": [5]}),
-        ("turn", {"observation": None}),
-        ("turn", {"reward": "1"}),
-        ("turn", {"ranks": [{"p": 0}]}),
-        ("phase", None),
-    ],
-)
-def test_parts_of_rows_that_nobody_wrote_are_refused(stored: Path, place: str, change: Any) -> None:
-    row = next(Run.open(stored).rollouts())
-    if place == "phase":
-        del row["phase"]
-    else:
-        (row["task"] if place == "task" else row["turns"][0]).update(change)
-    with pytest.raises(RunFolderError, match="cannot be read"):
+def test_rows_of_another_run_are_refused(stored: Path) -> None:
+    row = next(Run.open(stored).rollouts()) | {"env": "another"}
+    with pytest.raises(RunFolderError, match="files of another run"):
         read_recorded([row], Run.open(stored).config, load_plugins())
 
 

@@ -13,6 +13,7 @@ from fixtures.openai_server import Fault, OpenAIServer, Raw
 
 from searchrl.config import build_config, parse_set
 from searchrl.endpoints import transport
+from searchrl.endpoints.cache import ReplyCache
 from searchrl.endpoints.client import Access, Client
 from searchrl.endpoints.exchange import Api, Finish, Reply, Request, Usage
 from searchrl.endpoints.retries import Retries
@@ -118,10 +119,31 @@ def test_a_server_that_is_silent_is_left() -> None:
         sender.close()
 
 
-def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_BYTES", 1000)
-    with pytest.raises(EndpointFailure, match="which is no answer"):
-        post(Raw(b" " * 200_000))
+def test_an_answer_longer_than_a_model_writes_is_not_read() -> None:
+    """One of 10 MB was parsed for 12 s."""
+    with pytest.raises(EndpointFailure, match="sent more than 1,048,576 bytes"):
+        post("a b c " * 200_000)
+
+
+@pytest.mark.parametrize("key", [KEY, f"Basic {KEY}", 'a"b\\c/' + KEY])
+def test_a_key_in_a_reply_is_neither_kept_nor_given(key: str, tmp_path: Path) -> None:
+    """It came back into rollouts, logs and the cache. JSON can hide it in escapes."""
+    hidden = "".join(f"\\u{ord(one):04x}" for one in key)
+    body = f'{{"choices":[{{"message":{{"content":"the key {hidden}"}}}}]}}'.encode()
+    cache = ReplyCache(tmp_path / "c.sqlite")
+    with OpenAIServer(lambda _: Raw(body)) as server:
+        client = Client(Access(server.url, "toy", key=key), cache=cache)
+        reply = client.complete(Request((), 7))
+        client.close()
+    assert reply.text.startswith("the key ") and KEY not in reply.text
+    assert KEY.encode() not in (tmp_path / "c.sqlite").read_bytes()
+
+
+def test_a_word_in_the_place_of_a_key_changes_no_reply() -> None:
+    with OpenAIServer(lambda _: "it is EMPTY") as server:
+        client = Client(Access(server.url, "toy", key="EMPTY"))
+        assert client.complete(Request((), 7)).text == "it is EMPTY"
+        client.close()
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,6 @@ def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, 
 
 
 def test_a_plugin_of_an_older_api_loads(tmp_path: Path) -> None:
-    """Only losses changed since API 1, and `Algorithm` itself refuses an old one."""
     registry = load_text(tmp_path / "mine.py", f"PLUGIN_API = 1\n{reward_plugin('calm')}")
     assert registry.get("reward", "calm").owner.api == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,7 @@ def test_facts_that_cannot_be_read_or_are_of_another_format_are_refused(
     path.write_text(json.dumps(facts | {"format": 2}))
     with pytest.raises(DataError, match="in format 2 .* reads 1"):
         open_passages(store.path)
-    path.write_text("{")
-    with pytest.raises(DataError, match="passages.json' is damaged"):
-        open_passages(store.path)
+    for damaged in ("{", json.dumps(facts | {"count": math.inf}), "[" * 3000):
+        path.write_text(damaged)
+        with pytest.raises(DataError, match="passages.json' is damaged"):
+            open_passages(store.path)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gzip
 import json
+import math
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +16,44 @@ from damage import DAMAGES, flip, without_overrides
 
 from searchrl.config import build_config
 from searchrl.errors import ConfigError, DamagedError, RunFolderError
-from searchrl.run_folder import Run, RunWriter, find_damage, looks_like_run, read_config_file
+from searchrl.run_folder import (
+    Run,
+    RunWriter,
+    find_damage,
+    looks_like_run,
+    read_config_file,
+    rollouts,
+)
 from searchrl.run_folder.rollouts import rollout_files
+from searchrl.run_folder.shapes import RolloutRow, find_problem
+from searchrl.trackers import rows as trackers_rows
 from searchrl.trackers.rows import encode_row
 
 
 def row(step: int) -> dict[str, Any]:
     return {"reward": {"value": step / 10, "n": 2}}
+
+
+def rollout(step: int, number: int) -> dict[str, Any]:
+    """A row of a rollout with every column that there is, one token of the model in each."""
+    task = {
+        "id": "t", "split": "train", "index": 0, "kind": "k", "slices": ["s"], "difficulty": "d",
+        "question": f"{number} ü", "answers": ["a"], "gold_ids": ["p"],
+    }  # fmt: skip
+    turn = {
+        "text": "x", "action": "search", "queries": ["q"], "payload": {"any": 1}, "reason": "",
+        "observation": "o", "passages": ["p"], "reward": 0.0, "ranks": [{"p": 1}],
+    }  # fmt: skip
+    return {
+        "rollout_id": f"{step}/{number}", "group_id": "g", "origin": "sampled", "phase": "train",
+        "step": step, "env": "corpus", "task": task, "ids": [7], "authors": "M", "turn": [0],
+        "policy_version": 0, "sampler_logp": [-0.5], "ratio": [1.0], "entropy": [0.9],
+        "advantage": [0.1], "weight": 0.5, "clipped": [0],
+        "choices": [{"probs": {"x": 0.5}, "seen": "AAAA"}], "turns": [turn], "signals": {"s": 1.0},
+        "final_answer": "a", "stop_reason": "answered", "reward": 1.0, "scores": {"em": 1.0},
+        "drawings": [], "unscored": "why",
+        "failure": {"kind": "scoring", "owner": "o", "message": "m"},
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -27,7 +62,7 @@ def run(tmp_path: Path) -> Path:
     writer = RunWriter.create(build_config({"seed": 3}), tmp_path / "run")
     writer.write_provenance([], program="train")
     for step in (1, 2, 3):
-        rows = [{"phase": "train", "step": step, "text": f"{number} ü"} for number in range(20)]
+        rows = [rollout(step, number) for number in range(20)]
         writer.write_rollouts(f"step_{step:06d}", rows, compress=step == 1)
         writer.log(step, row(step), "train")
     writer.write_summary({"after": row(3)})
@@ -91,6 +126,85 @@ def test_damaged_trajectories_are_never_given(run: Path, number: int, damage: st
             given.extend(Run(run).rollouts())
     assert str(caught.value).startswith(f"'{file}' is damaged: ")
     assert len(given) == 20 * number, "rows of a damaged file were given"
+
+
+def places_in(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of every value in a row, outermost first; what `payload` holds is free."""
+    inner = enumerate(value) if isinstance(value, list) else ()
+    for key, one in value.items() if isinstance(value, dict) else inner:
+        yield (*above, key)
+        if key != "payload":
+            yield from places_in(one, (*above, key))
+
+
+@pytest.mark.parametrize("place", list(places_in(rollout(1, 0))), ids=str)
+def test_a_row_with_a_value_of_a_wrong_type_is_damage(place: tuple[Any, ...]) -> None:
+    """18 places in `score` and `inspect` ended in a traceback."""
+    sound = rollout(1, 0)
+    assert not find_problem(sound, RolloutRow)
+    for wrong in ({"x": []}, math.inf):
+        damaged = inner = copy.deepcopy(sound)
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = wrong
+        is_free = place[-1] in ("payload", "drawings") and wrong == {"x": []}
+        assert bool(find_problem(damaged, RolloutRow)) != is_free, (place, wrong)
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ((), {"stop_reason": "bored"}),
+        ((), {"reward": 1e300}),
+        (("failure",), {"kind": "tired"}),
+        (("task",), {"slices": ["a/b"]}),
+        (("task",), {"difficulty": "a b"}),
+        (("turns", 0), {"action": "act", "payload": ["x"]}),
+        (("turns", 0), {"ranks": [{"p": 0}]}),
+    ],
+)
+def test_a_row_with_a_value_that_no_episode_has_is_damage(
+    part: tuple[Any, ...], change: dict[str, Any]
+) -> None:
+    row = inner = rollout(1, 0)
+    for key in part:
+        inner = inner[key]
+    inner.update(change)
+    assert find_problem(row, RolloutRow)
+
+
+@pytest.mark.parametrize("key", ["authors", "turn", "sampler_logp", "ratio", "advantage", "turns"])
+def test_a_row_whose_columns_differ_in_length_is_damage(key: str) -> None:
+    assert find_problem({**rollout(1, 0), key: []}, RolloutRow)
+
+
+def test_a_row_that_no_run_writes_is_named_with_its_file(run: Path) -> None:
+    rows = [rollout(9, 0), {**rollout(9, 1), "reward": "good"}]
+    file = run / "rollouts" / "step_000009.jsonl"
+    file.write_bytes(b"".join(map(encode_row, rows)))
+    with pytest.raises(DamagedError) as caught:
+        list(Run(run).rollouts())
+    said = str(caught.value)
+    assert said.startswith(f"'{file}' is damaged: row 2: ") and "'reward" in said
+    assert "delete it" in said and "\n" not in said
+
+
+def test_a_small_file_that_unpacks_without_end_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """8 MB can hold 8 GiB, which ended `score` and `runs --verify` in a MemoryError."""
+    monkeypatch.setattr(rollouts, "MAX_BYTES", 200_000)
+    monkeypatch.setattr(rollouts, "MAX_RATIO", 2)
+    monkeypatch.setattr(trackers_rows, "MAX_ROW_BYTES", 10_000)
+    file = run / "rollouts" / "step_000009.jsonl.gz"
+    for content, fault in (
+        (encode_row(rollout(9, 0)) * 1_000, "hold more than 200,000"),
+        (encode_row(rollout(9, 0)) + b" " * 20_000, "line 2 has 10,000 bytes or more"),
+    ):
+        file.write_bytes(gzip.compress(content))
+        with pytest.raises(DamagedError) as caught:
+            list(Run(run).rollouts())
+        assert str(caught.value).startswith(f"'{file}' is damaged: ") and fault in str(caught.value)
 
 
 def test_the_checksum_of_plain_trajectories_is_one_that_coreutils_read(run: Path) -> None:

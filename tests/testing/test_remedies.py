@@ -23,26 +23,13 @@ SCORE = "        answer = episode.final_answer\n"
     [
         (
             "env", MAKE,
-            "    def __init__(self, *, depth, **s):\n        super().__init__(**s)\n\n" + MAKE,
-            "give 'depth' a default value, or pass it: --set NAME=VALUE",
-        ),
-        (
-            "env", MAKE,
             "    def __init__(self, **s):\n        super().__init__(**s)\n"
             '        open("tasks.jsonl")\n\n' + MAKE,
             "Path(__file__).parent / 'tasks.jsonl'",
         ),
-        (
-            "env", MAKE,
-            "    def make_prompt(self, task):\n        return self.prompts[task.index]\n\n" + MAKE,
-            "set 'prompts' in __init__() or reset(), before this line reads it",
-        ),
         ("reward", SCORE, SCORE + "        answer.strip()\n", "the value is None here"),
-        ("reward", SCORE, SCORE + "        episode.turns[-1]\n", "check its len()"),
         ("reward", SCORE, SCORE + "        episode.final_anser\n", "Did you mean 'final_answer'"),
         ("reward", SCORE, SCORE + "        episode.task.gold\n", "Task has no 'gold'."),
-        ("reward", SCORE, SCORE + "        1 / len(episode.turns)\n", "before dividing"),
-        ("reward", SCORE, SCORE + "        (answer or '').encode('ascii')\n", "encoding='utf-8'"),
     ],
 )  # fmt: skip
 def test_an_error_gets_the_remedy_of_its_kind(
@@ -61,9 +48,7 @@ def test_an_error_gets_the_remedy_of_its_kind(
     ("code", "fix"),
     [
         ("import no_such_module_at_all", "pip install no_such_module_at_all"),
-        ("def f(:\n    pass", "Python cannot read this line"),
         ("open('words.txt')", "Path(__file__).parent / 'words.txt'"),
-        ("hookimp", "import or define it above this line"),
         (
             "from searchrl import hookimpl\n\ndef register_rewards(register):\n    pass",
             "as it says",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from command_line import complaint, succeed
 
 import searchrl
+from searchrl.config.yaml_text import MAX_DEPTH, read_yaml
 from searchrl.errors import PluginError
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import load_agent
@@ -231,6 +233,9 @@ def test_run_that_cannot_be_remembered_begins_all_the_same(
         ({"protocol": {"instruction": "@/etc/passwd"}}, CodeKind.INSTRUCTION, "/etc/passwd"),
         ({"retriever": {"url": "https://x.y/r"}}, CodeKind.ADDRESS, "https://x.y/r"),
         ({"tasks": [{"retriever": {"parts": [{"url": "HTTP://x.y"}]}}]}, CodeKind.ADDRESS, "HTTP://x.y"),
+        ({"judge": {"rubric": "/etc/passwd"}}, CodeKind.INSTRUCTION, "/etc/passwd"),
+        ({"judge": {"ranking_rubric": "/etc/passwd"}}, CodeKind.INSTRUCTION, "/etc/passwd"),
+        ({"retriever": {"name": "dense", "chroma": "/c"}}, CodeKind.CACHE, "/c"),
     ],
 )  # fmt: skip
 def test_code_is_found_wherever_settings_name_it(
@@ -242,6 +247,35 @@ def test_code_is_found_wherever_settings_name_it(
     assert [(code.kind, code.source) for code in find_code(settings)] == [(kind, source)]
     with pytest.raises(PluginError, match=source):
         Permission().ensure(settings, "run")
+
+
+@pytest.mark.parametrize(
+    ("part", "settings", "source"),
+    [
+        ("retriever", {"url": "https://x.y/r", "key_env": "K"}, "https://x.y/r with the key in K"),
+        ("judge", {"cache": "/c.sqlite"}, "/c.sqlite"),
+        ("env", {"make": "srl_loose:X-v0"}, "srl_loose"),
+    ],
+)
+def test_code_is_found_as_deep_as_settings_can_be(
+    part: str, settings: dict[str, Any], source: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It was looked for to a depth of 20, and YAML may be deeper: keys went to strangers."""
+    (tmp_path / "srl_loose.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(num_levels: int) -> str:
+        inner: dict[str, Any] = settings
+        for _ in range(num_levels):
+            inner = {"name": "hybrid", "vector": inner}
+        return json.dumps({part: inner})
+
+    deepest = read_yaml(write(MAX_DEPTH - 2)).value
+    with pytest.raises(PluginError, match=re.escape(source)):
+        Permission().ensure(deepest, "run")
+    with pytest.raises(ValueError, match=f"more than {MAX_DEPTH} levels deep"):
+        read_yaml(write(MAX_DEPTH - 1))
 
 
 def test_installed_modules_run_and_others_of_their_name_do_not(

@@ -21,7 +21,7 @@ from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.dense.encoders import as_plain, as_text
-from searchrl_retrieval.dense.models import find_model
+from searchrl_retrieval.dense.models import find_model, load_model
 from searchrl_retrieval.extras import need
 
 if TYPE_CHECKING:
@@ -124,13 +124,8 @@ def make_rerank(
         batch_size: pairs per forward pass.
 
     Raises:
-        ConfigError: the model or a package is not on this machine, or a setting is out of range.
+        ConfigError: the model or a package is not on this machine.
     """
-    if factor < 1 or batch_size < 1:
-        raise ConfigError(
-            "retriever rerank: expected factor >= 1 and batch_size >= 1, got "
-            f"factor={factor!r}, batch_size={batch_size!r}."
-        )
     if not model:
         raise ConfigError(
             "retriever rerank needs a cross-encoder: set retriever.model to a folder that holds "
@@ -149,23 +144,9 @@ def load_scorer(folder: Path, device: str | None, batch_size: int) -> Scorer:
     """Load a cross-encoder once per process.
 
     Raises:
-        ConfigError: the folder's files are not those of one, or it gives more than one score.
+        ConfigError: as `load_model`, or it gives more than one score.
     """
-    from sentence_transformers import CrossEncoder
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # of the loading of weights
-    try:
-        model = CrossEncoder(
-            str(folder), device=device, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # of torch, transformers, safetensors, …
-        first = (str(error).splitlines() or [""])[0]
-        on = f" on the device {device!r}" if device else ""
-        raise ConfigError(
-            f"retriever rerank: '{folder}' cannot be loaded as a cross-encoder{on}: "
-            f"{type(error).__name__}: {first}"
-        ) from error
+    model = load_model("rerank", "CrossEncoder", folder, device)
     if (labels := int(model.num_labels)) != 1:
         raise ConfigError(
             f"retriever rerank: the model in '{folder}' gives {labels} scores for a pair; expected "

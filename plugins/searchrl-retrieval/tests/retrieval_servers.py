@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 from searchrl_retrieval.http.app import Serving, make_app
-from searchrl_retrieval.http.serving import bind, show_address
+from searchrl_retrieval.http.serving import bind, configure, show_address
 from searchrl_retrieval.http.wire import Limits
 
 from searchrl.contracts import Retriever
@@ -37,7 +37,7 @@ def running(
     what = Serving("toy", retriever or BM25Retriever(TOWN), len(TOWN), **settings)
     app = make_app(what, has_mcp=has_mcp)
     bound = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+    server = uvicorn.Server(configure(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     while not server.started:

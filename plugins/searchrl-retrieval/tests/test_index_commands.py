@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.commands.choice import showing_progress
-from searchrl_retrieval.index.manifest import CACHE_VARIABLE
+from searchrl_retrieval.index.manifest import CACHE_VARIABLE, read_manifest, write_manifest
 
 from searchrl.cli import main
 
@@ -120,6 +122,18 @@ def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
     assert "already has a passage with the id 'c'; nothing was added" in shown
     facts = json.loads(run("index", "info", index, "--json"))
     assert facts["passages"] == 3 and facts["sources"][1::2] == [str(corpus), str(more)]
+
+
+@pytest.mark.parametrize("settings", [{"b": ""}, {"index": "x"}, {"title_weight": math.inf}])
+def test_settings_that_a_stranger_put_into_a_manifest_are_no_traceback(
+    tmp_path: Path, corpus: Path, settings: dict[str, Any]
+) -> None:
+    index = tmp_path / "i"
+    run("index", "build", "--corpus", corpus, "--out", index)
+    made = read_manifest(index)
+    write_manifest(index, replace(made, settings={**made.settings, **settings}))
+    said = run("index", "add", index, "--corpus", corpus, code=2)
+    assert "Traceback" not in said and str(next(iter(settings))) in said
 
 
 def test_kept_indexes_are_listed_the_damaged_ones_too(tmp_path: Path, corpus: Path) -> None:

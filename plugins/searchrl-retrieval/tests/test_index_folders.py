@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -128,13 +129,13 @@ def test_cut_file_is_refused_at_once_and_a_flipped_byte_on_verification(tmp_path
     data = file.read_bytes()
     file.write_bytes(data.replace(b"1", b"2", 1))
     open_index(tmp_path / "i")
-    with pytest.raises(IndexFault, match="index/l.json has changed since it was written"):
+    with pytest.raises(IndexFault, match="index/l.json: its content is not what was"):
         open_index(tmp_path / "i", is_deep=True)
     file.write_bytes(data[:-1])
-    with pytest.raises(IndexFault, match="index/l.json has .* bytes and should have .* Build it"):
+    with pytest.raises(IndexFault, match="index/l.json: it has .* bytes and was .* Build it"):
         open_index(tmp_path / "i")
     file.unlink()
-    with pytest.raises(IndexFault, match="index/l.json is missing"):
+    with pytest.raises(IndexFault, match="index/l.json: it is missing"):
         open_index(tmp_path / "i")
 
 
@@ -257,14 +258,31 @@ def test_files_are_on_the_disk_before_the_manifest_speaks_of_them(
         {"files": {"/etc/passwd": (1, "")}},
         {"count": "many"},
         {"settings": []},
+        {"settings": {1: 2}, "kind": True},
+        {"kind_version": "1"},
+        {"fingerprint": None},
+        {"sources": "--corpus"},
+        {"sources": [1]},
+        {"data": 5},
+        {"files": {"a": 1}},
+        {"files": {"a\0": (1, "")}},
+        {"files": {"a": ("1", "")}},
+        {"files": {"a": (math.inf, "")}},
+        {"versions": 0},
+        {"created": []},
+        {"took_s": None},
+        {"took_s": math.inf},
     ],
 )
-def test_manifest_of_a_stranger_leads_nowhere_else(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_manifest_of_a_stranger_is_no_traceback_and_leads_nowhere_else(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     """Its checksum is right: whoever makes a folder can compute it."""
     built = build_index(Lengths(), PASSAGES, tmp_path / "i")
     write_manifest(tmp_path / "i", replace(built.manifest, **change))
-    with pytest.raises(IndexFault, match=r"is damaged: manifest\.json cannot be read"):
+    with pytest.raises(IndexFault, match=r"is damaged: manifest\.json") as refused:
         open_index(tmp_path / "i", is_deep=True)
+    assert "\n" not in str(refused.value) and "searchrl index build" in str(refused.value)
 
 
 def test_index_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
@@ -274,7 +292,7 @@ def test_index_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path: Pat
     file = open_index(tmp_path / "i").files / "l.json"
     opened = open_index(tmp_path / "i")
     file.unlink()
-    with pytest.raises(IndexFault, match=r"l\.json is missing\. Build it again"):
+    with pytest.raises(IndexFault, match=r"l\.json: it is missing\. Build it again"):
         opened.retriever(Lengths())
 
 

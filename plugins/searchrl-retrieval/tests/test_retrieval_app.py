@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 import httpx2
 from retrieval_servers import TOWN, Gated, few, running
+from searchrl_retrieval.http import serving
 from searchrl_retrieval.http.batching import Batcher
 from searchrl_retrieval.http.intake import Intake
 from searchrl_retrieval.http.wire import Limits
@@ -154,6 +157,52 @@ def test_a_page_in_a_browser_that_was_led_here_is_not_answered(url: str) -> None
     with running(is_local=False) as public:
         named = {"host": "search.example"}
         assert post(public, {"query": "pool"}, headers=named).status_code == 200
+
+
+def test_a_page_of_another_site_is_not_answered_whatever_it_calls_us(url: str) -> None:
+    body = {"query": "pool"}
+    for foreign in ("http://evil.example", "null", f"{url}.evil.example", "http://localhost:1"):
+        answer = post(url, body, headers={"origin": foreign})
+        assert answer.status_code == 403 and "another site" in answer.json()["detail"]
+    assert post(url, body, headers={"origin": url}).status_code == 200, "its own page of /docs"
+
+
+def test_connections_that_send_no_headers_do_not_keep_others_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """2,100 of them shut a server for good."""
+    monkeypatch.setattr(serving, "IDLE_S", 0.5)
+    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 4)
+    with running() as url, ExitStack() as stack:
+        host, port = url.removeprefix("http://").split(":")
+        lines = [socket.create_connection((host, int(port)), timeout=10) for _ in range(5)]
+        for line, sent in zip(
+            lines, ("", "", "POST /retrieve", "GET /health HTTP/1.1\r\n", ""), strict=True
+        ):
+            stack.callback(line.close)
+            line.sendall(sent.encode())
+        assert httpx2.get(f"{url}/health").status_code == 503
+        for line in lines:
+            assert line.recv(100) == b"", "it was closed"
+        with httpx2.Client() as kept:
+            assert kept.get(f"{url}/health").status_code == 200
+
+
+def test_headers_that_come_byte_by_byte_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither those of the first request on a connection nor those of the next one."""
+    monkeypatch.setattr(serving, "IDLE_S", 0.3)
+    with running() as url:
+        host, port = url.removeprefix("http://").split(":")
+        for first in (b"", b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"):
+            with socket.create_connection((host, int(port)), timeout=10) as line:
+                line.sendall(first)
+                assert not first or line.recv(10_000).startswith(b"HTTP/1.1 200")
+                began_s = time.monotonic()
+                with suppress(ConnectionError):
+                    for byte in b"POST /retrieve HTTP/1.1\r\n" * 4:
+                        line.sendall(bytes([byte]))
+                        time.sleep(0.05)
+                assert time.monotonic() - began_s < 3
 
 
 def test_health_says_what_is_served_and_its_limits(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
@@ -30,6 +31,8 @@ from searchrl_retrieval.index.manifest import IndexFault
 from searchrl.contracts import RankingRetriever, StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
+from searchrl.plugins.parts import make_retriever_factory
 
 
 @pytest.fixture(scope="module")
@@ -158,15 +161,18 @@ def test_every_layout_finds_most_of_the_nearest(
     ("settings", "said"),
     [
         ({"faiss": "pq"}, "learns from at least 9,984 passages, and the corpus has 6. Use faiss=f"),
-        ({"faiss": "hsnw"}, "retriever static: there is no faiss='hsnw'. Did you mean 'hnsw'"),
-        ({"title_weight": -1}, "retriever static: expected title_weight >= 0 and"),
-        ({"ef_search": 0}, "retriever static: expected title_weight >= 0 and"),
+        ({"faiss": "hsnw"}, "'static': cannot use faiss = 'hsnw'"),
+        ({"title_weight": -1}, "'static': cannot use title_weight = -1"),
+        ({"title_weight": math.inf}, "'static': cannot use title_weight = "),
+        ({"ef_search": 0}, "'static': cannot use ef_search = 0"),
         ({"model_sha256": "00"}, "has the fingerprint [0-9a-f]{64}, not model_sha256=00"),
     ],
 )
 def test_wrong_settings(model: Path, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        make_static(PASSAGES, **({"model": str(model)} | settings))
+        make_retriever_factory(
+            load_plugins(["searchrl_retrieval"]), "static", {"model": str(model)} | settings
+        )(PASSAGES)
 
 
 def test_bytes_that_do_not_divide_the_vector_are_refused(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ Registered as `exa`.
 
 from __future__ import annotations
 
-import json
 import threading
 import warnings
 import weakref
@@ -42,9 +41,6 @@ _ADVICE = (
 _ABOUT_ONE_QUERY = frozenset({403})
 """Exa answers so, too, if it does not search for a query: the next one may be well."""
 _NUM_LOCKS = 64
-_SHORTEST_KEY = 16
-"""Characters of a real key, at least: a shorter one, made up for a server of your own, may be a
-word of a page."""
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -106,11 +102,11 @@ class ExaRetriever:
             weakref.finalize(self, self._cache.close)
         self._locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
         self._line: Line | None = None
-        self._key = ""
         if not replay:
-            self._key = _find_key()
             hopeless = HOPELESS - _ABOUT_ONE_QUERY
-            target = Target(url, "retriever", self._key, timeout_s, concurrency, _ADVICE, hopeless)
+            target = Target(
+                url, "retriever", _find_key(), timeout_s, concurrency, _ADVICE, hopeless
+            )
             self._line = line_to(target, Retries(max_retries), calls_per_s)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -147,9 +143,7 @@ class ExaRetriever:
         except EndpointFailure as error:
             raise RetrieverFailure(f"retriever exa: {error}") from error
         except RetrieverFailure as error:
-            # It quotes the answer, and a server may repeat the key. So nothing is chained, either.
-            said = str(error) if self._line is None else self._line.clean(str(error))
-            raise RetrieverFailure(f"retriever exa: {said}") from None
+            raise RetrieverFailure(f"retriever exa: {error}") from None
 
     def _ask(self, body: Mapping[str, Any], k: int) -> list[Passage]:
         """The passages of a body: from the cache, else from Exa."""
@@ -176,14 +170,9 @@ class ExaRetriever:
             return passages
 
     def _send(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What is kept of Exa's answer, without the key, if it repeats that."""
+        """What is kept of Exa's answer."""
         assert self._line is not None, "replay sends nothing"
-        answer = cut_answer(self._line.post(dict(body)))
-        said = json.dumps(answer)
-        if len(self._key) < _SHORTEST_KEY or self._key not in said:
-            return answer
-        cleaned: dict[str, Any] = json.loads(said.replace(self._key, "[key]"))
-        return cleaned
+        return cut_answer(self._line.post(dict(body)))
 
     def _read(self, answer: Any, k: int) -> list[Passage]:
         return read_passages(answer, k, self.form.max_chars)

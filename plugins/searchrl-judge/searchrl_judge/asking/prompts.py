@@ -19,6 +19,7 @@ from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import JudgeCase
 from searchrl.endpoints.exchange import Message, Request, Role
 from searchrl.errors import ConfigError, suggest_path
+from searchrl.protocols.inline import read_plain
 
 MAX_CHARS = 2000
 """Characters of an answer that a judge is shown. The answers of search agents are a few words."""
@@ -57,7 +58,7 @@ def read_rubric(path: str | None, name: str) -> str:
     """
     file = _ASSETS / f"{name}.txt" if path is None else Path(path).expanduser()
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        text = read_plain(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the rubric '{file}' cannot be read: {error}; expected a text file (UTF-8) that says "

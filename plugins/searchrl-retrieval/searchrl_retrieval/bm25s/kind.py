@@ -34,7 +34,7 @@ class Bm25s:
             as they are. Scripts without spaces give pairs of characters in any case.
 
     Raises:
-        ConfigError: a setting is out of its range.
+        ConfigError: there is no such language. Numbers are checked where settings are read.
     """
 
     title_weight: int = 6
@@ -47,11 +47,6 @@ class Bm25s:
     keep_from: ClassVar[int] = 10_000
 
     def __post_init__(self) -> None:
-        if not (self.k1 >= 0 and 0 <= self.b <= 1 and self.title_weight >= 0):
-            raise ConfigError(
-                "retriever bm25s: expected k1 >= 0, 0 <= b <= 1 and title_weight >= 0, got "
-                f"k1={self.k1!r}, b={self.b!r}, title_weight={self.title_weight!r}."
-            )
         if self.language not in (known := (*STOP_WORDS, PLAIN)):
             raise ConfigError(
                 f"retriever bm25s: there is no language {self.language!r}."
@@ -90,7 +85,7 @@ def make_bm25s(
     passages: Sequence[Passage],
     *,
     title_weight: Annotated[int, Field(ge=0)] = Bm25s.title_weight,
-    k1: Annotated[float, Field(ge=0)] = Bm25s.k1,
+    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Bm25s.k1,
     b: Annotated[float, Field(ge=0, le=1)] = Bm25s.b,
     language: str = Bm25s.language,
     index: str | None = None,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import click
 
 from searchrl.core.episode import Passage
-from searchrl.errors import DataError
+from searchrl.errors import ConfigError, DataError
 from searchrl.retrieval.passages import PassageStore
 from searchrl.retrieval.progress import tracked
 from searchrl_retrieval.commands.choice import (
@@ -24,6 +25,7 @@ from searchrl_retrieval.commands.choice import (
     JSON,
     PLUGIN,
     SET,
+    Choice,
     read_choice,
     showing_progress,
 )
@@ -70,7 +72,7 @@ def build(
       searchrl index build --corpus corpus.jsonl --out indexes/mine --set retriever.title_weight=3
       searchrl index build --code src --out indexes/src --set retriever.language=none
     """
-    kind = _make_kind(retriever, sets, plugins)
+    kind = _make_kind(read_choice(retriever, sets, plugins))
     corpus = Corpus(**named)
     with quiet_stdout(as_json) as print_json, showing_progress():
         built = build_index(kind, _told(corpus.stream()), _path(out), sources=corpus.flags())
@@ -93,7 +95,8 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
       searchrl index add indexes/mine --corpus more.jsonl
     """
     old = open_index(_path(folder))
-    kind = find_kind(old.manifest.kind)(**old.manifest.settings)
+    made = old.manifest
+    kind = _make_kind(replace(read_choice(made.kind, ()), settings=made.settings))
     with quiet_stdout(as_json) as print_json, showing_progress():
         corpus = Corpus(**named)
         new = corpus.read()
@@ -107,7 +110,7 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
             kind,
             _told(chain(old.passages, new), len(old.passages) + len(new)),
             old.folder,
-            sources=(*old.manifest.sources, *corpus.flags()),
+            sources=(*made.sources, *corpus.flags()),
             previous=old,
         )
     _show(built, print_json if as_json else None)
@@ -151,12 +154,15 @@ def _describe_kept(folder: Path, is_deep: bool) -> dict[str, Any]:
     return {"folder": folder.name, "summary": _summary(found), **_facts(found)}
 
 
-def _make_kind(name: str, sets: Sequence[str], plugins: Sequence[str]) -> IndexKind:
-    choice = read_choice(name, sets, plugins)
-    kind = find_kind(name)
-    entry = choice.registry.get("retriever", name)
+def _make_kind(choice: Choice) -> IndexKind:
+    kind = find_kind(choice.name)
+    entry = choice.registry.get("retriever", choice.name)
     # With the ranges that the retriever itself declares.
-    made: IndexKind = kind(**entry.ensure_settings(choice.settings))
+    settings = entry.ensure_settings(choice.settings)
+    try:
+        made: IndexKind = kind(**settings)
+    except TypeError as error:  # a setting of searches alone
+        raise ConfigError(f"no index of {choice.name} is built so: {error}") from error
     return made
 
 

@@ -6,19 +6,18 @@ core, `Dense` and `Static` by `searchrl index`.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from searchrl.contracts import Retriever
 from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, suggest
+from searchrl.errors import ConfigError
 from searchrl.retrieval.passages import PassageStore
 from searchrl_retrieval.dense.building import encode_parts
 from searchrl_retrieval.dense.chroma import open_chroma
@@ -40,7 +39,7 @@ from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 
 AtLeastOne = Annotated[int, Field(ge=1)]
-AtLeastZero = Annotated[float, Field(ge=0)]
+AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 DENSE_TITLE_WEIGHT = 0.0
 STATIC_TITLE_WEIGHT = 0.25
@@ -62,8 +61,7 @@ class VectorKind(ABC):
         ef_search: of `hnsw`: candidates that a search keeps. More find more, and take longer.
         num_probes: of `pq`: lists that a search reads. More find more, and take longer.
 
-    Raises:
-        ConfigError: a setting is out of its range.
+    Their ranges are those of `make_dense` and `make_static`, checked where settings are read.
     """
 
     model: str
@@ -77,22 +75,6 @@ class VectorKind(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     keep_from: ClassVar[int]
-
-    def __post_init__(self) -> None:
-        layouts = get_args(Layout)
-        if self.faiss not in layouts:
-            raise ConfigError(
-                f"retriever {self.name}: there is no faiss={self.faiss!r}."
-                f"{suggest(str(self.faiss), layouts)}"
-            )
-        counts = (self.ef_search, self.num_probes, self.pq_bytes or 1)
-        if not (math.isfinite(self.title_weight) and self.title_weight >= 0 and min(counts) >= 1):
-            raise ConfigError(
-                f"retriever {self.name}: expected title_weight >= 0 and ef_search, num_probes and "
-                f"pq_bytes >= 1, got title_weight={self.title_weight!r}, "
-                f"ef_search={self.ef_search!r}, num_probes={self.num_probes!r}, "
-                f"pq_bytes={self.pq_bytes!r}."
-            )
 
     @cached_property
     def folder(self) -> Path:
@@ -169,13 +151,6 @@ class Dense(VectorKind):
 
     name: ClassVar[str] = "dense"
     keep_from: ClassVar[int] = 100
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 1:
-            raise ConfigError(
-                f"retriever dense: expected batch_size >= 1, got {self.batch_size!r}."
-            )
 
     @property
     def prefixes(self) -> Prefixes:

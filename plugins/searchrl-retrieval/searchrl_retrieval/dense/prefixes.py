@@ -6,12 +6,11 @@ prompts in the model's own folder, then the family. Called by `sentences`.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchrl.errors import ConfigError
+from searchrl_retrieval.dense.models import read_json
 
 
 class Prefixes(NamedTuple):
@@ -74,10 +73,5 @@ def _of_family(folder: Path) -> Prefixes:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"'{path}' is damaged: {error}. Copy the model's folder again") from error
+    found = read_json(path) if path.is_file() else {}
     return found if isinstance(found, dict) else {}

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
 from searchrl_retrieval.dense.encoders import Vectors, as_plain, as_text
+from searchrl_retrieval.dense.models import load_model
 from searchrl_retrieval.dense.prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -69,24 +69,9 @@ class SentenceEncoder:
 def load_sentence_encoder(
     folder: Path, prefixes: Prefixes, device: str | None, batch_size: int
 ) -> SentenceEncoder:
-    """Load a model once per process, for all corpora.
-
-    Raises:
-        ConfigError: the folder's files are not those of such a model, or there is no such device.
-    """
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # of the loading of weights
-    try:
-        model = SentenceTransformer(
-            str(folder), device=device, local_files_only=True, trust_remote_code=False
-        )
-        return SentenceEncoder(model, prefixes, batch_size)
-    except Exception as error:  # of torch, transformers, safetensors, …
-        first = (str(error).splitlines() or [""])[0]
-        on = f" on the device {device!r}" if device else ""
-        raise ConfigError(
-            f"retriever dense: '{folder}' cannot be loaded as a sentence-transformers model{on}: "
-            f"{type(error).__name__}: {first}"
-        ) from error
+    """Load a model once per process, for all corpora; raises as `load_model`."""
+    made: SentenceEncoder = load_model(
+        *("dense", "SentenceTransformer", folder, device),
+        lambda model: SentenceEncoder(model, prefixes, batch_size),
+    )
+    return made

@@ -13,6 +13,7 @@ from searchrl.errors import ConfigError
 from searchrl_retrieval.evaluation.judging import Judged
 from searchrl_retrieval.evaluation.measures import ALL_GOLD
 from searchrl_retrieval.evaluation.table import headline, title
+from searchrl_retrieval.extras import need
 
 COLOUR = "#0b62c4"
 PANEL_INCHES, ROW_INCHES = 3.4, 0.36
@@ -56,14 +57,10 @@ def panel_keys(keys: Sequence[str]) -> list[str]:
 
 
 def _make_figure(num_panels: int, num_rows: int) -> Any:
-    try:
-        from matplotlib import rcParams
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError(
-            "--plot needs matplotlib, which is not installed. "
-            "Run: pip install 'searchrl-retrieval[eval]'"
-        ) from None
+    need("--plot", "eval", "matplotlib")
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
+
     rcParams["svg.hashsalt"] = "searchrl"
     size = (PANEL_INCHES * num_panels + 1.2, ROW_INCHES * num_rows + 1.5)
     return Figure(figsize=size, layout="constrained")

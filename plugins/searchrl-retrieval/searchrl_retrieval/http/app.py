@@ -25,8 +25,7 @@ from searchrl_retrieval.http.intake import App, Intake
 from searchrl_retrieval.http.wire import BadRequest, Limits, read_request, write_answer
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")
-"""What a client on this machine may call it. A page in a browser that was led here calls it
-otherwise (DNS rebinding)."""
+"""What a client on this machine may call it. A page that was led here (DNS rebinding) does not."""
 
 _EXAMPLE = {"queries": ["Who wrote Hamlet?"], "topk": 3, "return_scores": True}
 

@@ -115,9 +115,7 @@ class HttpRetriever:
         try:
             return read_answer(self.form, answer, len(queries), k)
         except RetrieverFailure as error:
-            # It quotes the answer, and a server may repeat the key. So nothing is chained, either.
-            said = self._line.clean(str(error))
-            raise RetrieverFailure(f"{self.url}: {said}") from None
+            raise RetrieverFailure(f"{self.url}: {error}") from None
 
 
 def _failure(error: EndpointFailure) -> RetrieverFailure:

@@ -1,8 +1,8 @@
 """The intake of a server: who is let in, and how much of a body is read.
 
 Owns the limits that come before any parsing: bytes of a body, bytes of all bodies under way, the
-time a body may take, and the key. As an ASGI layer it lies around everything, MCP included. Caller:
-`app`.
+time a body may take, the key, and that no page of another site asks. As an ASGI layer it lies
+around everything, MCP included. Caller: `app`.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ class Intake:
     def _find_fault(self, scope: Message) -> BadRequest | None:
         """What is wrong with a request before its body is read."""
         headers = dict(scope["headers"])
+        origin, host = headers.get(b"origin"), headers.get(b"host", b"")
+        if origin is not None and origin not in (b"http://" + host, b"https://" + host):
+            return BadRequest(403, "a page of another site may not ask this server")
         if self._key is not None and scope["path"] != OPEN_PATH:
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, self._key):

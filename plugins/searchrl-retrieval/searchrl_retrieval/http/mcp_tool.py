@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from searchrl_retrieval.http.app import Serving
 
 PATH = "/mcp"
-_LOCAL = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")
 
 
 class Result(BaseModel):
@@ -79,18 +78,14 @@ class Tools:
             )
 
         server.add_tool(find, name="search")
-        hosts = [f"{host}{port}" for host in _LOCAL for port in ("", ":*")]
-        security = TransportSecuritySettings(
-            enable_dns_rebinding_protection=serving.is_local,
-            allowed_hosts=hosts,
-            allowed_origins=[f"http://{host}" for host in hosts],
-        )
+        # Hosts and origins are looked at for all routes.
+        unguarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         made = server.streamable_http_app(
             streamable_http_path=PATH,
             json_response=True,
             stateless_http=True,
             max_request_body_size=limits.body_bytes,
-            transport_security=security,
+            transport_security=unguarded,
         )
         self.route: BaseRoute = made.routes[0]
         self._server = server

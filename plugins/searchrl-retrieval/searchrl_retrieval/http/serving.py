@@ -7,9 +7,14 @@ extra `server`). Caller: `searchrl serve-retriever`.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from searchrl.errors import ConfigError
 from searchrl_retrieval.http.intake import App
@@ -19,6 +24,9 @@ END_S = 10
 
 MAX_CONNECTIONS = 2048
 """More are told 503: each of them takes memory."""
+
+IDLE_S = 10
+"""Seconds until a connection that sends no whole headers is closed: it would keep others out."""
 
 
 def is_local(host: str) -> bool:
@@ -76,15 +84,32 @@ def show_address(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: App, bound: socket.socket, *, on_start: Callable[[], None]) -> None:
-    """Answer requests until a signal ends it; the signal then goes on as it would have.
+class _Protocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, which waits for the headers of a request for ever."""
 
-    `on_start` is called when requests are taken.
-    """
-    import uvicorn
+    _timer: asyncio.TimerHandle | None = None
 
-    config = uvicorn.Config(
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for headers."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(IDLE_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Begin to wait for the next headers with their first byte, and end when they are whole."""
+        super().data_received(data)
+        is_waiting = self.conn.their_state is h11.IDLE
+        if self._timer is None and is_waiting:
+            self._timer = self.loop.call_later(IDLE_S, self.transport.close)
+        elif self._timer is not None and not is_waiting:
+            self._timer.cancel()
+            self._timer = None
+
+
+def configure(app: App) -> uvicorn.Config:
+    """How uvicorn runs a server."""
+    return uvicorn.Config(
         app,
+        http=_Protocol,
         lifespan="on",
         log_level="warning",
         access_log=False,
@@ -92,8 +117,15 @@ def serve(app: App, bound: socket.socket, *, on_start: Callable[[], None]) -> No
         limit_concurrency=MAX_CONNECTIONS,
         backlog=MAX_CONNECTIONS,
         timeout_graceful_shutdown=END_S,
-        timeout_keep_alive=60,
+        timeout_keep_alive=IDLE_S,
     )
+
+
+def serve(app: App, bound: socket.socket, *, on_start: Callable[[], None]) -> None:
+    """Answer requests until a signal ends it; the signal then goes on as it would have.
+
+    `on_start` is called when requests are taken.
+    """
     bound.listen(MAX_CONNECTIONS)  # from now on who asks waits for the answer
     on_start()
-    uvicorn.Server(config).run(sockets=[bound])
+    uvicorn.Server(configure(app)).run(sockets=[bound])

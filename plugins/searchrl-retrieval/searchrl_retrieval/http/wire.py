@@ -18,13 +18,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import Passage
+from searchrl.endpoints.transport import quote
 from searchrl.envs.formats.passages import parse_passage
 from searchrl.envs.formats.row import BadRow, Row
 from searchrl.errors import RetrieverFailure, show_value
-
-_QUOTED = 200
-"""Characters of a wrong body or answer that are quoted, at most."""
 
 
 class Form(StrEnum):
@@ -206,10 +205,10 @@ def read_answer(form: Form, answer: Any, num_queries: int, k: int) -> list[list[
     if form is Form.BROWSECOMP and isinstance(result, list):
         result = [result]
     if not isinstance(result, list) or any(not isinstance(items, list) for items in result):
-        raise RetrieverFailure(f'the server sent no {{"result": […]}}: {_quote(answer)}')
+        raise RetrieverFailure(f'the server sent no {{"result": […]}}: {quote(answer)}')
     if len(result) != num_queries:
         raise RetrieverFailure(
-            f"the server sent {len(result)} results for {num_queries} queries: {_quote(answer)}"
+            f"the server sent {len(result)} results for {num_queries} queries: {quote(answer)}"
         )
     return [list(_read_passages(items))[:k] for items in result]
 
@@ -229,7 +228,7 @@ def _read_passage(item: Any) -> Passage:
     is_wrapped = isinstance(item, Mapping) and "document" in item
     document = item["document"] if is_wrapped else item
     if not isinstance(document, Mapping):
-        raise RetrieverFailure(f"the server sent no document: {_quote(item)}")
+        raise RetrieverFailure(f"the server sent no document: {quote(item)}")
     known = {key: _encodable(value) for key, value in document.items()}
     for holder in (item, document):
         if known.get("id") is None and known.get("_id") is None:
@@ -242,15 +241,14 @@ def _read_passage(item: Any) -> Passage:
         passage = parse_passage(Row(0, known))
     except BadRow as reason:
         raise RetrieverFailure(
-            f"the server sent a document that is no passage ({reason}): {_quote(item)}"
+            f"the server sent a document that is no passage ({reason}): {quote(item)}"
         ) from reason
     return replace(passage, score=_read_score(item.get("score") if is_wrapped else None, item))
 
 
 def _encodable(value: Any) -> Any:
     """A text without halves of pairs, which JSON can say and UTF-8 cannot; anything else as is."""
-    is_text = isinstance(value, str)
-    return value.encode("utf-8", "replace").decode("utf-8") if is_text else value
+    return make_encodable(value) if isinstance(value, str) else value
 
 
 def _read_score(score: Any, item: Any) -> float:
@@ -258,10 +256,5 @@ def _read_score(score: Any, item: Any) -> float:
     if score is None:
         return 0.0
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise RetrieverFailure(f"the server sent no score: {_quote(item)}")
+        raise RetrieverFailure(f"the server sent no score: {quote(item)}")
     return float(score)
-
-
-def _quote(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} …"

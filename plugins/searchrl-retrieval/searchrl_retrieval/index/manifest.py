@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
 from searchrl.errors import SearchRLError
+from searchrl.run_folder.sealing import file_fault, hash_file
+from searchrl.trackers.rows import replace_file
 
 FORMAT = 1
 """The layout of index folders; another one is refused as outdated."""
@@ -60,7 +63,7 @@ class Manifest:
     files: Mapping[str, tuple[int, str]]
     versions: Mapping[str, str]
     created: str
-    took_s: float
+    took_s: FiniteFloat
 
     @property
     def num_bytes(self) -> int:
@@ -93,70 +96,52 @@ def read_manifest(folder: Path) -> Manifest:
             )
         if seal != _seal({"format": written, **facts}):
             raise ValueError("its checksum is wrong")
-        facts["files"] = {
-            name: (int(size), str(sum_)) for name, (size, sum_) in facts["files"].items()
-        }
-        made = Manifest(**facts | {"sources": tuple(facts["sources"])})
-        _ensure_sound(made)
+        made = TypeAdapter(Manifest).validate_json(json.dumps(facts), strict=True)
+        _ensure_inside(made)
         return made
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise IndexFault(f"is damaged: {NAME}: {place}: {first['msg']}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IndexFault(f"is damaged: {NAME} cannot be read ({error})") from error
 
 
-def _ensure_sound(made: Manifest) -> None:
-    """Raise ValueError if a value is of the wrong kind, or a path leads out of the folder.
+def _ensure_inside(made: Manifest) -> None:
+    """Raise ValueError if a path leads out of the folder.
 
     A folder may come from somebody else, whose checksum is right whatever they wrote.
     """
-    if not isinstance(made.settings, dict) or not isinstance(made.count, int):
-        raise ValueError("its settings or its count are of the wrong kind")
     if not re.fullmatch(r"data-[0-9a-f]+", made.data):
         raise ValueError(f"{made.data!r} is no folder of an index")
     for name in made.files:
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts:
+        if path.is_absolute() or ".." in path.parts or not name.isprintable():
             raise ValueError(f"{name!r} is no file of an index")
 
 
 def list_files(folder: Path) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 of every file below a folder."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with open(path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[path.relative_to(folder).as_posix()] = path.stat().st_size, digest
-    return found
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_size, hash_file(path))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def find_fault(folder: Path, manifest: Manifest, *, is_deep: bool = False) -> str:
     """Say which file is not what was written, or "". `is_deep`: every byte is read."""
     for name, (size, digest) in manifest.files.items():
-        path = folder / manifest.data / name
-        if not path.is_file():
-            return f"is damaged: {manifest.data}/{name} is missing"
-        if (found := path.stat().st_size) != size:
-            return (
-                f"is damaged: {manifest.data}/{name} has {found:,} bytes and should have {size:,}"
-            )
-        if is_deep:
-            with open(path, "rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                    return f"is damaged: {manifest.data}/{name} has changed since it was written"
+        if fault := file_fault(folder / manifest.data / name, size, digest, deep=is_deep):
+            return f"is damaged: {manifest.data}/{name}: {fault}"
     return ""
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a JSON file in one go."""
-    new = path.with_name(f"{path.name}.new")
-    with open(new, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    replace_file(path, json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
 def _seal(facts: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ functions, or what was recorded beside the ledger. Caller: `doctor`.
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -96,14 +97,17 @@ def _prompt_lengths(case: TextCase) -> list[int]:
         count = world.num_tasks("train")
         for index in dict.fromkeys(n * count // _PROMPTS for n in range(_PROMPTS)):
             request = RolloutRequest("lengths", world, "train", index, (index,))
-            budget = driver.codec.budget(driver.limits.max_observation_tokens)
+            begin = functools.partial(
+                begin_episode,
+                world=world,
+                options=request.reset_options,
+                seed=request.env_seed,
+                budget=driver.codec.budget(driver.limits.max_observation_tokens),
+            )
             try:
-                begun = begin_episode(
-                    world, request.reset_options, seed=request.env_seed, budget=budget
-                )
+                begun = world.ask(begin)
             except Exception:  # of a plugin; the episodes check tells of failures
                 continue
-            world.release(begun.env)
             made = driver.codec.render_prompt(
                 world.protocol.instruction, begun.prompt, thinking=driver.limits.thinking
             )

@@ -1,4 +1,4 @@
-"""Objects that live in one thread: where they are made and called, and what becomes of neighbours."""
+"""Objects that live in one thread: where they are called, and what becomes of neighbours."""
 
 from __future__ import annotations
 

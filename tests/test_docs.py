@@ -28,7 +28,7 @@ from searchrl.config import RunConfig, build_config
 from searchrl.config.keys import config_keys
 from searchrl.core.loss import LossStats
 from searchrl.engine.figures.breakdown import GROUPED
-from searchrl.hookspecs import HOOKS, Register, RegisterEnv, RegisterTool
+from searchrl.hookspecs import HOOKS, Register, RegisterEnv, RegisterReward, RegisterTool
 from searchrl.plugins import Entry, load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.testing.conformance import criteria_of
@@ -182,7 +182,7 @@ def test_a_block_that_fails_is_reported_with_its_page_and_line(docs_folder: Path
 def test_every_hook_has_its_heading_its_signature_and_a_snippet(kind: str, hook: str) -> None:
     text = section(page("hooks.md"), f"## `{hook}`")
     assert f"def {hook}(register):" in text
-    special = {"env": RegisterEnv, "reward": RegisterTool, "retriever": RegisterTool}
+    special = {"env": RegisterEnv, "reward": RegisterReward, "retriever": RegisterTool}
     call = special.get(kind, Register).__call__
     parameters = list(inspect.signature(call).parameters.values())[1:]
     (signature,) = re.findall(r"^register\((.*)\)$", text, re.MULTILINE)

@@ -130,15 +130,15 @@ def size(episodes):
     return [float(len(episodes))] * len(episodes)
 
 @hookimpl
-def register_group_rewards(register):
-    register("size", lambda: FunctionGroupReward("size", size, (0.0, 99.0), is_range=True))
+def register_rewards(register):
+    register("size", lambda: FunctionGroupReward("size", size, (0.0, 99.0), is_range=True), group=True)
 """
 
 
 def test_a_plugin_offers_one_that_expressions_name_like_any_other(own_folder: Path) -> None:
     (own_folder / "groups.py").write_text(PLUGIN, "utf-8")
     registry = load_plugins(["groups.py"], strict=True)
-    assert registry.get("reward", "groups:size").kind == "group_reward"
+    assert registry.get("reward", "groups:size").is_of_group
     config = build_config({"env": "regulations", "reward": "em+0.5*groups:size"})
     (world,) = make_worlds(config, registry)
     expert = world.script("expert")

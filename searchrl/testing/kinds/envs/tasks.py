@@ -5,10 +5,11 @@ Owns what concerns an instance, its reset and its tasks; `episodes` has what com
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,9 @@ from searchrl.testing.probes.subject import Subject
 
 MAX_MAKE_S = 2.0
 """Seconds that making an instance may take, once everything is imported."""
+
+MAX_PROMPT = 50_000
+"""Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""
 
 MAX_LISTED = 48
 """Tasks of one split that are compared with those of the others."""
@@ -49,7 +53,19 @@ def _is_made(subject: Subject) -> Iterator[Problem]:
             fix = "derive from gymnasium.Env, or from searchrl.envs.text.TextEnv"
             yield Problem(what, subject.entry.load(), fix)
             return
-        env.close()
+        methods = [getattr(env.unwrapped, name) for name in ("reset", "step", "close")]
+        if found := next(filter(inspect.iscoroutinefunction, methods), None):
+            what = f"{found.__name__}() is an `async def`: calling it does nothing"
+            fix = "write `def`: every instance has a thread of its own, where it may wait"
+            yield Problem(what, found, f"{fix}; run what is async inside with asyncio.run(…)")
+            return
+        try:
+            env.close()
+        except (Exception, SystemExit) as error:
+            yield Problem(
+                f"close() raised {describe_error(error)}", error, "let it close what is there"
+            )
+            return
 
 
 @criterion("E2")
@@ -101,6 +117,11 @@ def _judge_beginnings(options: env_play.Options, returned: Any) -> str:
     if not isinstance(prompt, str) or not prompt.strip():
         said = f"{shorten(str(prompt))} ({type(prompt).__name__})"
         return f"reset() returned the prompt {said}; expected a text that is not empty"
+    if len(prompt) > MAX_PROMPT:
+        return (
+            f"the prompt has {len(prompt):,} characters, and no model reads so many before its "
+            f"first turn: at most {MAX_PROMPT:,}; let it search in what is long"
+        )
     if found := _CONTROL.search(prompt):
         return (
             f"the prompt holds {found.group()!r}, which means nothing there: the model's chat "
@@ -161,7 +182,10 @@ def _has_tasks(subject: Subject) -> Iterator[Problem]:
             what = f"num_tasks({split!r}) returned {count!r}; expected a whole number above 0"
             yield Problem(what, env_play.find_own(env, "num_tasks"))
             continue
-        own = [(split, index, *_identify(env, split, index)) for index in _spread(count)]
+        own = [
+            (split, index, *_identify(env, split, index))
+            for index in env_play.spread(count, MAX_LISTED)
+        ]
         num_different = len({repr(content) for _, _, content, _ in own})
         if num_different < len(own) / 2:
             what = f"{len(own)} tasks of '{split}' are only {num_different} different ones"
@@ -214,10 +238,3 @@ def _identify(env: env_play.Env, split: str, index: int) -> tuple[object, object
     if not isinstance(task, Task):
         return prompt, None
     return (prompt, env_play.facts_of({"task": replace(task, id="", split="", index=0)})), task.id
-
-
-def _spread(count: int) -> Sequence[int]:
-    """At most `MAX_LISTED` indices: all, or as many at even distances."""
-    if count <= MAX_LISTED:
-        return range(count)
-    return [i * (count - 1) // (MAX_LISTED - 1) for i in range(MAX_LISTED)]

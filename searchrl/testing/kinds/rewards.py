@@ -3,8 +3,7 @@
 Owns what a component must do beyond its types: keep to the declared values, depend on the episode
 alone, and pay neither silence, nor a retrieved text, nor repetition. A component that pays the gold
 and a wrong answer alike reads no answers, and is not asked about them. One of groups gets groups of
-one episode, of equal ones and of different ones; its score of an answer is that in a group with the
-gold and a wrong one.
+one episode, of equal ones and of different ones; its score of an answer is that beside a wrong one.
 """
 
 from __future__ import annotations
@@ -243,7 +242,7 @@ def _find_score_problem(component: Reward | GroupReward, result: object) -> str:
 
 def _alone(subject: Subject, name: str) -> Case:
     """What a component is called with to learn its score of one case."""
-    return _group(name, "gold", "wrong") if subject.entry.is_of_group else _cases()[name].episode
+    return _group(name, "wrong") if subject.entry.is_of_group else _cases()[name].episode
 
 
 def _place(subject: Subject, name: str) -> object:

@@ -95,7 +95,8 @@ def unchanged(trial: Trial, *ways: Way) -> Check:
                     return
             for what, place in effects:
                 fix = "write no file and open no connection: compute the answer from the case alone"
-                yield Problem(f"it {what}", place, fix)
+                first, *_ = cases.values()
+                yield Problem(f"it {what}", place or trial.find_place(subject, first), fix)
 
     return check
 

@@ -53,7 +53,7 @@ def _step_unchecked(env: env_play.Env, episode: env_play.Episode) -> list[Any]:
 
 @criterion("E11")
 def _takes_any_text(subject: Subject) -> Iterator[Problem]:
-    yield from raises_nothing(env_play.playing(_step_unchecked))(subject)
+    yield from raises_nothing(env_play.playing(_step_unchecked, 6))(subject)
     env = env_play.make_env(subject)
     first, *_ = env_play.find_probes(env)
 
@@ -67,7 +67,7 @@ def _takes_any_text(subject: Subject) -> Iterator[Problem]:
 
 
 @criterion("E12")
-@judged(env_play.playing(_step_unchecked))
+@judged(env_play.playing(_step_unchecked, 6))
 def _returns_five(episode: env_play.Episode, returned: Sequence[Any]) -> str:
     for turn, values in zip(episode[1], returned, strict=False):
         if problem := _find_step_problem(values):
@@ -191,7 +191,7 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
 @criterion("E18")
 def _can_travel(subject: Subject) -> Iterator[Problem]:
     env = env_play.make_env(subject)
-    for episode in env_play.find_episodes(subject).values():
+    for episode in env_play.find_episodes(subject, 6).values():
         played = env_play.play(env, episode)
         infos = [("reset", played.info), *(("step", step.info) for step in played.steps)]
         for method, info in infos:

@@ -31,7 +31,7 @@ MAX_MAKE_S = 2.0
 MAX_PROMPT = 50_000
 """Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""
 
-MAX_LISTED = 48
+MAX_LISTED = 24
 """Tasks of one split that are compared with those of the others."""
 
 _CONTROL = re.compile(r"<\|[A-Za-z_]+\|>")

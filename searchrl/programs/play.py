@@ -20,7 +20,7 @@ from searchrl.engine.episodes.drivers import make_scripted_driver
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
-from searchrl.envs.text import TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 
 SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}

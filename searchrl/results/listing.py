@@ -279,7 +279,7 @@ def _figures(run: Run, summary: Mapping[str, Any]) -> tuple[str, float | None, f
             return None  # one of its figures may be wrong
         by_phase = {row["phase"]: row["metrics"] for row in rows}
         before, after = by_phase.get("before"), by_phase.get("after") or by_phase.get("during")
-    for name in _HEADLINES:
+    for name in dict.fromkeys((str(summary.get("headline", "em")), *_HEADLINES)):
         first, last = (_number(_at(one, name, "value")) for one in (before, after))
         if first is not None or last is not None:
             return name, first, last

@@ -103,10 +103,9 @@ class TaskWorld:
         self._idle.append(env)
 
     def ask(self, fn: Callable[[Env], T]) -> T:
-        """What `fn` says of an instance, called in its thread; an instance that raises is dropped.
+        """What `fn` says of an instance, called in its thread; one that raises is dropped.
 
-        For what is asked outside of an episode: there is no time limit, but for code that lets no
-        other thread run.
+        For what is asked outside of an episode: it may take as long as it takes.
         """
         env = self.acquire()
         with watching(self.timeout_s, self.files):

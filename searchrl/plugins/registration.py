@@ -46,7 +46,7 @@ class Collector:
         self.fault: PluginFault | None = None
         self.is_open = True
 
-    def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
+    def __call__(self, name: str, factory: Factory = "", *, description: str = "") -> None:
         """See `hookspecs.Register`."""
         self._add(name, factory, description, {})
 
@@ -74,7 +74,8 @@ class Collector:
     ) -> Iterator[str]:
         """What is wrong with a registration, beginning with what is registered; lazily."""
         if not isinstance(name, str):
-            yield f"a name of the kind {self.kind} that is {type(name).__name__}, not text"
+            said = getattr(name, "__name__", repr(name))
+            yield f'{self.kind} {said} without a name: write register("NAME", {said})'
             return
         what = f"{self.kind} {name!r}"
         if not self.is_open:
@@ -111,7 +112,7 @@ class RetrieverCollector(Collector):
     """`register` of retrievers, which says who may call them."""
 
     def __call__(
-        self, name: str, factory: Factory, *, concurrent: bool = True, description: str = ""
+        self, name: str, factory: Factory = "", *, concurrent: bool = True, description: str = ""
     ) -> None:
         """See `hookspecs.RegisterTool`."""
         self._add(name, factory, description, {"concurrent": concurrent})
@@ -132,7 +133,7 @@ class RewardCollector(RetrieverCollector):
     def __call__(
         self,
         name: str,
-        factory: Factory,
+        factory: Factory = "",
         *,
         group: bool = False,
         concurrent: bool = True,
@@ -148,7 +149,7 @@ class EnvCollector(Collector):
     def __call__(
         self,
         name: str,
-        factory: Factory,
+        factory: Factory = "",
         *,
         protocol: str | None = None,
         reward: str | None = None,

@@ -22,9 +22,9 @@ from searchrl.testing.criteria import Criterion, Finding, Report
 from searchrl.testing.probes.subject import Subject
 
 _MODULES = {
-    "env": ("envs.tasks", "envs.episodes", "envs.choices", "drawings"),
-    "protocol": ("protocols", "drawings"),
-    "reward": ("rewards", "drawings"),
+    "env": ("envs.tasks", "envs.episodes", "envs.choices", "envs.drawings"),
+    "protocol": ("protocols", "envs.drawings"),
+    "reward": ("rewards", "envs.drawings"),
     "policy": ("policies",),
 }
 """Kind -> the modules of `testing.kinds` with its criteria, where they are not one `<kind>s`."""

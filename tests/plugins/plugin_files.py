@@ -45,7 +45,9 @@ tracker | register('wandb:', dict) | registers tracker 'wandb:': only an env's n
 tracker | register('no', lambda: None) | registers tracker 'no': the factory has signature ()
 reward | register('exact-match', dict) | must be an identifier; use 'exact_match'
 reward | register('brevity', lambda episode: 1.0) | missing a required argument: 'episode'
-reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1; expected False if it
+reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1; expected True if it
+env | register(ENV) | without a name: write register("NAME", 
+reward | register('slow', dict, group=1) | reward 'slow': group is 1; expected True if it takes groups
 retriever | register('slow', dict, concurrent='no') | retriever 'slow': concurrent is 'no'; expected
 tracker | register('slow', dict, concurrent=False) | raised in register_trackers: TypeError
 reward | import sys; sys.exit(3) | raised in register_rewards: SystemExit: 3

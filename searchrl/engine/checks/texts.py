@@ -11,7 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from searchrl.core.episode import ANSWER, SEARCH, Action
+from searchrl.contracts import TagProtocol
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.core.excerpt import Excerpt, take_excerpt, visible
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Author, Trajectory, TurnStop
@@ -214,6 +215,8 @@ def check_stops(case: TextCase) -> Verdict:
                 "end-of-text token only, and an episode with its first turn",
                 fix,
             )
+        if problem := _find_unread(world.protocol):
+            return failed(f"{world.who('protocol')}: {problem}", f"{fix}, or what it writes")
         for stop in stops:
             count += 1
             # Behind text and before a newline: tokens merge across both.
@@ -238,6 +241,32 @@ def check_stops(case: TextCase) -> Verdict:
                     "Raise rollout.max_turn_tokens",
                 )
     return passed(f"{count} stop strings are found however they are split", {"stops": count})
+
+
+_WRITTEN = (
+    Action(SEARCH, ("opening hours",)),
+    Action(TOOL, ToolCall("look_up", {"word": "hours"})),
+    Action(ACT, "left"),
+    Action(ANSWER, "16:45"),
+)
+
+
+def _find_unread(protocol: TagProtocol) -> str:
+    """What is wrong with a turn that a protocol writes: where it ends, or how it is read; or ""."""
+    for action in _WRITTEN:
+        try:
+            turn = protocol.render_turn(action, "I think.")
+        except ValueError:  # it writes no such action
+            continue
+        end = find_stop_end(turn, protocol.stops)
+        if end is None or turn[end:].strip():
+            where = "with none of" if end is None else f"only after {turn[:end][-12:]!r}, one of"
+            return f"it writes {turn!r}, which ends {where} its stop strings {list(protocol.stops)}"
+        read = protocol.parse(turn)
+        if (read.kind, read.payload) != (action.kind, action.payload):
+            said = f"{read.kind} {read.payload!r} {read.reason}".rstrip()
+            return f"it writes {turn!r} for {action.kind} {action.payload!r}, and reads {said}"
+    return ""
 
 
 def check_eos(case: TextCase) -> Verdict:

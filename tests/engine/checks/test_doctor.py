@@ -53,6 +53,13 @@ def nothing(patch: Patch, session: Session) -> None:
     """The fault is in the settings."""
 
 
+def stop_at(*stops: str) -> Inject:
+    def inject(patch: Patch, session: Session) -> None:
+        patch.setattr(session.worlds[0].protocol, "stops", stops)
+
+    return inject
+
+
 def use_template(template: str) -> Inject:
     def inject(patch: Patch, session: Session) -> None:
         tokenizer = session.policy.tokenizer
@@ -268,6 +275,9 @@ FAULTS: dict[str, Fault] = {
     "a stop string nobody looks for": ("stops", half_a_stop_table, {"task": TAGS}),
     "stop strings longer than a turn": (
         "stops", nothing, {"task": TAGS, "rollout": {"max_turn_tokens": 2}},
+    ),
+    "stop strings that end nothing it writes": (
+        "stops", stop_at("</never>", "</nowhere>"), {"task": TAGS},
     ),
     "padding masked by its id": ("eos", mask_padding, {}),
     "a turn encoded again": ("ledger", encode_again, {}),

@@ -5,6 +5,7 @@ Owns what concerns an instance, its reset and its tasks; `episodes` has what com
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import time
@@ -22,7 +23,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_place
 from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, judged, unchanged
-from searchrl.testing.kit.fuzz import shorten
+from searchrl.testing.kit.fuzz import catch, shorten
 from searchrl.testing.probes.subject import Subject
 
 MAX_MAKE_S = 2.0
@@ -87,12 +88,13 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
     checker = "gymnasium.utils.env_checker.check_env"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            check_env(env, skip_render_check=True)
-        except (Exception, SystemExit) as error:
-            is_located = find_place(error, subject.entry.owner.file, 0)[1]
-            at = error if is_located else env_play.find_own(env, "__init__")
-            yield Problem(f"{checker} raised {describe_error(error)}", at)
+        error = catch(check_env, env, None, True)
+    if any("The reward is" in str(warning.message) for warning in caught):
+        return  # no finite number, so none that could be compared: E12 says so
+    if error is not None:
+        is_located = find_place(error, subject.entry.owner.file, 0)[1]
+        at = error if is_located else env_play.find_own(env, "__init__")
+        yield Problem(f"{checker} raised {describe_error(error)}", at)
     for warning in caught:
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ")
         if "unwrapped" not in text:  # that it is a wrapper is no fault
@@ -102,11 +104,20 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
 
 @criterion("E4")
 def _begins(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
     for problem in _judge_beginnings(subject):
         if isinstance(problem.at, LookupError):  # most often there are fewer tasks than it says
             fix = "make_task() has none of this split and index: num_tasks() may promise too many"
             problem = replace(problem, fix=fix)
         yield problem
+    for options in env_play.find_probes(env):
+        with contextlib.suppress(Exception, SystemExit):  # told above
+            prompt, _ = env.reset(seed=0, options=dict(options))
+            if len(prompt) > MAX_PROMPT:
+                what = f"for {options}, the prompt has {len(prompt):,} characters"
+                fix = f"keep to {MAX_PROMPT:,}, which is much, and let it search for the rest"
+                yield Problem(what, env_play.find_own(env, *_TASK_METHODS), fix)
+                return
 
 
 @judged(env_play.BEGUN, raises=True, most=MAX_PROBLEMS)
@@ -117,11 +128,6 @@ def _judge_beginnings(options: env_play.Options, returned: Any) -> str:
     if not isinstance(prompt, str) or not prompt.strip():
         said = f"{shorten(str(prompt))} ({type(prompt).__name__})"
         return f"reset() returned the prompt {said}; expected a text that is not empty"
-    if len(prompt) > MAX_PROMPT:
-        return (
-            f"the prompt has {len(prompt):,} characters, and no model reads so many before its "
-            f"first turn: at most {MAX_PROMPT:,}; let it search in what is long"
-        )
     if found := _CONTROL.search(prompt):
         return (
             f"the prompt holds {found.group()!r}, which means nothing there: the model's chat "

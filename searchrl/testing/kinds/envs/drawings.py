@@ -12,6 +12,7 @@ from searchrl.contracts import Drawer
 from searchrl.core.drawing import find_drawings_problem
 from searchrl.core.episode import Episode, Task
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
+from searchrl.testing.kinds.envs.play import find_finished, make_env
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import make_episode, reward_cases
 from searchrl.testing.probes.subject import Subject
@@ -20,8 +21,6 @@ from searchrl.testing.probes.subject import Subject
 def _find_episodes(subject: Subject) -> dict[str, Episode]:
     """Episodes under the words that name them: an environment's own, or made-up ones."""
     if subject.entry.kind == "env":
-        from searchrl.testing.kinds.envs.play import find_finished
-
         return find_finished(subject)
     if subject.entry.kind == "reward":
         return {f"case '{case.name}' ({case.why})": case.episode for case in reward_cases()}
@@ -39,8 +38,6 @@ def _find_episodes(subject: Subject) -> dict[str, Episode]:
 def _make(subject: Subject) -> Any:
     if subject.entry.kind != "env":
         return subject.make()
-    from searchrl.testing.kinds.envs.play import make_env
-
     return make_env(subject).unwrapped
 
 

@@ -53,13 +53,6 @@ def nothing(patch: Patch, session: Session) -> None:
     """The fault is in the settings."""
 
 
-def stop_at(*stops: str) -> Inject:
-    def inject(patch: Patch, session: Session) -> None:
-        patch.setattr(session.worlds[0].protocol, "stops", stops)
-
-    return inject
-
-
 def use_template(template: str) -> Inject:
     def inject(patch: Patch, session: Session) -> None:
         tokenizer = session.policy.tokenizer
@@ -276,9 +269,8 @@ FAULTS: dict[str, Fault] = {
     "stop strings longer than a turn": (
         "stops", nothing, {"task": TAGS, "rollout": {"max_turn_tokens": 2}},
     ),
-    "stop strings that end nothing it writes": (
-        "stops", stop_at("</never>", "</nowhere>"), {"task": TAGS},
-    ),
+    "stop strings that end nothing": ("stops", lambda patch, session: patch.setattr(
+        session.worlds[0].protocol, "stops", ("</never>", "</nowhere>")), {"task": TAGS}),
     "padding masked by its id": ("eos", mask_padding, {}),
     "a turn encoded again": ("ledger", encode_again, {}),
     "log-probs shifted": ("ledger", shift_logps, {}),

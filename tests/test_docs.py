@@ -322,9 +322,12 @@ def documented_metrics() -> set[str]:
 def _of_a_kind(name: str) -> str:
     """`em/two_hop`, `f1/hard` and `action/Stop` are documented for all names, `pass@4` as well."""
     name = re.sub(r"^((free_)?action)/.*", r"\1/NAME", name)
-    plain = re.sub(r"@\d+$", "@K", re.sub(r"^em/.*", "em/KIND", name))
+    plain = re.sub(r"@\d+$", "@K", re.sub(r"^(em|env|reward)/.*", r"\1/KIND", name))
     figure, slash, _ = plain.partition("/")
-    return "FIGURE/KIND" if slash and figure in GROUPED and figure != "em" else plain
+    return "FIGURE/KIND" if slash and figure in GROUPED and plain not in KINDS else plain
+
+
+KINDS = ("em/KIND", "env/KIND", "reward/KIND")
 
 
 def ensure_documented(names: set[str]) -> None:

@@ -284,7 +284,12 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     for name in dict.fromkeys(kinds + slices):
         those = [r for r, names in named if name in names]
         if main == "reward":
-            add(f"reward/{name}", those, [r.reward or 0.0 for r in those], _union(ranges.values()))
+            add(
+                f"reward/{name}",
+                those,
+                [r.scored.reward or 0.0 for r in those],
+                _union(ranges.values()),
+            )
         else:
             add_component(main, those, f"{main}/{name}")
     return metrics

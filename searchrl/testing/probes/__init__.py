@@ -1,1 +1,1 @@
-"""How a criterion looks at a plugin from outside: effects, other processes, places."""
+"""How a criterion looks at a plugin from outside: surroundings and places."""

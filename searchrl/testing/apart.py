@@ -31,7 +31,7 @@ from searchrl.testing.criteria import (
     find_place,
     run_criteria,
 )
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _ASKED, _OUTCOMES, _REPORT = "asked", "outcomes", "report"
 """Files of the folder that both processes share."""

@@ -19,7 +19,7 @@ from searchrl.plugins.registry import Entry, PluginFailure, Registry
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.testing import criteria
 from searchrl.testing.criteria import Criterion, Finding, Report
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _MODULES = {
     "env": ("envs.tasks", "envs.episodes", "envs.choices", "envs.drawings"),

@@ -23,7 +23,7 @@ from searchrl.testing.kinds.trials import (
     unmutated,
 )
 from searchrl.testing.kit.histories import healthy_history, sample_histories
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 MAX_LOOK_S = 0.02
 """Seconds that a look at a thousand steps may take: 13 alarms then cost a quarter of a second of

@@ -24,8 +24,8 @@ from searchrl.testing.kinds.trials import (
     raises_nothing,
     unchanged,
 )
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
-from searchrl.testing.probes.subject import Subject
 
 _EXAMPLES = (
     JudgeCase("When does the library close on Fridays?", "At 16:45.", ("16:45", "at 16:45")),

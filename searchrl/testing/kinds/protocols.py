@@ -20,9 +20,9 @@ from searchrl.errors import ConfigError
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, Check, NotApplicable, Problem, criterion
 from searchrl.testing.kit.fuzz import find_faulty, make_texts, shorten
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK, Grammar, tags_in
 from searchrl.testing.kit.texts import HARD_TEXTS
-from searchrl.testing.probes.subject import Subject
 
 _METHODS = (
     "parse", "final_answer", "format_score", "render_turn", "opening", "neutralise",

@@ -35,8 +35,8 @@ from searchrl.testing.kinds.trials import (
     unchanged,
     unmutated,
 )
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
-from searchrl.testing.probes.subject import Subject
 
 
 @criterion("R1")

@@ -28,7 +28,7 @@ from searchrl.testing.kinds.trials import (
     unmutated,
 )
 from searchrl.testing.kit.cases import RewardCase, reward_cases
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _TOLERANCE = 1e-9
 

@@ -17,8 +17,8 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import Problem, criteria_in, criterion
 from searchrl.testing.kinds.trials import Trial, raises_nothing, unmutated
 from searchrl.testing.kit.fuzz import catch
-from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.surroundings import Effect, away
+from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.surroundings import Effect, away
 
 Logged = tuple[int, dict[str, Metric], str]
 """What `log` is called with: step, metrics, phase."""

@@ -20,8 +20,8 @@ from searchrl.calls.deadline import Raised as NotReturned
 from searchrl.calls.deadline import call_together, call_with_deadline
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import TIMEOUT_S, Check, NotApplicable, Problem
-from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.surroundings import Effect, other_surroundings
+from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.surroundings import Effect, other_surroundings
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, crit
 from searchrl.testing.kinds.envs.play import find_finished, make_env
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import make_episode, reward_cases
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 
 def _find_episodes(subject: Subject) -> dict[str, Episode]:

@@ -29,8 +29,8 @@ from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, find_difference, judged, raises_nothing
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.policies import Step
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
-from searchrl.testing.probes.subject import Subject
 
 MAX_TURNS = 2000
 """Turns after which an episode should long be over."""

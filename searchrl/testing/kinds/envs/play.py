@@ -24,8 +24,8 @@ from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.kit.policies import Says, Step, play_episode, play_turns
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK
-from searchrl.testing.probes.subject import Subject
 
 SPLITS = ("train", "test")
 """The splits that programs ask for, of an environment that does not list its own."""

@@ -24,7 +24,7 @@ from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, crit
 from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import catch, shorten
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 MAX_MAKE_S = 2.0
 """Seconds that making an instance may take, once everything is imported."""
@@ -116,7 +116,8 @@ def _begins(subject: Subject) -> Iterator[Problem]:
             if len(prompt) > MAX_PROMPT:
                 what = f"for {options}, the prompt has {len(prompt):,} characters"
                 fix = f"keep to {MAX_PROMPT:,}, which is much, and let it search for the rest"
-                yield Problem(what, env_play.find_own(env, *_TASK_METHODS), fix)
+                at = env_play.find_own(env, "make_prompt", "reset", "make_task")
+                yield Problem(what, at, fix)
                 return
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from unittest import mock
 
-from searchrl.testing.probes.places import Place, frames_here, place_of
+from searchrl.testing.kit.places import Place, frames_here, place_of
 
 
 class Effect(NamedTuple):

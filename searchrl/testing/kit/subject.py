@@ -17,8 +17,8 @@ from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import takes_judge
 from searchrl.retrieval.indexes import IndexCache
+from searchrl.testing.kit.places import locate
 from searchrl.testing.kit.tags import Grammar
-from searchrl.testing.probes.places import locate
 
 
 @dataclass(frozen=True)

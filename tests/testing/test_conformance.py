@@ -267,3 +267,27 @@ def hang(subject: Any) -> Iterator[Problem]:
 def begin(subject: Any) -> Iterator[Problem]:
     raise AssertionError("never begun")
     yield
+
+
+FORMULAS = """
+from searchrl.core.episode import JudgeCase, Verdict
+
+class Formulas:
+    '''Knows chemical formulas, and nothing of libraries.'''
+    EXAMPLES
+    def judge(self, case):
+        is_right = case.answer.replace(' ', '') == 'H2O' in case.references
+        return Verdict(float(is_right), 'by its letters')
+
+@hookimpl
+def register_judges(register):
+    register('formulas', Formulas)
+"""
+OWN = "examples = (JudgeCase('Water?', 'H2 O', ('H2O',)), JudgeCase('Water?', 'CO2', ('H2O',)))"
+
+
+@pytest.mark.parametrize("examples", [OWN, "examples = ('H2O',)", ""])
+def test_a_judge_of_a_domain_of_its_own_brings_its_own_cases(write: Write, examples: str) -> None:
+    report = check_only(write, FORMULAS.replace("EXAMPLES", examples))
+    failed = {OWN: [], "": ["V5"]}.get(examples, ["V1"])
+    assert [result.number for result in report.failed] == failed, report.failed

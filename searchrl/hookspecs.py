@@ -26,7 +26,6 @@ HOOKS: Mapping[str, str] = {
     "env": "register_envs",
     "protocol": "register_protocols",
     "reward": "register_rewards",
-    "group_reward": "register_group_rewards",
     "judge": "register_judges",
     "retriever": "register_retrievers",
     "tracker": "register_trackers",
@@ -37,9 +36,6 @@ HOOKS: Mapping[str, str] = {
     "command": "register_commands",
 }
 """Plugin kind -> the hook that registers it."""
-
-NAMED_AMONG: Mapping[str, str] = {"group_reward": "reward"}
-"""Kinds whose names are looked up among those of another: both stand in reward expressions."""
 
 Factory = Callable[..., Any] | str
 """A callable, or the lazy string `"package.module:attribute"`, imported on first use."""
@@ -53,7 +49,7 @@ class Register(Protocol):
 
 
 class RegisterTool(Protocol):
-    """What `register_rewards` and `register_retrievers` receive."""
+    """What `register_retrievers` receives."""
 
     def __call__(
         self, name: str, factory: Factory, *, concurrent: bool = True, description: str = ""
@@ -63,6 +59,21 @@ class RegisterTool(Protocol):
         What it makes is called by several threads at once, so that calls that wait overlap. With
         `concurrent=False` it gets one call at a time.
         """
+
+
+class RegisterReward(Protocol):
+    """What `register_rewards` receives."""
+
+    def __call__(
+        self,
+        name: str,
+        factory: Factory,
+        *,
+        group: bool = False,
+        concurrent: bool = True,
+        description: str = "",
+    ) -> None:
+        """Offer `factory` under `name`; see `register_rewards`."""
 
 
 class RegisterEnv(Protocol):
@@ -116,22 +127,14 @@ def register_protocols(register: Register) -> None:
 
 
 @hookspec
-def register_rewards(register: RegisterTool) -> None:
-    """Offer reward components: `register(name, factory, *, concurrent)`; `factory() -> Reward`.
+def register_rewards(register: RegisterReward) -> None:
+    """Offer reward components: `register(name, factory, *, group, concurrent)`.
 
-    The name is used in reward expressions, so it must be a Python identifier. Components that wait
-    (for a judge, say) are called for many episodes at once; `concurrent=False` forbids it.
-    A factory with a parameter `judge` gets the `Judge` that the configuration names.
-    """
-
-
-@hookspec
-def register_group_rewards(register: RegisterTool) -> None:
-    """Offer components that score a whole group: `register(name, factory, *, concurrent)`.
-
-    `factory() -> GroupReward`: called with the episodes of one group, it returns as many scores.
-    The name is used in reward expressions like that of any component. A factory with a parameter
-    `judge` gets the `Judge` that the configuration names.
+    `factory() -> Reward`; with `group=True` `factory() -> GroupReward`, which is called with the
+    episodes of one group and returns as many scores. The name is used in reward expressions, so it
+    must be a Python identifier. Components that wait (for a judge, say) are called for many
+    episodes at once; `concurrent=False` forbids it. A factory with a parameter `judge` gets the
+    `Judge` that the configuration names.
     """
 
 

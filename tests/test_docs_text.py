@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -97,3 +98,23 @@ def test_every_exit_status_of_an_error_is_documented() -> None:
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]
     known = {one.exit_code for one in kinds if issubclass(one, errors.SearchRLError)}
     assert known <= set(map(int, listed)) and known >= {1, 2, 3, 4}
+
+
+AUTHORS_PAGES = ("hooks", "write-a-plugin", "test-a-plugin", "rewards", "foreign-envs", "builtins")
+
+
+def test_every_module_that_authors_are_shown_is_on_the_list_of_those_promised() -> None:
+    whole = (DOCS / "write-a-plugin.md").read_text("utf-8")
+    text = whole.partition("## What you may rely on")[2].partition("\n## ")[0]
+    promised = set(re.findall(r"`(searchrl[\w.]*)`", text))
+    pages = [DOCS / f"{name}.md" for name in AUTHORS_PAGES]
+    pages += (REPO / "searchrl" / "assets" / "scaffold").rglob("*.jinja")
+    shown = {
+        module
+        for page in pages
+        for module in re.findall(
+            r"^\s*(?:from|import) (searchrl[\w.]*)", page.read_text("utf-8"), re.MULTILINE
+        )
+    }
+    assert shown - promised == set()
+    assert all(importlib.util.find_spec(module) for module in promised)

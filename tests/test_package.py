@@ -27,7 +27,7 @@ _FOLDERS = {
     "assets/scaffold": (
         "alarm.py.jinja algorithm.py.jinja env.py.jinja group_reward.py.jinja "
         "judge.py.jinja protocol.py.jinja retriever.py.jinja reward.py.jinja single.py.jinja "
-        "tracker.py.jinja"
+        "tool_env.py.jinja tracker.py.jinja"
     ),
     "assets/scaffold/package": (
         "README.md.jinja module.py.jinja pyproject.toml.jinja test_module.py.jinja"

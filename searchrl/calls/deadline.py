@@ -5,18 +5,20 @@ they overlap is the business of `calls`. Nothing is retried, counted or classifi
 does that for reward components, the rollout driver for environments. Code that holds Python's lock
 stops every thread, these too: `watchdog` ends the process then.
 
-A call runs in another thread than the caller, not always the same one, with a copy of the caller's
-context variables. Thread-local state (an sqlite3 connection, torch's grad mode) does not follow.
+A call runs in another thread than the caller, not always the same one (`pinned` has objects that
+need that), with a copy of the caller's context variables. Thread-local state (torch's grad mode)
+does not follow.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from typing import TypeVar, TypeVarTuple
 
 from searchrl.calls.outcomes import DeadlineExceeded, Raised, Returned
-from searchrl.calls.pool import CallQueue, Turn, inside
+from searchrl.calls.pool import CallQueue, Turn, Worker, inside
 
 __all__ = [
     "DeadlineExceeded",
@@ -33,21 +35,29 @@ Ts = TypeVarTuple("Ts")
 
 
 def call_with_deadline(
-    fn: Callable[[*Ts], T], *args: *Ts, timeout_s: float | None, owner: str
+    fn: Callable[[*Ts], T],
+    *args: *Ts,
+    timeout_s: float | None,
+    owner: str,
+    home: Worker | None = None,
 ) -> T:
     """Return `fn(*args)`, or raise `DeadlineExceeded` naming `owner` after `timeout_s` seconds.
 
-    What `fn` raises is raised here, traceback included. `timeout_s=None` calls directly.
+    What `fn` raises is raised here, traceback included. `timeout_s=None` calls directly, unless
+    `home` is the thread that has to make the call.
     """
-    if timeout_s is None:
+    if timeout_s is None and home is None:
         return fn(*args)
-    (outcome,) = call_together([(functools.partial(fn, *args), owner)], timeout_s=timeout_s)
+    with closing(CallQueue(timeout_s)) as queue:
+        call = queue.add(functools.partial(fn, *args), owner, home)
+        queue.wait_for_all()
+    outcome = call.result
     if isinstance(outcome, Returned):
         return outcome.value
     try:
         raise outcome.error
     finally:
-        del outcome  # breaks the cycle error -> traceback -> this frame -> error
+        del outcome, call, queue  # breaks the cycle error -> traceback -> this frame -> error
 
 
 def call_together(
@@ -58,18 +68,14 @@ def call_together(
 ) -> list[Returned[T] | Raised]:
     """Make the (function, owner) calls, each with its own deadline; outcomes in the same order.
 
-    Calls that wait overlap, see `CallQueue`: a batch in which every call waits takes little more
-    time than one call. `timeout_s=None` calls directly, one after another.
+    They overlap: a batch in which every call waits takes little more time than one call.
+    `timeout_s=None` calls directly, one after another.
     """
     if timeout_s is None:
         return [_call_here(fn) for fn, _ in calls]
-    queue = CallQueue(timeout_s, alone)
-    begun = [queue.add(fn, owner) for fn, owner in calls]
-    try:
+    with closing(CallQueue(timeout_s, alone)) as queue:
+        begun = [queue.add(fn, owner) for fn, owner in calls]
         queue.wait_for_all()
-    except BaseException:  # Ctrl-C while waiting
-        queue.close()
-        raise
     return [call.result for call in begun]
 
 

@@ -1,7 +1,6 @@
 """What becomes of a call: it returned, it raised, or it did not come back in time.
 
-Owns the three records, and no behaviour. Callers: `pool`, which makes calls, and `deadline`, the
-way in for everybody else.
+Owns the three records, and no behaviour.
 """
 
 from __future__ import annotations
@@ -25,6 +24,10 @@ class DeadlineExceeded(SearchRLError):
         self.owner = owner
         self.timeout_s = timeout_s
         self.where = where
+
+    def again(self) -> DeadlineExceeded:
+        """The same for another one that waited for this call: an error is raised once."""
+        return DeadlineExceeded(self.owner, self.timeout_s, self.where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The calls under way: which thread makes them, how they overlap, and what becomes of late ones.
 
-Owns a pool of reusable daemon threads, and the rule by which calls overlap: one thread makes quick
-calls one after another, and where calls wait, more threads make the next ones beside them. A call
-that misses its deadline keeps its thread (Python cannot kill one), the pool forgets the thread, and
+Owns a pool of reusable daemon threads, and the threads in which objects live that bear one only
+(`pinned`). Every call has a thread while it is made, so that calls which wait overlap. A call that
+misses its deadline keeps its thread (Python cannot kill one), the pool forgets the thread, and
 `DeadlineExceeded` holds the place where the code hangs. Daemon threads never delay the exit of the
 interpreter. `deadline` is the way in for most callers; the rollout driver has a queue of its own.
 """
@@ -28,19 +28,10 @@ from searchrl.errors import SearchRLError
 T = TypeVar("T")
 
 MAX_TOGETHER = 256
-"""Calls of one queue that are under way at the same time, at most."""
+"""Calls of one queue that are under way at the same time, at most; and threads with objects."""
 
 MAX_HANGING = 1024
 """Threads that may hang at the same time. More calls are refused until some of them return."""
-
-_PATIENCE_S = 0.005
-"""How long the calls under way must have waited before the next ones begin beside them."""
-
-_COMPUTING_PATIENCE_S = 0.25
-"""The same for calls that compute: side by side they take longer, but they may never return."""
-
-_COMPUTING = 0.2
-"""A call computes if its thread has used more than this share of a processor, and waits if not."""
 
 
 @contextmanager
@@ -74,15 +65,14 @@ class Turn:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._is_taken = False
-        self._holder: _Worker | None = None
+        self._holder: Worker | None = None
 
     def __enter__(self) -> None:
         worker = _here.worker
         with self._changed, worker.waiting() if worker is not None else nullcontext():
             while self._is_taken:
                 if self._holder is not None and self._holder.late is not None:
-                    late = self._holder.late
-                    raise DeadlineExceeded(late.owner, late.timeout_s, late.where)
+                    raise self._holder.late.again()
                 self._changed.wait(self._LOOK_S)
             self._is_taken, self._holder = True, worker
 
@@ -98,35 +88,30 @@ class Call(Generic[T]):
 
     fn: Callable[[], T]
     owner: str
+    home: Worker | None = None
+    """The thread that has to make it; None: any."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     came_back: Returned[T] | Raised | None = None
     """Its outcome as its own thread tells it; nobody else looks once the call is given up."""
     outcome: Returned[T] | Raised | None = None
-    worker: _Worker | None = None
+    worker: Worker | None = None
+    """The thread that makes it; None before it has begun."""
     began_at: float = 0.0
-    looked_at: float = 0.0
-    """When it was last asked whether it computes, and `cpu_s`, the time of its thread then."""
-    cpu_s: float = 0.0
 
-    def begin(self, worker: _Worker) -> None:
-        """Note that this thread, the worker's, begins it."""
-        self.worker = worker
-        worker.waited_s = 0.0
-        self.began_at = self.looked_at = time.monotonic()
-        self.cpu_s = time.thread_time()
+    def make(self, worker: Worker) -> None:
+        """Make it in this thread, the worker's."""
+        worker.inside, worker.waited_s = "", 0.0
+        self.began_at, self.worker = time.monotonic(), worker
+        try:
+            self.came_back = Returned(self.context.run(self.fn))
+        except BaseException as error:  # passed on to the caller
+            self.came_back = Raised(error)
 
-    def took_s(self, now: float) -> float:
-        """How long it has been under way, its waits for a `Turn` left out."""
-        assert self.worker is not None
-        return now - self.began_at - self.worker.waited_until(now)
-
-    def is_computing(self, now: float) -> bool:
-        """Whether it has been computing since it was last asked; False where nobody can tell."""
-        assert self.worker is not None
-        cpu_s = self.worker.cpu_s()
-        share = (cpu_s - self.cpu_s) / max(now - self.looked_at, 1e-6)
-        self.looked_at, self.cpu_s = now, cpu_s
-        return share > _COMPUTING
+    def left_s(self, timeout_s: float, now: float) -> float:
+        """How long it may still take: it is not late before it has begun, or while it waits."""
+        if self.worker is None:
+            return timeout_s
+        return timeout_s - (now - self.began_at - self.worker.waited_until(now))
 
     @property
     def is_over(self) -> bool:
@@ -143,59 +128,46 @@ class Call(Generic[T]):
 class CallQueue:
     """Calls beside the caller. They begin in the order in which they were added.
 
-    One thread makes them, one after another, as long as each call is quick or computes: beside
-    each other, calls that compute would only be slower. When all calls under way have waited for
-    `_PATIENCE_S`, as many more begin beside them, up to `MAX_TOGETHER`. So quick calls cost one
-    change of threads per batch, and calls that wait do not wait for each other.
-
     Args:
         timeout_s: the time limit of a call, from its own beginning; None: none.
         alone: owners that are called by one thread at a time. Once a call of such an owner hangs,
             no other of this queue is made.
-        is_beside: the caller does other work before it waits: a thread watches the calls meanwhile.
     """
 
-    def __init__(
-        self, timeout_s: float | None, alone: Collection[str] = (), *, is_beside: bool = False
-    ) -> None:
+    def __init__(self, timeout_s: float | None, alone: Collection[str] = ()) -> None:
         limit_s = threading.TIMEOUT_MAX if timeout_s is None else timeout_s
         self.timeout_s = min(max(limit_s, 0.0), threading.TIMEOUT_MAX)
         self._alone = frozenset(alone)
         # One that knows its owner: `_held` needs that.
         self._lock = threading.RLock()
         self._finished = threading.Condition(self._lock)
-        self._crowded = threading.Condition(self._lock)
         self._waiting: deque[Call[Any]] = deque()
         self._running: dict[Call[Any], None] = {}
+        """Calls that were given to a thread."""
         self._hanging: set[str] = set()
         """Owners among `alone` of which a call hangs."""
         self._num_workers = 0
-        self._added_at = 0.0
-        """When workers were added last."""
         self._tells_each = False
-        self._is_open = True
-        self._is_watched = not is_beside
-        """Whether a thread looks after the calls, or is about to: a caller that only waits does."""
 
-    def add(self, fn: Callable[[], T], owner: str) -> Call[T]:
-        """Add a call; it begins as soon as it is its turn."""
-        call = Call(fn, owner)
-        if _num_hanging() >= MAX_HANGING:
-            text = f"{owner} was not called: {MAX_HANGING} earlier calls still hang"
-            call.outcome = Raised(SearchRLError(text))
-            return call
+    def add(self, fn: Callable[[], T], owner: str, home: Worker | None = None) -> Call[T]:
+        """Add a call; it begins as soon as it is its turn. `home` is the thread that makes it."""
+        call = Call(fn, owner, home)
         with self._lock:
-            if owner in self._hanging:
+            if _num_hanging() >= MAX_HANGING:
+                text = f"{owner} was not called: {MAX_HANGING} earlier calls still hang"
+                call.outcome = Raised(SearchRLError(text))
+            elif owner in self._hanging:
                 self._refuse(call)
-                return call
-            self._waiting.append(call)
-            if self._num_workers == 0:
-                self._add_workers(1)
-            elif not self._is_watched:
-                self._is_watched = True
-                _take().inbox.put(self._watch)
+            elif home is not None and home.late is not None:
+                call.outcome = Raised(home.late.again())
+            elif home is not None:
+                self._running[call] = None
+                home.inbox.put((self, call))
             else:
-                self._crowded.notify()
+                self._waiting.append(call)
+                if self._num_workers < MAX_TOGETHER and (first := self._next()) is not None:
+                    self._num_workers += 1
+                    _take().inbox.put((self, first))
         return call
 
     def wait_for_all(self) -> None:
@@ -219,11 +191,8 @@ class CallQueue:
     def close(self) -> None:
         """Give up every call that has no outcome. One that is under way keeps its thread."""
         with self._lock:
-            self._is_open = False
             self._waiting.clear()
-            for call in list(self._running):
-                self._leave(call)
-            self._crowded.notify_all()
+            self._running.clear()
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -238,141 +207,107 @@ class CallQueue:
             with suppress(RuntimeError):  # somebody else has it
                 self._lock.release()
 
-    # What follows is called with the lock held, but for `_serve` and `_watch`.
+    def serve(self, worker: Worker, call: Call[Any] | None) -> None:
+        """What a worker does for this queue: this call, then those that wait for no thread."""
+        while call is not None:
+            if call in self._running:  # else it was given up before it had begun
+                call.make(worker)
+            with self._lock:
+                if worker.late is not None:
+                    return
+                if call in self._running:
+                    call.outcome = call.came_back
+                    del self._running[call]
+                call = None if worker.is_home else self._next()
+                if call is None and not worker.is_home:
+                    self._num_workers -= 1
+                    worker.rest()
+                if self._tells_each or not (self._running or self._waiting):
+                    self._finished.notify_all()
+
+    # What follows is called with the lock held.
 
     def _tend(self) -> float | None:
-        """Give up what is late, begin what has waited; seconds until there is more to do."""
+        """Give up what is late; seconds until there is more to do."""
         now = time.monotonic()
         for call in list(self._running):
+            if call.worker is None and call.home is not None and call.home.late is not None:
+                call.outcome = Raised(call.home.late.again())
+                del self._running[call]
             # One that has come back waits for the lock, and is not late.
-            if call.took_s(now) >= self.timeout_s and call.came_back is None:
+            elif call.came_back is None and call.left_s(self.timeout_s, now) <= 0:
                 self._give_up(call)
-        looks = [self.timeout_s - call.took_s(now) for call in self._running]
-        if any(self._may_begin(call) for call in self._waiting):
-            newest = max([self._added_at, *(call.began_at for call in self._running)])
-            if now - newest >= self._patience_s(now) and self._num_workers < MAX_TOGETHER:
-                self._add_workers(max(1, self._num_workers))
-            looks.append(_PATIENCE_S)
         # A wait of next to nothing is a wait all the same: no thread may spin on the lock.
-        return max(min(looks), 1e-4) if looks else None
+        looks = [max(call.left_s(self.timeout_s, now), 1e-4) for call in self._running]
+        return min(looks, default=None)
 
-    def _patience_s(self, now: float) -> float:
-        """How long the newest call may take before the next begin beside it."""
-        # No short cut: each call is to be asked every time.
-        if any([call.is_computing(now) for call in self._running]):
-            return min(_COMPUTING_PATIENCE_S, self.timeout_s / 8)
-        return _PATIENCE_S
-
-    def _may_begin(self, call: Call[Any]) -> bool:
-        if call.owner not in self._alone:
-            return True
-        return all(other.owner != call.owner for other in self._running)
-
-    def _add_workers(self, count: int) -> None:
-        self._added_at = time.monotonic()
-        for _ in range(min(count, len(self._waiting), MAX_TOGETHER - self._num_workers)):
-            self._num_workers += 1
-            _take().inbox.put(self._serve)
-
-    def _next(self, worker: _Worker) -> Call[Any] | None:
-        """The call that a worker makes next; with none, the worker goes back to the pool."""
+    def _next(self) -> Call[Any] | None:
+        """The call that is made next, if one may be."""
+        busy = self._alone and {call.owner for call in self._running}
         for call in self._waiting:
-            if self._may_begin(call):
+            if call.owner not in self._alone or call.owner not in busy:
                 self._waiting.remove(call)
-                call.begin(worker)
                 self._running[call] = None
                 return call
-        self._num_workers -= 1
-        worker.rest()
         return None
 
     def _give_up(self, call: Call[Any]) -> None:
         """Give up a call that is late; of an owner that is called alone, all that wait as well."""
-        assert call.worker is not None
-        owner = call.worker.inside or call.owner
-        late = DeadlineExceeded(owner, self.timeout_s, call.worker.where())
-        call.outcome, call.worker.late = Raised(late), late
-        self._leave(call)
+        worker = call.worker
+        assert worker is not None
+        worker.late = DeadlineExceeded(worker.inside or call.owner, self.timeout_s, worker.where())
+        call.outcome = Raised(worker.late)
+        _abandoned.append(worker.thread)
+        del self._running[call]
+        if call.home is None:
+            self._num_workers -= 1
         if call.owner in self._alone:
             self._hanging.add(call.owner)
             for other in [other for other in self._waiting if other.owner == call.owner]:
                 self._refuse(other)
                 self._waiting.remove(other)
-        self._finished.notify_all()
+        if call.home is None and (following := self._next()) is not None:
+            self._num_workers += 1
+            _take().inbox.put((self, following))
 
     def _refuse(self, call: Call[Any]) -> None:
         text = f"{call.owner} was not called: it takes one call at a time, and an earlier one hangs"
         call.outcome = Raised(SearchRLError(text))
 
-    def _leave(self, call: Call[Any]) -> None:
-        """Forget a call under way, and its worker with it."""
-        assert call.worker is not None
-        call.worker.is_abandoned = True
-        _abandoned.append(call.worker.thread)
-        del self._running[call]
-        self._num_workers -= 1
 
-    def _serve(self, worker: _Worker) -> None:
-        """What a worker does for this queue: calls, until there is none to begin."""
-        with self._lock:
-            call = self._next(worker)
-        while call is not None:
-            try:
-                call.came_back = Returned(call.context.run(call.fn))
-            except BaseException as error:  # passed on to the caller
-                call.came_back = Raised(error)
-            with self._lock:
-                if worker.is_abandoned:
-                    return
-                call.outcome = call.came_back
-                del self._running[call]
-                call = self._next(worker)
-                if self._tells_each or not (self._running or self._waiting):
-                    self._finished.notify_all()
+class Worker:
+    """One daemon thread that makes one call at a time; None in its `inbox` ends it.
 
-    def _watch(self, worker: _Worker) -> None:
-        """What looks after the calls while the caller does other work."""
-        with self._lock:
-            while self._is_open:
-                if self._waiting:
-                    self._crowded.wait(self._tend())
-                else:
-                    self._crowded.wait()
-            worker.rest()
+    `is_home`: objects live in it (see `pinned`), so it makes their calls alone, and never rests.
+    """
 
-
-_HAS_CLOCKS = hasattr(time, "pthread_getcpuclockid")
-
-
-class _Worker:
-    """One daemon thread that does one job at a time; None in its `inbox` ends it."""
-
-    def __init__(self) -> None:
-        self.inbox: SimpleQueue[Callable[[_Worker], None] | None] = SimpleQueue()
+    def __init__(self, *, is_home: bool = False) -> None:
+        self.inbox: SimpleQueue[tuple[CallQueue, Call[Any]] | None] = SimpleQueue()
+        self.is_home = is_home
         self.inside = ""
         """Whose code it runs, if that is not the code of the owner of its call."""
         self.waited_s = 0.0
         """How long its call has waited for turns, the present wait left out."""
         self._waits_since: float | None = None
         self.late: DeadlineExceeded | None = None
-        """Why its call was given up."""
-        self.is_abandoned = False
-        self.thread = threading.Thread(target=self._run, name="searchrl-deadline", daemon=True)
+        """Why its call was given up: nothing else is made here."""
+        self.thread = threading.Thread(target=self._run, name="searchrl-calls", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         _here.worker = self
         watchdog.introduce()
         while (job := self.inbox.get()) is not None:
-            job(self)
+            queue, call = job
+            queue.serve(self, call)
             # An idle worker must not keep the last call's arguments and result alive.
-            del job
-            if self.is_abandoned:  # its call has returned after all
+            del job, queue, call
+            if self.late is not None:  # its call has returned after all
                 return
 
     def rest(self) -> None:
-        """Go back to the pool. A job that comes before the last one has quite ended waits."""
-        if len(_idle) < _MAX_IDLE:
+        """Go back to the pool. A call that comes before the last one has quite ended waits."""
+        if len(_idle) < MAX_TOGETHER:
             _idle.append(self)
         else:
             self.inbox.put(None)
@@ -392,12 +327,6 @@ class _Worker:
         since = self._waits_since
         return self.waited_s + (0.0 if since is None else max(now - since, 0.0))
 
-    def cpu_s(self) -> float:
-        """Seconds that the thread has computed; 0 where the system does not tell."""
-        if not _HAS_CLOCKS:
-            return 0.0
-        return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident or 0))
-
     def where(self) -> str:
         """The stack of the thread at this moment."""
         frame = sys._current_frames().get(self.thread.ident or 0)
@@ -407,15 +336,14 @@ class _Worker:
 class _Here(threading.local):
     """The worker of this thread, if it is one."""
 
-    worker: _Worker | None = None
+    worker: Worker | None = None
 
 
 _here = _Here()
 
 # Idle workers only: a busy worker belongs to its queue. `deque` is thread-safe for append and pop.
 # The most recently used worker is taken first, so a single caller always gets the same thread.
-_idle: deque[_Worker] = deque()
-_MAX_IDLE = MAX_TOGETHER
+_idle: deque[Worker] = deque()
 _abandoned: list[threading.Thread] = []
 
 
@@ -425,7 +353,7 @@ def _num_hanging() -> int:
     return len(_abandoned)
 
 
-def _take() -> _Worker:
+def _take() -> Worker:
     while _idle:
         try:
             worker = _idle.pop()
@@ -433,4 +361,4 @@ def _take() -> _Worker:
             break
         if worker.thread.is_alive():  # after a fork the child inherits workers without threads
             return worker
-    return _Worker()
+    return Worker()

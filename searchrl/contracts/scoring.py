@@ -43,7 +43,11 @@ class GroupReward(Protocol):
 
 @runtime_checkable
 class Judge(Protocol):
-    """Says how good an answer is: a model that is asked, or a rule."""
+    """Says how good an answer is: a model that is asked, or a rule.
+
+    One of a domain of its own may have `examples`, a right and a wrong `JudgeCase`: `searchrl
+    check` tries it with these.
+    """
 
     def judge(self, case: JudgeCase) -> Verdict | Unscored:
         """Judge one answer: 0, 0.5 or 1; Unscored where nothing can be said of it.

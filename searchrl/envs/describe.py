@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from pydantic import with_config
 
-from searchrl.envs.text import TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 from searchrl.errors import ConfigError
 

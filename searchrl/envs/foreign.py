@@ -31,11 +31,14 @@ from searchrl.envs.describe import (
     unsupported,
 )
 from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.envs.text import TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 
 MAX_TURNS = 100
 """Turns of an episode if the environment sets no limit."""
+
+INVALID_REWARD = -1.0
+"""What a turn costs that is no legal action: where games punish, silence would be best."""
 
 MAX_DRAWN = 400
 """Characters of an observation in a drawing."""
@@ -49,10 +52,11 @@ class TextAdapter(gymnasium.Env[str, str]):
     """A text environment around one of text or discrete spaces; an action is a raw model turn.
 
     The model names an action by its name or number (`<act>right</act>`). After anything else it
-    gets a notice that lists the legal actions: the turn counts, but the inner environment does
-    not step. Actions that `info["action_mask"]` forbids are not legal. Task `index` of a split is
-    a seed of the inner environment; no seed is in two splits. An inner environment that has
-    `num_tasks(split)` has tasks, splits and passages of its own, which are handed on.
+    gets a notice that lists the legal actions: the turn counts, and costs, but the inner
+    environment does not step. Actions that `info["action_mask"]` forbids are not legal. Task
+    `index` of a split is a seed of the inner environment; no seed is in two splits. An inner
+    environment that has `num_tasks(split)` has tasks, splits and passages of its own, which are
+    handed on.
 
     Args:
         inner: the environment; if made with `render_mode="ansi"`, its rendering is observed.
@@ -66,6 +70,7 @@ class TextAdapter(gymnasium.Env[str, str]):
         observation: `ansi` (the rendering), `number`, or `auto`: the first of text, rendering
             and number that exists.
         num_tasks: tasks of each split.
+        invalid_reward: the reward of a turn that is no legal action.
         render_mode: None or "ansi" (the transcript as text).
 
     Raises:
@@ -86,12 +91,14 @@ class TextAdapter(gymnasium.Env[str, str]):
         prompt: str | None = None,
         observation: Observation = "auto",
         num_tasks: int = 10_000,
+        invalid_reward: float = INVALID_REWARD,
         render_mode: str | None = None,
     ) -> None:
         self.inner = inner
         self.protocol = protocol
         self.name = name
         self.render_mode = render_mode
+        self.invalid_reward = invalid_reward
         self.budget: TokenBudget | None = None
         game = spec.name if (spec := inner.spec) and spec.namespace is None else ""
         self._game = load_games().get(game, Game("", ()))
@@ -193,7 +200,7 @@ class TextAdapter(gymnasium.Env[str, str]):
         told: dict[str, Any] = {"passages": (), "signals": {}}
         if move is None:
             parsed = Action(INVALID, None, self._why_not(parsed))
-            said = parsed.reason
+            said, reward = parsed.reason, self.invalid_reward
         else:
             observation, inner_reward, terminated, truncated, info = self.inner.step(move)
             self._mask = info.get("action_mask")
@@ -306,6 +313,7 @@ def make_gym_env(
     prompt: str | None = None,
     observation: Observation = "auto",
     num_tasks: int = 10_000,
+    invalid_reward: float = INVALID_REWARD,
     render_mode: str | None = None,
 ) -> TextAdapter:
     """Make the environment of `--env gym:NAME`.
@@ -315,7 +323,8 @@ def make_gym_env(
         retriever: not used.
         name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
         make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
-        action_names, max_turns, prompt, observation, num_tasks, render_mode: see `TextAdapter`.
+        action_names, max_turns, prompt, observation, num_tasks, invalid_reward, render_mode: see
+            `TextAdapter`.
 
     Raises:
         ConfigError: Gymnasium cannot make it, or a space cannot be described.
@@ -336,6 +345,7 @@ def make_gym_env(
         prompt=prompt,
         observation=observation,
         num_tasks=num_tasks,
+        invalid_reward=invalid_reward,
         render_mode=render_mode,
     )
 

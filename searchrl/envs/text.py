@@ -17,9 +17,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import gymnasium
-import numpy as np
 from gymnasium.error import ResetNeeded
-from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
 
 from searchrl.contracts import (
     RankingRetriever,
@@ -31,11 +29,9 @@ from searchrl.contracts import (
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.splits import ensure_index, ensure_split
+from searchrl.envs.text_space import TextSpace as TextSpace
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
-
-MAX_TEXT_LENGTH = 1 << 20
-"""Characters a turn or an observation may have: a bound for the spaces, not for the model."""
 
 Matches = Callable[[str, str], bool]
 """`matches(prediction, gold)`: whether an answer is right."""
@@ -53,69 +49,6 @@ def same_answer(prediction: str, gold: str) -> bool:
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
     )
     return left == right if left or right else prediction.strip() == gold.strip()
-
-
-class TextSpace(gymnasium.Space[str]):
-    """All Unicode strings of at most `max_length` characters.
-
-    Gymnasium's own `Text` draws random letters, which are never a turn of a protocol. Here
-    `sample()` draws one of the example texts `turns`. Equality compares `max_length` only.
-    """
-
-    def __init__(
-        self,
-        max_length: int = MAX_TEXT_LENGTH,
-        *,
-        turns: Sequence[str] = ("",),
-        seed: int | np.random.Generator | None = None,
-    ) -> None:
-        if max_length < 0:
-            raise ValueError(f"max_length must not be negative, got {max_length}")
-        if not turns:
-            raise ValueError("turns must hold at least one example text, got none")
-        super().__init__(shape=None, dtype=None, seed=seed)
-        self.max_length = max_length
-        self.turns = tuple(turns)
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """Text has no fixed-size array form."""
-        return False
-
-    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
-        """Draw one example text; `mask` and `probability` have no meaning here."""
-        if mask is not None or probability is not None:
-            raise ValueError("TextSpace.sample takes no mask and no probability")
-        return self.turns[int(self.np_random.integers(len(self.turns)))][: self.max_length]
-
-    def contains(self, x: Any) -> bool:
-        """Whether `x` is a string that is short enough."""
-        return isinstance(x, str) and len(x) <= self.max_length
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TextSpace) and other.max_length == self.max_length
-
-    def __hash__(self) -> int:
-        return hash(("TextSpace", self.max_length))
-
-    def __repr__(self) -> str:
-        return f"TextSpace(max_length={self.max_length})"
-
-
-# Gymnasium's fallback for custom spaces batches texts as a tuple of strings. It lacks two things:
-# an empty batch that the batched space contains, and the batch of spaces that differ.
-@create_empty_array.register(TextSpace)
-def _empty_texts(
-    space: TextSpace, n: int = 1, fn: Callable[..., Any] = np.zeros
-) -> tuple[str, ...]:
-    return ("",) * n
-
-
-@batch_differing_spaces.register(TextSpace)
-def _batch_differing_texts(  # type: ignore[misc]  # registered by the type of the elements
-    spaces: Sequence[TextSpace],
-) -> gymnasium.Space[Any]:
-    return gymnasium.spaces.Tuple(tuple(spaces))
 
 
 _EXAMPLES = (

@@ -20,7 +20,7 @@ PACKAGES: Mapping[tuple[str, str], str] = {
     ("retriever", "rerank"): "searchrl-retrieval",
     ("judge", "endpoint"): "searchrl-judge",
     ("judge", "gemini"): "searchrl-judge",
-    ("group_reward", "judge_rank"): "searchrl-judge",
+    ("reward", "judge_rank"): "searchrl-judge",
     ("command", "judge"): "searchrl-judge",
     ("env", "retrieval-control"): "searchrl-control",
     ("algorithm", "control-ppo"): "searchrl-control",

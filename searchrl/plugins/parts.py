@@ -103,8 +103,8 @@ def find_judged(
     asking = [entry for entry in entries if takes_judge(entry.load())]
     if not asking:
         return None
-    groups = tuple(entry.name for entry in asking if entry.kind == "group_reward")
-    singles = tuple(entry.name for entry in asking if entry.kind == "reward")
+    groups = tuple(entry.name for entry in asking if entry.is_of_group)
+    singles = tuple(entry.name for entry in asking if not entry.is_of_group)
     return Judged(named.name, judges.get(named.name, named.settings), singles, groups)
 
 

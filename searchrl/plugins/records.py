@@ -208,7 +208,6 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for text in (*texts, *task["metrics"]):
             for word in re.findall(r"[\w.\-]+:\w+|\w+", text):
                 yield "reward", word
-                yield "group_reward", word
     policy = policy_name(config.get("policy", MODEL))
     if is_registered(policy):
         yield "policy", policy

@@ -22,7 +22,7 @@ from searchrl.envs.gym_files import SCHEME, find_ids
 from searchrl.hookspecs import Factory
 from searchrl.plugins.owners import Origin, Owner
 from searchrl.plugins.registry import Entry
-from searchrl.plugins.signatures import COMPONENTS, find_signature_problem
+from searchrl.plugins.signatures import find_signature_problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -46,7 +46,7 @@ class Collector:
         self.fault: PluginFault | None = None
         self.is_open = True
 
-    def __call__(self, name: str, factory: Factory, *, description: str = "") -> None:
+    def __call__(self, name: str, factory: Factory = "", *, description: str = "") -> None:
         """See `hookspecs.Register`."""
         self._add(name, factory, description, {})
 
@@ -74,7 +74,8 @@ class Collector:
     ) -> Iterator[str]:
         """What is wrong with a registration, beginning with what is registered; lazily."""
         if not isinstance(name, str):
-            yield f"a name of the kind {self.kind} that is {type(name).__name__}, not text"
+            said = getattr(name, "__name__", repr(name))
+            yield f'{self.kind} {said} without a name: write register("NAME", {said})'
             return
         what = f"{self.kind} {name!r}"
         if not self.is_open:
@@ -84,8 +85,7 @@ class Collector:
             return
         if name.endswith(":") and self.kind != "env":
             yield f"{what}: only an env's name may be a scheme"
-        is_component = self.kind in COMPONENTS
-        if is_component and (not name.isidentifier() or keyword.iskeyword(name)):
+        if self.kind == "reward" and (not name.isidentifier() or keyword.iskeyword(name)):
             yield (
                 f"{what}: the name is used in expressions such as 'format+em', so it must be an "
                 f"identifier; use {re.sub(r'[^A-Za-z0-9_]', '_', name)!r}"
@@ -108,11 +108,11 @@ _DEFAULTS = {
 """What an environment may name, to be used where a configuration names none."""
 
 
-class ToolCollector(Collector):
-    """`register` of rewards, group rewards and retrievers: says who may call them."""
+class RetrieverCollector(Collector):
+    """`register` of retrievers, which says who may call them."""
 
     def __call__(
-        self, name: str, factory: Factory, *, concurrent: bool = True, description: str = ""
+        self, name: str, factory: Factory = "", *, concurrent: bool = True, description: str = ""
     ) -> None:
         """See `hookspecs.RegisterTool`."""
         self._add(name, factory, description, {"concurrent": concurrent})
@@ -121,11 +121,26 @@ class ToolCollector(Collector):
         self, name: object, factory: object, description: object, options: Any
     ) -> Iterator[str]:
         yield from super()._find_problems(name, factory, description, options)
-        if not isinstance(options["concurrent"], bool):
-            yield (
-                f"{self.kind} {name!r}: concurrent is {options['concurrent']!r}; expected False if "
-                "it takes one call at a time, else True"
-            )
+        for option, meant in (("concurrent", "several calls at once"), ("group", "groups")):
+            if not isinstance(options.get(option, True), bool):
+                said = f"{option} is {options[option]!r}; expected True if it takes {meant}"
+                yield f"{self.kind} {name!r}: {said}, else False"
+
+
+class RewardCollector(RetrieverCollector):
+    """`register` of rewards, which says besides whether one scores episodes or groups."""
+
+    def __call__(
+        self,
+        name: str,
+        factory: Factory = "",
+        *,
+        group: bool = False,
+        concurrent: bool = True,
+        description: str = "",
+    ) -> None:
+        """See `hookspecs.RegisterReward`."""
+        self._add(name, factory, description, {"group": group, "concurrent": concurrent})
 
 
 class EnvCollector(Collector):
@@ -134,7 +149,7 @@ class EnvCollector(Collector):
     def __call__(
         self,
         name: str,
-        factory: Factory,
+        factory: Factory = "",
         *,
         protocol: str | None = None,
         reward: str | None = None,
@@ -185,9 +200,8 @@ class EnvCollector(Collector):
 
 COLLECTORS: Mapping[str, type[Collector]] = {
     "env": EnvCollector,
-    "reward": ToolCollector,
-    "group_reward": ToolCollector,
-    "retriever": ToolCollector,
+    "reward": RewardCollector,
+    "retriever": RetrieverCollector,
 }
 """The `register` callback of kinds that take more than a name, a factory and a description."""
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from searchrl.contracts import CHOICE_TURNS, TEXT_TURNS, ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
-from searchrl.hookspecs import HOOKS, NAMED_AMONG, Factory
+from searchrl.hookspecs import HOOKS, Factory
 from searchrl.plugins.owners import Origin, Owner, find_url, hash_owner
 from searchrl.plugins.packages import say_package
 from searchrl.plugins.records import PluginRecord
@@ -105,6 +105,11 @@ class Entry:
     def is_concurrent(self) -> bool:
         """Whether a retriever or reward may be called by several threads at once."""
         return bool(self.options.get("concurrent", True))
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether a reward scores a whole group at once."""
+        return bool(self.options.get("group", False))
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
@@ -247,8 +252,6 @@ class Registry:
     def get(self, kind: str, name: str) -> Entry:
         """Return the entry of `name`: plain, `plugin:name`, or `scheme:rest` for environments.
 
-        A `reward` may be a group reward: both are named in reward expressions.
-
         Raises `UnknownNameError` with near matches, `PluginError` for a name that two plugins
         offer, `ConfigError` for a scheme without a rest.
         """
@@ -274,7 +277,7 @@ class Registry:
 
     def names(self, kind: str) -> tuple[str, ...]:
         """All names that `get` resolves, sorted; names in conflict appear as `plugin:name`."""
-        plain = [entry.name for entry in self._beside(kind)]
+        plain = [entry.name for entry in self._of(kind)]
         return tuple(
             sorted(e.name if plain.count(e.name) == 1 else e.qualified for e in self._of(kind))
         )
@@ -285,7 +288,7 @@ class Registry:
         For parsers of reward expressions: they must accept every name that `get` may know.
         """
         found: set[str] = set()
-        for entry in self._beside(kind):
+        for entry in self._of(kind):
             owner = entry.owner
             plugins = {owner.name, owner.distribution or owner.name}
             plugins |= {re.sub(r"\W", "_", plugin) for plugin in plugins}
@@ -298,7 +301,7 @@ class Registry:
 
     def rivals(self, entry: Entry) -> tuple[Entry, ...]:
         """The entries of other plugins that stand in the way of a name."""
-        same = [one for one in self._beside(entry.kind) if one.name == entry.name]
+        same = [one for one in self._of(entry.kind) if one.name == entry.name]
         return tuple(one for one in same if one is not entry) if not entry.argument else ()
 
     @property
@@ -306,8 +309,7 @@ class Registry:
         """One sentence per name that several plugins offer; the plain name is refused."""
         groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in self._entries:
-            among = NAMED_AMONG.get(entry.kind, entry.kind)
-            groups.setdefault((among, entry.name), []).append(entry)
+            groups.setdefault((entry.kind, entry.name), []).append(entry)
         return tuple(_describe_conflict(group) for group in groups.values() if len(group) > 1)
 
     @property
@@ -317,7 +319,7 @@ class Registry:
         for record in self.recorded:
             for kind, name in record.used:
                 found = self._match(kind, name)
-                if len(found) == 1 and found[0].kind == kind:
+                if len(found) == 1:
                     changes.append(record.find_takeover(kind, name, found[0].owner))
         return tuple(change for change in changes if change)
 
@@ -380,14 +382,8 @@ class Registry:
             raise ValueError(f"no plugin kind {kind!r}; kinds: {', '.join(HOOKS)}")
         return [entry for entry in self._entries if entry.kind == kind]
 
-    def _beside(self, kind: str) -> list[Entry]:
-        """Every entry that a name of `kind` may mean, or be taken for."""
-        wanted = NAMED_AMONG.get(kind, kind)
-        kinds = [one for one in HOOKS if NAMED_AMONG.get(one, one) == wanted]
-        return self._of(kind) if not kinds else [e for one in kinds for e in self._of(one)]
-
     def _match(self, kind: str, name: str) -> list[Entry]:
-        entries = self._beside(kind)
+        entries = self._of(kind)
         if plain := [entry for entry in entries if entry.name == name]:
             return plain
         head, colon, rest = name.partition(":")
@@ -404,9 +400,9 @@ class Registry:
 
     def _raise_unknown(self, kind: str, name: str) -> NoReturn:
         head, colon, rest = name.partition(":")
-        known = [entry.name for entry in self._beside(kind)]
+        known = [entry.name for entry in self._of(kind)]
         if colon and any(owner.answers_to(head) for owner in self.owners):
-            theirs = [e.qualified for e in self._beside(kind) if e.owner.answers_to(head)]
+            theirs = [e.qualified for e in self._of(kind) if e.owner.answers_to(head)]
             hint = suggest(name, theirs, "It registers none.")
             text = f"plugin '{head}' has no {kind} {rest!r}.{hint}"
         else:

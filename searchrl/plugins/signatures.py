@@ -30,13 +30,9 @@ _PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
 }
 """The arguments SearchRL passes to a kind's factory, besides its settings."""
 
-COMPONENTS = ("reward", "group_reward")
-"""The kinds that stand in reward expressions. They take no settings; a judge if they ask for it."""
-
 _EXPECTED = {
     "env": "factory(*, protocol, retriever, **settings) -> gymnasium.Env",
     "reward": "factory() or factory(judge) -> reward; pass a class or function that makes it",
-    "group_reward": "factory() or factory(judge) -> group reward; pass what makes it",
     "retriever": "factory(passages, **settings)",
     "tracker": "factory(run_dir, **settings)",
     "generator": "factory(policy, sampling, *, num_slots, max_length, **settings)",
@@ -55,7 +51,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
     except (TypeError, ValueError):  # some C callables have none: only the call can show a fault
         return ""
     try:
-        if kind in COMPONENTS:
+        if kind == "reward":
             signature.bind(**({"judge": None} if takes_judge(factory) else {}))
         else:
             signature.bind_partial(*args, **keywords)
@@ -66,7 +62,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
 
 def passed_keywords(kind: str) -> tuple[str, ...]:
     """Names of the keyword arguments that SearchRL itself passes to a factory of `kind`."""
-    return ("judge",) if kind in COMPONENTS else tuple(_PROBES.get(kind, ((), {}))[1])
+    return ("judge",) if kind == "reward" else tuple(_PROBES.get(kind, ((), {}))[1])
 
 
 def check_settings(
@@ -79,7 +75,7 @@ def check_settings(
     args, keywords = _PROBES.get(kind, ((), {}))
     # What SearchRL passes by position (a retriever's passages) is no setting.
     parameters = dict(list(_parameters(factory).items())[len(args) :])
-    passed = {"judge"} if kind in COMPONENTS else set()
+    passed = {"judge"} if kind == "reward" else set()
     passed = {*keywords, "name"} if kind == "env" else passed
     is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -192,9 +192,7 @@ def load_agent(
 
 def takes_questions(world: TaskWorld) -> bool:
     """Whether an environment is known to take the questions of its users, as a `TextEnv` does."""
-    env = world.acquire()
-    world.release(env)
-    return isinstance(env.unwrapped, TextEnv)
+    return isinstance(world.ask(lambda env: env.unwrapped), TextEnv)
 
 
 def ask_line(run_dir: Path, worlds: Sequence[TaskWorld]) -> dict[str, str]:

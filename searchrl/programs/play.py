@@ -20,7 +20,7 @@ from searchrl.engine.episodes.drivers import make_scripted_driver
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
-from searchrl.envs.text import TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 
 SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}
@@ -92,9 +92,8 @@ def read_turn(
 
 def example_shortcut(world: TaskWorld) -> str:
     """A shortcut that stands for a turn of the environment, from its example turns; "" if none."""
-    env = world.acquire()
-    turns = env.action_space.turns if isinstance(env.action_space, TextSpace) else ()
-    world.release(env)
+    space = world.ask(lambda env: env.action_space)
+    turns = space.turns if isinstance(space, TextSpace) else ()
     letters = {kind: letter for letter, kind in SHORTCUTS.items()}
     for turn in turns:
         action = world.protocol.parse(turn)

@@ -25,7 +25,13 @@ from searchrl.engine.figures.evaluation import (
     summary_metrics,
 )
 from searchrl.engine.figures.failures import FailureLimit
-from searchrl.engine.figures.metrics import Metrics, curriculum_metrics, exact, summarise
+from searchrl.engine.figures.metrics import (
+    Metrics,
+    curriculum_metrics,
+    exact,
+    find_headline,
+    summarise,
+)
 from searchrl.engine.figures.remarks import find_remarks
 from searchrl.engine.learning.checkpoint import save_checkpoint, save_policy
 from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
@@ -389,6 +395,7 @@ class _Training:
             "seed": config.seed,
             "steps": config.max_steps,
             "fingerprint": config.fingerprint,
+            "headline": find_headline(self.session.worlds),
             "before": summary_metrics(self.progress.before, self.session.worlds),
             "after": summary_metrics(after, self.session.worlds),
             "best": self.progress.best,

@@ -303,7 +303,7 @@ def _figures(run: Run, summary: Mapping[str, Any], settings: Mapping[str, Any]) 
         before, after = by_phase.get("before"), by_phase.get("after")
         if after is None and "during" in by_phase:
             after, after_on = by_phase["during"], VALIDATION
-    for name in _HEADLINES:
+    for name in dict.fromkeys((str(summary.get("headline", "em")), *_HEADLINES)):
         first, last = (_number(_at(one, name, "value")) for one in (before, after))
         if first is not None or last is not None:
             return Figures(name, first, last, split, after_on)

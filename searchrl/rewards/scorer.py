@@ -126,6 +126,15 @@ class Scorer:
         self.alone = frozenset(map(self._owner, alone))
         """Who takes one call at a time, under the names that stand in failures."""
 
+    @property
+    def headline(self) -> str:
+        """What a run is judged by: `em`, or the environment's own reward, if paid; else `reward`.
+
+        In a schedule, what its last expression pays counts.
+        """
+        paid = {name for weight, name in self.schedule.expressions[-1].terms if weight}
+        return next((name for name in ("em", "env") if name in paid), "reward")
+
     def named_components(self) -> dict[str, Reward | GroupReward]:
         """The components under the names that stand in failures."""
         return {self._owner(name): one for name, one in self._components.items()}

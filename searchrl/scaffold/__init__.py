@@ -6,7 +6,7 @@ and a name into texts, `writer` puts them on disk. The texts are the templates i
 """
 
 from searchrl.scaffold.kinds import KINDS
-from searchrl.scaffold.layout import Scaffold, make_scaffold
+from searchrl.scaffold.layout import Scaffold, hook_of, make_scaffold
 from searchrl.scaffold.names import TIDY_NAME_LENGTH, ensure_free
 from searchrl.scaffold.writer import write_scaffold
 
@@ -15,6 +15,7 @@ __all__ = [
     "TIDY_NAME_LENGTH",
     "Scaffold",
     "ensure_free",
+    "hook_of",
     "make_scaffold",
     "write_scaffold",
 ]

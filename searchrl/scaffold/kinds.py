@@ -13,10 +13,14 @@ _TRAIN = "--model tiny --max-steps 3"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of plugin: what its template is about, and the `commands` that use the result."""
+    """A template: what it is about, the `commands` that use the result, and what it registers.
+
+    `hook` is the kind that it registers, where its own name is another one.
+    """
 
     summary: str
     commands: tuple[str, ...]
+    hook: str = ""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -27,6 +31,15 @@ KINDS: Mapping[str, Kind] = {
             "searchrl eval {plugin}--env {name} --policy scripted",
             f'searchrl train {{plugin}}--env {{name}} --reward "0.2*format+em" {_TRAIN}',
         ),
+    ),
+    "tool_env": Kind(
+        "an environment with a tool, the stock of an invented shop",
+        (
+            "searchrl play {plugin}--env {name}",
+            "searchrl eval {plugin}--env {name} --policy scripted",
+            f"searchrl train {{plugin}}--env {{name}} {_TRAIN}",
+        ),
+        hook="env",
     ),
     "reward": Kind(
         "a reward, was the answer read or only guessed",
@@ -41,6 +54,7 @@ KINDS: Mapping[str, Kind] = {
             "searchrl eval {plugin}--reward em+{name} --policy scripted",
             f"searchrl train {{plugin}}--reward format+em+0.1*{{name}} {_TRAIN}",
         ),
+        hook="reward",
     ),
     "judge": Kind(
         "a judge of answers, numbers that are nearly right are partly right",

@@ -55,7 +55,7 @@ def make_scaffold(kind: str, name: str, *, is_package: bool = False) -> Scaffold
     `searchrl-NAME` that can be installed, otherwise one file. Raises `ConfigError` for a name that
     cannot be registered or imported.
     """
-    ensure_name(kind, name)
+    ensure_name(hook_of(kind), name)
     module = module_name(name)
     if not is_package:
         file = f"{module}.py"
@@ -83,6 +83,11 @@ def make_scaffold(kind: str, name: str, *, is_package: bool = False) -> Scaffold
     return Scaffold(kind, name, files, setup, "pytest", commands)
 
 
+def hook_of(kind: str) -> str:
+    """The kind of plugin that a template registers."""
+    return KINDS[kind].hook or kind
+
+
 def _uses(kind: str, name: str, plugin: str) -> tuple[str, ...]:
     return tuple(text.format(plugin=plugin, name=name) for text in KINDS[kind].commands)
 
@@ -106,7 +111,7 @@ def _render(layout: str, kind: str, name: str, facts: Mapping[str, Any]) -> str:
     return template.render(
         **facts,
         layout=f"{layout}.jinja",
-        kind=kind,
+        kind=hook_of(kind),
         name=name,
         module=module,
         stem=stem,

@@ -12,7 +12,6 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from searchrl.errors import ConfigError
-from searchrl.hookspecs import NAMED_AMONG
 from searchrl.plugins import Registry
 
 MAX_NAME_LENGTH = 60
@@ -36,7 +35,7 @@ def ensure_name(kind: str, name: str) -> None:
             f"{name!r} is no name for a plugin: expected a letter, then letters and digits, with "
             f"single - or _ between them, at most {MAX_NAME_LENGTH} in all, such as 'my-env'"
         )
-    if kind in ("reward", "group_reward") and not name.isidentifier():
+    if kind == "reward" and not name.isidentifier():
         raise ConfigError(
             f"{kind} '{name}': the name is used in expressions such as 'format+em', where - is "
             f"minus; use '{module}'"
@@ -51,8 +50,7 @@ def ensure_free(kind: str, name: str, registry: Registry) -> None:
     The package `searchrl-NAME` is not another one: it may be written anew.
     """
     for entry in registry.entries():
-        among = NAMED_AMONG.get(entry.kind, entry.kind)
-        is_same = (among, entry.name) == (NAMED_AMONG.get(kind, kind), name)
+        is_same = (entry.kind, entry.name) == (kind, name)
         if is_same and entry.owner.distribution != f"searchrl-{name}":
             raise ConfigError(
                 f"there is a {entry.kind} '{name}' already, of {entry.owner.name}; two plugins "

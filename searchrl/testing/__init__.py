@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from searchrl.testing.kit.histories import healthy_history, make_history
     from searchrl.testing.kit.policies import AnswersGold, Says, SaysAnything, play_episode
     from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, make_step
+    from searchrl.testing.kit.subject import Subject
     from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
-    from searchrl.testing.probes.subject import Subject
     from searchrl.testing.suites import (
         ConformanceCase,
         assert_conforms,
@@ -65,7 +65,7 @@ _MODULES = {
     "kit.steps": ("DEAD_STEPS", "STEPS", "make_step"),
     "suites": ("ConformanceCase", "assert_conforms", "check_plugin", "conformance_cases"),
     "kinds.trackers": ("TRACKER_CRITERIA", "sample_log"),
-    "probes.subject": ("Subject",),
+    "kit.subject": ("Subject",),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 

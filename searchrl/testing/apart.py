@@ -10,13 +10,17 @@ from __future__ import annotations
 import json
 import pickle
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from searchrl.calls.watchdog import watching
-from searchrl.plugins.registry import Registry
+from searchrl.errors import PluginError
+from searchrl.plugins import reload_plugins
+from searchrl.plugins.registry import PluginSpec
 from searchrl.testing.conformance import criteria_of
 from searchrl.testing.criteria import (
     TIMEOUT_S,
@@ -27,15 +31,20 @@ from searchrl.testing.criteria import (
     find_place,
     run_criteria,
 )
-from searchrl.testing.probes.elsewhere import DiedElsewhere, call_elsewhere
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
-_OUTCOMES, _REPORT = "outcomes", "report"
+_ASKED, _OUTCOMES, _REPORT = "asked", "outcomes", "report"
 """Files of the folder that both processes share."""
+
+_CODE = (
+    "import pickle, sys; from pathlib import Path; "
+    f"sys.path[:], asked = pickle.loads(Path(sys.argv[1], {_ASKED!r}).read_bytes()); "
+    "from searchrl.testing.apart import serve; serve(sys.argv[1], asked)"
+)
 
 
 def run_apart(subject: Subject, timeout_s: float = TIMEOUT_S) -> tuple[Result, ...]:
-    """Check a subject against the criteria of its kind in another process.
+    """Check a subject against the criteria of its kind in another process; what it prints is shown.
 
     Raises:
         PluginError: if the other process cannot load the plugin.
@@ -44,49 +53,47 @@ def run_apart(subject: Subject, timeout_s: float = TIMEOUT_S) -> tuple[Result, .
     file, line = entry.owner.file, entry.line
     name = entry.qualified + entry.argument
     with tempfile.TemporaryDirectory() as folder:
-        asked = (entry.kind, name, dict(subject.settings), timeout_s, folder)
-        try:
-            results: tuple[Result, ...] = call_elsewhere(
-                subject.registry, run_there, *asked, timeout_s=None, shows_output=True
-            )
-            return results
-        except DiedElsewhere as death:
-            kept = Path(folder, _OUTCOMES)
-            if not kept.is_file():
-                raise
-            done: list[Outcome] = pickle.loads(kept.read_bytes())
+        asked = (subject.registry.spec(), entry.kind, name, dict(subject.settings), timeout_s)
+        Path(folder, _ASKED).write_bytes(pickle.dumps((sys.path, asked)))
+        done = subprocess.run(
+            [sys.executable, "-c", _CODE, folder],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        sys.stderr.write(done.stdout + done.stderr)
+        kept = Path(folder, _OUTCOMES)
+        if not kept.is_file():
+            last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise PluginError(f"another process could not do the same: {last[0]}")
+        outcomes: list[Outcome] = pickle.loads(kept.read_bytes())
+        wanted = criteria_of(entry.kind)
+        if len(outcomes) < len(wanted):
             told = Path(folder, _REPORT)
             report = json.loads(told.read_text("utf-8")) if told.is_file() else None
-            wanted = criteria_of(entry.kind)
-            last = _explain(wanted[len(done)], report, death.status, timeout_s, (file, line))
-            return run_criteria(wanted, subject, file=file, line=line, done=[*done, last])
+            one = wanted[len(outcomes)]
+            outcomes.append(_explain(one, report, done.returncode, timeout_s, (file, line)))
+        return run_criteria(wanted, subject, file=file, line=line, done=outcomes)
 
 
-def run_there(
-    registry: Registry,
-    kind: str,
-    name: str,
-    settings: Mapping[str, Any],
-    timeout_s: float,
-    folder: str,
-) -> tuple[Result, ...]:
+def serve(folder: str, asked: tuple[PluginSpec, str, str, Mapping[str, Any], float]) -> None:
     """What the other process does: check, and keep what has come out so far."""
+    spec, kind, name, settings, timeout_s = asked
+    registry = reload_plugins(spec)
     entry = registry.get(kind, name)
-    subject = Subject.of(registry, entry, settings)
+    file, subject = entry.owner.file, Subject.of(registry, entry, settings)
 
     def keep(outcomes: Sequence[Outcome]) -> None:
-        Path(folder, _OUTCOMES).write_bytes(pickle.dumps(list(outcomes)))
+        new = Path(folder, f"{_OUTCOMES}.new")
+        new.write_bytes(pickle.dumps(list(outcomes)))
+        new.replace(Path(folder, _OUTCOMES))
 
     keep([])
-    names = {entry.owner.file: str(entry.owner)}
-    with watching(timeout_s, names, str(Path(folder, _REPORT))):
-        return run_criteria(
-            criteria_of(kind),
-            subject,
-            file=entry.owner.file,
-            line=entry.line,
-            timeout_s=timeout_s,
-            keep=keep,
+    with watching(timeout_s, {file: str(entry.owner)}, str(Path(folder, _REPORT))):
+        run_criteria(
+            criteria_of(kind), subject, file=file, line=entry.line, timeout_s=timeout_s, keep=keep
         )
 
 

@@ -19,13 +19,18 @@ from searchrl.plugins.registry import Entry, PluginFailure, Registry
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.testing import criteria
 from searchrl.testing.criteria import Criterion, Finding, Report
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _MODULES = {
-    "env": ("envs.tasks", "envs.episodes", "envs.choices"),
+    "env": ("envs.tasks", "envs.episodes", "envs.choices", "envs.drawings"),
+    "protocol": ("protocols", "envs.drawings"),
+    "reward": ("rewards", "envs.drawings"),
     "policy": ("policies",),
 }
 """Kind -> the modules of `testing.kinds` with its criteria, where they are not one `<kind>s`."""
+
+CHECKED = tuple(kind for kind in HOOKS if kind != "command")
+"""The kinds that have criteria: a command may do anything."""
 
 
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
@@ -87,7 +92,7 @@ def _find_warnings(registry: Registry, entry: Entry) -> Iterator[str]:
     for other in registry.rivals(entry):
         yield (
             f"the name is taken: {other.owner} ({other.where}) registers the {other.kind} "
-            f"'{other.name}' too. Neither wins, so --{other.kind.replace('group_', '')} "
+            f"'{other.name}' too. Neither wins, so --{other.kind} "
             f"{other.name} is refused wherever both are installed; choose another name, or tell "
             f"users to write '{entry.qualified}'"
         )
@@ -117,9 +122,9 @@ def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, 
         UnknownNameError: if there is no such name, with near matches.
         PluginError: if two plugins offer the name, or the file registers nothing of the kind.
     """
-    if kind and kind not in HOOKS:
-        raise ConfigError(f"there is no plugin kind {kind!r}.{suggest(kind, HOOKS)}")
-    kinds = (kind,) if kind else tuple(HOOKS)
+    if kind and kind not in CHECKED:
+        raise ConfigError(f"there is no kind {kind!r} to check.{suggest(kind, CHECKED)}")
+    kinds = (kind,) if kind else CHECKED
     if is_file(what):
         path = absolute_source(what)
         listed = [e for e in registry.entries() if e.owner.file == path and e.kind in kinds]
@@ -127,14 +132,12 @@ def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, 
             raise PluginError(f"{path} registers no {' and no '.join(kinds)}; nothing to check")
         return tuple(listed)
     head, _, rest = what.partition(":")
-    if rest and head in HOOKS and head in kinds:
+    if rest and head in kinds:
         return (registry.get(head, rest),)
     found: list[Entry] = []
     for one in kinds:
         with contextlib.suppress(UnknownNameError):
-            entry = registry.get(one, what)
-            # A name of rewards is looked up among group rewards as well, and the other way round.
-            found += [entry] if entry.kind == one else []
+            found.append(registry.get(one, what))
     found = found or [e for e in registry.entries() if e.kind in kinds and e.owner.answers_to(what)]
     if not found:
         known = {name for k in kinds for name in registry.names(k)}

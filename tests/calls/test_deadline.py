@@ -206,57 +206,12 @@ class TestBatches:
             expected = DeadlineExceeded if number % 3 == 0 else ValueError
             assert isinstance(outcome.error, expected)
 
-    @pytest.mark.parametrize("timeout_s", [None, 60.0])
-    def test_prompt_calls_run_one_after_another(
-        self, monkeypatch: pytest.MonkeyPatch, timeout_s: float | None
-    ) -> None:
-        """Each in the thread of the one before: a change of threads costs more than such a call."""
-        monkeypatch.setattr(pool, "_PATIENCE_S", 10.0)  # no call here is as slow, on any machine
-        threads: set[int] = set()
-        seen: list[tuple[str, int]] = []
-
-        def call(number: int) -> None:
-            threads.add(threading.get_ident())
-            seen.append(("begin", number))
-            time.sleep(0.001)
-            seen.append(("end", number))
-
-        call_together([(functools.partial(call, n), "x") for n in range(40)], timeout_s=timeout_s)
-        assert seen == [(what, n) for n in range(40) for what in ("begin", "end")]
-        assert len(threads) == 1
-
     def test_calls_that_wait_do_so_at_the_same_time(self) -> None:
         """16 calls of just under a quarter of a second once took 3.84 s."""
         start = time.monotonic()
         outcomes = call_together([(lambda: time.sleep(0.24), "x")] * 16, timeout_s=60)
         assert outcomes == [Returned(None)] * 16
         assert time.monotonic() - start < 1.5
-
-    def test_calls_that_compute_do_not_crowd_each_other(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A file that every call would load must not be loaded by sixteen threads at once."""
-        if not pool._HAS_CLOCKS:
-            pytest.skip("this system does not tell what a thread computes")
-        # A busy machine gives a thread little, and seldom.
-        monkeypatch.setattr(pool, "_COMPUTING", 0.001)
-        monkeypatch.setattr(pool, "_PATIENCE_S", 0.1)
-        monkeypatch.setattr(pool, "_COMPUTING_PATIENCE_S", 60.0)
-        lock, now, most = threading.Lock(), 0, 0
-
-        def compute() -> None:
-            nonlocal now, most
-            with lock:
-                now += 1
-                most = max(most, now)
-            end = time.thread_time() + 0.12
-            while time.thread_time() < end:
-                pass
-            with lock:
-                now -= 1
-
-        assert call_together([(compute, "x")] * 6, timeout_s=600) == [Returned(None)] * 6
-        assert most == 1
 
     def test_an_owner_that_is_called_alone_has_one_call_at_a_time(self) -> None:
         now, most = [0], [0]
@@ -311,7 +266,6 @@ class TestBatches:
             with lock:
                 now -= 1
 
-        monkeypatch.setattr(pool, "_PATIENCE_S", 0.0)
         outcomes = call_together([(call, "x")] * 12, timeout_s=10)
         assert outcomes == [Returned(None)] * 12 and most == 3
 
@@ -354,7 +308,7 @@ class TestQueue:
             free.wait(30)
             return number
 
-        queue = pool.CallQueue(60, is_beside=True)
+        queue = pool.CallQueue(60)
         added = [queue.add(functools.partial(call, n), "x") for n in range(5)]
         assert all(event.wait(10) for event in began) and not added[0].is_over
         free.set()
@@ -363,7 +317,7 @@ class TestQueue:
         queue.close()
 
     def test_the_first_that_is_over_can_be_waited_for(self, release: threading.Event) -> None:
-        queue = pool.CallQueue(60, is_beside=True)
+        queue = pool.CallQueue(60)
         slow, quick = queue.add(lambda: hang_here(release), "x"), queue.add(lambda: 7, "y")
         queue.wait_for_one([slow, quick])
         assert quick.result == Returned(7) and not slow.is_over
@@ -374,7 +328,7 @@ class TestQueue:
     ) -> None:
         monkeypatch.setattr(pool, "MAX_TOGETHER", 1)
         made: list[str] = []
-        queue = pool.CallQueue(60, is_beside=True)
+        queue = pool.CallQueue(60)
         queue.add(lambda: hang_here(release), "x")
         queue.add(lambda: made.append("second"), "x")
         queue.close()

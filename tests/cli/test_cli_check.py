@@ -64,11 +64,11 @@ def test_file_that_cannot_be_loaded_is_a_finding() -> None:
 
 
 def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
-    found = json.loads(succeed("check", "command:play", "--json").stdout)
+    found = json.loads(succeed("check", "tracker:jsonl", "--json").stdout)
     (report,) = found["reports"]
     assert found["is_good"] and report["is_good"]
-    assert (report["kind"], report["name"]) == ("command", "play")
-    assert [r["number"] for r in report["results"]] == ["C1", "C2", "C3"]
+    assert (report["kind"], report["name"]) == ("tracker", "jsonl")
+    assert [r["number"] for r in report["results"]] == [f"T{n}" for n in range(1, 7)]
     assert {r["status"] for r in report["results"]} == {"passed"}
     unsound = write_unsound("env", "clamps_index", tmp_path)
     said = json.loads(check(unsound, "--json").stdout)
@@ -81,7 +81,7 @@ def test_json_holds_every_criterion_and_finding(tmp_path: Path) -> None:
     [
         (["regulatons"], "Did you mean 'regulations'"),
         (["nowhere.py"], "there is no file"),
-        (["em", "--kind", "rewards"], "no plugin kind 'rewards'. Did you mean 'reward'"),
+        (["em", "--kind", "rewards"], "no kind 'rewards' to check. Did you mean 'reward'"),
         (["regulations", "--set", "max_turn=3"], "no setting 'max_turn'. Did you mean 'max_turns'"),
         (["searchrl", "--kind", "retriever", "--set", "k=3"], "--set is for one name"),
     ],
@@ -92,7 +92,6 @@ def test_mistakes_of_the_command_line_exit_with_2(arguments: list[str], message:
 
 def test_next_command_of_each_kind_is_one_that_there_is() -> None:
     for name, expected in (
-        ("command:play", "searchrl play --help"),
         ("env:corpus", "searchrl play --env corpus --set env.topk=2"),
         ("act", "searchrl play --env gym:FrozenLake-v1 --protocol act"),
     ):

@@ -159,3 +159,11 @@ def test_the_closing_summary_lists_what_sounded(tmp_path: Path) -> None:
         with ConsoleObserver(console) as observer:
             observer.done(tmp_path, {"alarms": alarms})
         assert ("sounded" in text(console)) == bool(says) and says in text(console)
+
+
+def test_a_run_is_told_by_what_it_was_paid_for() -> None:
+    """`--reward env` ended with "exact match 0 %"."""
+    after = {"reward": exact(0.5), "env": exact(0.5), "em": proportion(0, 100)}
+    assert describe_result({}, after, "env") == "the game's own reward 0.50 on held-out tasks"
+    assert describe_result({}, after, "reward") == "reward 0.50 on held-out tasks"
+    assert describe_result({}, after).startswith("exact match 0 %")

@@ -54,7 +54,7 @@ def turns(*lines: str, protocol: Any = PLAIN) -> tuple[list[str], list[str]]:
 
 def gold(index: int) -> str:
     world = make_worlds(build_config({}), load_plugins(entry_points=False))[0]
-    _, info = world.acquire().reset(options={"split": "test", "index": index})
+    _, info = world.ask(lambda env: env.reset(options={"split": "test", "index": index}))
     return str(info["task"].answers[0])
 
 

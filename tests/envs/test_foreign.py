@@ -98,13 +98,13 @@ class TestEpisode:
             ("no tag", "The turn has no action: write <act>action</act>. Actions: back, ahead."),
         ],
     )
-    def test_an_invalid_turn_counts_and_nothing_is_stepped(self, turn: str, reason: str):
+    def test_an_invalid_turn_counts_and_costs_and_nothing_is_stepped(self, turn: str, reason: str):
         inner = Corridor(has_mask=False)
         env = adapt(inner, action_names=["back", "ahead"], max_turns=2)
         env.reset()
         shown, reward, terminated, truncated, info = env.step(turn)
         assert shown == f"\n\n<observation>{reason}</observation>\n\n"
-        assert (reward, terminated, truncated, inner.num_steps) == (0.0, False, False, 0)
+        assert (reward, terminated, truncated, inner.num_steps) == (-1.0, False, False, 0)
         assert info["action"].kind == INVALID and info["action"].reason == reason
         assert env.step(turn)[2:4] == (False, True)
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import SyncVectorEnv
-from gymnasium.vector.utils import batch_differing_spaces, batch_space, create_empty_array
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector.utils import (
+    batch_differing_spaces,
+    batch_space,
+    create_empty_array,
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
@@ -376,6 +384,32 @@ def test_environments_vectorise() -> None:
     assert infos["action"][2].kind == INVALID
     envs.step(envs.action_space.sample())
     envs.close()
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_workers_send_their_texts_with_and_without_shared_memory(is_shared: bool) -> None:
+    """Gymnasium reads the memory once, so what it got has to show later texts, too."""
+    envs = AsyncVectorEnv([make_env, make_env], shared_memory=is_shared)
+    first, infos = envs.reset(seed=1, options={"split": "test", "index": 1})
+    assert first == ("Which animal is blue?",) * 2
+    observations, rewards, terminated, _, _ = envs.step(
+        (search("red"), answer(infos["task"][1].answers[0]))
+    )
+    assert observations == (PROTOCOL.render_observation(PASSAGES[:1]), "")
+    assert first == ("Which animal is blue?",) * 2, "a copy stays what it was"
+    assert rewards.tolist() == [0.0, 1.0] and terminated.tolist() == [False, True]
+    envs.close()
+
+
+def test_any_text_crosses_shared_memory() -> None:
+    space = TextSpace(20)
+    memory = create_shared_memory(space, n=3)
+    texts = read_from_shared_memory(space, memory, n=3)
+    for number, text in enumerate(("图书馆 – 😀", "\ud800 half", "")):
+        write_to_shared_memory(space, number, text, memory)
+    assert deepcopy(texts) == ("图书馆 – 😀", "\ud800 half", "") and len(texts) == 3
+    write_to_shared_memory(space, 0, "new", memory)
+    assert texts[0] == "new"
 
 
 def test_same_answer_ignores_case_punctuation_and_spacing() -> None:

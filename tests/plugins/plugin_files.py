@@ -40,12 +40,13 @@ _ONE_CALL = """
 tracker | register('junk', 42) | registers tracker 'junk': int is neither a callable nor a string
 tracker | register('dotted', 'my.module.Tracker') | is not of the form 'package.module:attribute'
 tracker | register('my tracker!', dict) | registers tracker 'my tracker!': a name is made of
-tracker | register(dict, 'name') | registers a name of the kind tracker that is type, not text
+tracker | register(dict, 'name') | registers tracker dict without a name: write
 tracker | register('wandb:', dict) | registers tracker 'wandb:': only an env's name may be a scheme
 tracker | register('no', lambda: None) | registers tracker 'no': the factory has signature ()
 reward | register('exact-match', dict) | must be an identifier; use 'exact_match'
 reward | register('brevity', lambda episode: 1.0) | missing a required argument: 'episode'
-reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1; expected False if it
+reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1; expected True if it
+reward | register('slow', dict, group=1) | reward 'slow': group is 1; expected True if
 retriever | register('slow', dict, concurrent='no') | retriever 'slow': concurrent is 'no'; expected
 tracker | register('slow', dict, concurrent=False) | raised in register_trackers: TypeError
 reward | import sys; sys.exit(3) | raised in register_rewards: SystemExit: 3

@@ -21,7 +21,7 @@ from plugin_files import BROKEN, FIXTURES, fault_line, install, reward_plugin, w
 
 import searchrl
 from searchrl.errors import ConfigError, PluginError, UnknownNameError, suggest
-from searchrl.hookspecs import HOOKS, NAMED_AMONG, PLUGIN_API
+from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Origin, Registry, load_plugins, reload_plugins
 
 
@@ -113,7 +113,7 @@ def test_did_you_mean_or_list_for_every_kind(kind: str) -> None:
     with pytest.raises(UnknownNameError, match=f"^unknown {kind} 'zzzzzzz'\\. (Known|None)"):
         registry.get(kind, "zzzzzzz")
     # Group rewards are named among rewards; none is built in.
-    first = registry.names(NAMED_AMONG.get(kind, kind))[0]
+    first = registry.names(kind)[0]
     with pytest.raises(UnknownNameError, match=f"Did you mean (.* or )?'{first}'"):
         registry.get(kind, f"{first}x")
 

@@ -130,7 +130,7 @@ def test_a_model_in_words_plays_the_same_environment() -> None:
 def test_a_model_in_words_has_as_many_turns_as_a_network_has_choices() -> None:
     config = build_config({"env": "arms", "plugins": [ARMS], "policy": "model"})
     (world,) = make_worlds(config, load_plugins([ARMS], entry_points=False))
-    env: Any = world.acquire()
+    env: Any = world.ask(lambda env: env)
     assert env.max_turns == env.inner.max_choices == 5
     env.reset(seed=0)
     ends = [env.step("<act>jump</act>")[3] for _ in range(5)]

@@ -261,3 +261,12 @@ def test_applies_that_raises_is_a_failure_of_its_reward() -> None:
     assert scored.reward is None and scored.failure is not None
     assert scored.failure.owner == "reward 'probe' of plugin mine"
     assert "applies() raised KeyError" in str(scored.unscored)
+
+
+@pytest.mark.parametrize(
+    ("spec", "headline"),
+    [("format+em", "em"), ("env", "env"), ("env+0*em", "env"), ("f1", "reward")],
+)
+def test_a_run_is_judged_by_what_it_pays(spec: str, headline: str) -> None:
+    components = {name: make() for name, make in BUILTIN_REWARDS.items()}
+    assert Scorer(components, RewardSchedule.parse(spec)).headline == headline

@@ -16,12 +16,12 @@ import pytest
 
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.scaffold import KINDS, Scaffold, ensure_free, make_scaffold, write_scaffold
+from searchrl.scaffold import KINDS, Scaffold, ensure_free, hook_of, make_scaffold, write_scaffold
 
 REPO = Path(__file__).resolve().parent.parent.parent
 MAX_LINES = {
-    "env": 80, "reward": 70, "group_reward": 70, "protocol": 170, "retriever": 115, "tracker": 100,
-    "alarm": 75, "algorithm": 90, "judge": 80,
+    "env": 80, "tool_env": 122, "reward": 70, "group_reward": 70, "protocol": 170, "retriever": 115,
+    "tracker": 100, "alarm": 75, "algorithm": 90, "judge": 80,
 }  # fmt: skip
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -56,7 +56,7 @@ def test_single_file_loads_and_registers_its_name(kind: str, name: str, tmp_path
     name = name_for(kind, name)
     (path,) = write(kind, name, tmp_path).files
     assert path == Path(f"{name.replace('-', '_')}.py")
-    entry = load_plugins([str(tmp_path / path)], strict=True).get(kind, name)
+    entry = load_plugins([str(tmp_path / path)], strict=True).get(hook_of(kind), name)
     assert entry.description and (entry.name, entry.owner.name) == (name, path.stem)
 
 

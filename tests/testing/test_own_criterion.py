@@ -10,7 +10,6 @@ from fixtures.unsound import SOUND, fault_lines
 
 from searchrl.testing import Report, check_plugin
 from searchrl.testing.kit import fuzz
-from searchrl.testing.probes import elsewhere
 
 pytestmark = pytest.mark.thorough
 
@@ -29,7 +28,7 @@ OWN = [
     ("protocol", "render_notice", "P11"),
     ("protocol", "render_observation", "P11"),
     ("reward", "__call__", "W2"),
-    ("group_reward", "__call__", "J2"),
+    ("group_reward", "__call__", "W2"),
     ("judge", "judge", "V2"),
     ("judge", "rank", "V6"),
     ("judge", "estimate", "V7"),
@@ -48,9 +47,6 @@ OWN = [
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "NUM_EXAMPLES", 10)
-    monkeypatch.setattr(
-        elsewhere, "call_elsewhere", lambda registry, ask, *args: ask(registry, *args)
-    )
 
 
 def broken(kind: str, method: str, folder: Path, *changes: tuple[str, str]) -> Path:

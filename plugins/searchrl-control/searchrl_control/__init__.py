@@ -7,7 +7,7 @@ import, `gymnasium.make("searchrl_control:searchrl/RetrievalControl-v0")` does.
 import gymnasium
 
 from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterEnv, RegisterTool
+from searchrl.hookspecs import Register, RegisterEnv, RegisterReward
 
 PLUGIN_API = 2
 
@@ -57,7 +57,7 @@ def register_algorithms(register: Register) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterTool) -> None:
+def register_rewards(register: RegisterReward) -> None:
     """The published reward, by any judge."""
     register(
         "list_judge",

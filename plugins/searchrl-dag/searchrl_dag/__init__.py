@@ -1,7 +1,7 @@
 """Plan-then-search: one turn plans a graph of queries over several sources. Only hooks."""
 
 from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterEnv, RegisterTool
+from searchrl.hookspecs import Register, RegisterEnv, RegisterReward, RegisterTool
 
 PLUGIN_API = 2
 
@@ -17,7 +17,7 @@ def register_protocols(register: Register) -> None:
 
 
 @hookimpl
-def register_rewards(register: RegisterTool) -> None:
+def register_rewards(register: RegisterReward) -> None:
     """What a plan earns, and what it costs."""
     register("dag", "searchrl_dag.rewards:make_dag", description="1 if every plan is a valid DAG")
     register(

@@ -1,7 +1,7 @@
 """Judges that ask a model, a reward that ranks groups, and a report on judges. Only hooks."""
 
 from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterTool
+from searchrl.hookspecs import Register, RegisterReward
 
 PLUGIN_API = 2
 
@@ -22,11 +22,12 @@ def register_judges(register: Register) -> None:
 
 
 @hookimpl
-def register_group_rewards(register: RegisterTool) -> None:
+def register_rewards(register: RegisterReward) -> None:
     """The answers of a group, compared with each other."""
     register(
         "judge_rank",
         "searchrl_judge.ranking:make_ranked",
+        group=True,
         description="where the judge ranks an answer among those of its group, 0 to 1",
     )
 

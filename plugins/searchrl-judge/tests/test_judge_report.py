@@ -231,7 +231,7 @@ def test_every_part_meets_its_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reports.keys() == {
         ("judge", "endpoint"),
         ("judge", "gemini"),
-        ("group_reward", "judge_rank"),
+        ("reward", "judge_rank"),
         ("command", "judge"),
     }
     for report in reports.values():

@@ -191,7 +191,7 @@ def _next_command(
     section = f"alarms.watch.{name}" if kind == "alarm" else section
     flags = [word for text in settings if section for word in ("--set", f"{section}.{text}")]
     scripted = ["--env", "regulations", "--policy", "scripted"]
-    if kind in ("reward", "group_reward") and first.name in TaskConfig().metrics:
+    if kind == "reward" and first.name in TaskConfig().metrics:
         scripted += ["--set", "tasks.0.metrics=[]"] if name != first.name else []
     trained = _network_for(registry, first) if kind == "algorithm" else ()
     one_step = ["--max-steps", "1"]
@@ -199,8 +199,7 @@ def _next_command(
     words = {
         "env": ["play", "--env", name],
         "protocol": ["play", "--env", _env_for(registry, name), "--protocol", name],
-        "reward": ["eval", *scripted, "--reward", name],
-        "group_reward": ["eval", *scripted, "--reward", f"em+{name}"],
+        "reward": ["eval", *scripted, "--reward", f"em+{name}" if first.is_of_group else name],
         "judge": ["eval", *scripted, "--reward", "judge", "--set", f"judge={name}"],
         "retriever": ["eval", *scripted, "--retriever", name],
         "alarm": ["train", *step, "--alarm", name],
@@ -208,10 +207,7 @@ def _next_command(
         "algorithm": ["train", *step, "--algorithm", name],
         "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
         "policy": ["train", "--env", _env_of_choices(registry), "--policy", name, *one_step],
-        "command": [name, "--help"],
     }[kind]
-    if kind == "command":  # it has to be found first
-        return shlex.join(["searchrl", *plugins, *words])
     return shlex.join(["searchrl", words[0], *plugins, *words[1:], *flags])
 
 

@@ -13,7 +13,7 @@ import click
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say, style
 from searchrl.cli.options import NEW, GroupedCommand, options
-from searchrl.scaffold import KINDS, ensure_free, make_scaffold, write_scaffold
+from searchrl.scaffold import KINDS, ensure_free, hook_of, make_scaffold, write_scaffold
 
 
 @click.command(cls=GroupedCommand)
@@ -34,7 +34,7 @@ def new(kind: str, name: str, **values: Any) -> None:
     from searchrl.plugins import load_plugins
 
     scaffold = make_scaffold(kind, name, is_package=bool(values["package"]))
-    ensure_free(kind, name, load_plugins())
+    ensure_free(hook_of(kind), name, load_plugins())
     write_scaffold(scaffold, Path.cwd(), is_forced=bool(values["force"]))
     if values["json"]:
         print_json(scaffold.to_dict())

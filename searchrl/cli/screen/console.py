@@ -25,6 +25,7 @@ from searchrl.cli.screen.figures import (
     format_duration,
     format_metric,
     format_seconds,
+    is_kind,
     is_share,
     label,
     shown_keys,
@@ -165,7 +166,7 @@ class ConsoleObserver:
         if self.console.is_terminal:
             self._start_live()
             return
-        keys = [key for key in self._keys([metrics]) if not key.startswith("em/")]
+        keys = [key for key in self._keys([metrics]) if not is_kind(key)]
         parts = [f"step {step}/{max_steps}", _on_a_line(keys, metrics)]
         if eta := self._eta():
             parts.append(f"ETA {eta}")
@@ -211,7 +212,8 @@ class ConsoleObserver:
         if self._live is not None:
             self._live.transient = True  # the table comes once more, below the sentence
             self._stop_live()
-        result = describe_result(self._held_out.get("before", {}), self._held_out.get("after", {}))
+        before, after = (self._held_out.get(side, {}) for side in ("before", "after"))
+        result = describe_result(before, after, summary.get("headline", "em"))
         took = f"took {format_duration(time.monotonic() - self.started)}"
         self.console.print()
         gap = "  " if len(result) + len(took) + 2 <= self.console.width else "\n"
@@ -220,10 +222,10 @@ class ConsoleObserver:
         if "after" in self._held_out:
             self.console.print(self._table(), "")
         if self._pair is not None:
-            before, after = self._pair
-            if before is not None:
-                self.console.print(render_rollout("before training", before), "")
-            self.console.print(render_rollout("after training", after), "")
+            was, now = self._pair
+            if was is not None:
+                self.console.print(render_rollout("before training", was), "")
+            self.console.print(render_rollout("after training", now), "")
         self._say_where(run_dir, summary)
 
     def _show_memory(self, plan: MemoryPlan) -> None:
@@ -303,7 +305,7 @@ class ConsoleObserver:
         trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
         table = Table("metric", box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         keys = self._keys([before, self._now, latest, self._seen])
-        for is_detail in (_is_kind, is_share):
+        for is_detail in (is_kind, is_share):
             if room is not None and len(keys) >= room:  # one line more is the head
                 keys = [key for key in keys if not is_detail(key)]
         cells = [[label(key) for key in keys]]
@@ -351,10 +353,6 @@ def loss_hint(metrics: Mapping[str, Metric]) -> str:
     is_zero = loss is not None and abs(loss["value"]) < 1e-6
     has_gradient = grad_norm is not None and grad_norm["value"] > 0
     return LOSS_HINT if is_zero and has_gradient else ""
-
-
-def _is_kind(key: str) -> bool:
-    return key.startswith("em/")
 
 
 def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:

@@ -12,17 +12,20 @@ from typing import Any
 from searchrl.contracts import Metric
 
 _HEADLINES = {"em": "exact match", "env": "the game's own reward", "reward": "reward"}
-"""What a run is judged by: the first of these that was measured."""
+"""What a run may be judged by, as a person reads it."""
 _EVERY = 0.995
 """Share of the episodes from which on it is said to be every one."""
 
 
-def describe_result(before: Mapping[str, Metric], after: Mapping[str, Metric]) -> str:
+def describe_result(
+    before: Mapping[str, Metric], after: Mapping[str, Metric], headline: str = "em"
+) -> str:
     """One sentence, such as `exact match 1 % → 96 %; it now searches in every episode`.
 
     `before` is empty for a cold start, which is measured afterwards only. "" if nothing was.
+    `headline` is what the run is judged by, if that was measured.
     """
-    key = next((key for key in _HEADLINES if key in after), None)
+    key = next((key for key in (headline, *_HEADLINES) if key in after), None)
     if key is None:
         return ""
     parts = [f"{_HEADLINES[key]} {_change(key, before, after)}", _habit(before, after)]

@@ -98,7 +98,7 @@ def _place(key: str, components: Sequence[str]) -> int:
         return 0
     if key in components or key == "em_forced":
         return 1
-    if key.startswith("em/"):
+    if is_kind(key):
         return 2
     if is_share(key):
         return 4
@@ -113,6 +113,11 @@ def label(key: str) -> str:
     if is_share(key):
         return f"{CHOOSES}{key.removeprefix(_ACTION)}"
     return LABELS.get(key, key)
+
+
+def is_kind(key: str) -> bool:
+    """Whether it is the figure of one kind of task."""
+    return key.startswith(("em/", "env/", "reward/"))
 
 
 def is_share(key: str) -> bool:

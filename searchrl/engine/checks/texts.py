@@ -6,11 +6,13 @@ functions, or what was recorded beside the ledger. Caller: `doctor`.
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from searchrl.core.episode import ANSWER, SEARCH, Action
+from searchrl.contracts import TagProtocol
+from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.core.excerpt import Excerpt, take_excerpt, visible
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Author, Trajectory, TurnStop
@@ -96,14 +98,17 @@ def _prompt_lengths(case: TextCase) -> list[int]:
         count = world.num_tasks("train")
         for index in dict.fromkeys(n * count // _PROMPTS for n in range(_PROMPTS)):
             request = RolloutRequest("lengths", world, "train", index, (index,))
-            budget = driver.codec.budget(driver.limits.max_observation_tokens)
+            begin = functools.partial(
+                begin_episode,
+                world=world,
+                options=request.reset_options,
+                seed=request.env_seed,
+                budget=driver.codec.budget(driver.limits.max_observation_tokens),
+            )
             try:
-                begun = begin_episode(
-                    world, request.reset_options, seed=request.env_seed, budget=budget
-                )
+                begun = world.ask(begin)
             except Exception:  # of a plugin; the episodes check tells of failures
                 continue
-            world.release(begun.env)
             made = driver.codec.render_prompt(
                 world.protocol.instruction, begun.prompt, thinking=driver.limits.thinking
             )
@@ -210,6 +215,8 @@ def check_stops(case: TextCase) -> Verdict:
                 "end-of-text token only, and an episode with its first turn",
                 fix,
             )
+        if problem := _find_unread(world.protocol):
+            return failed(f"{world.who('protocol')}: {problem}", f"{fix}, or what it writes")
         for stop in stops:
             count += 1
             # Behind text and before a newline: tokens merge across both.
@@ -234,6 +241,31 @@ def check_stops(case: TextCase) -> Verdict:
                     "Raise rollout.max_turn_tokens",
                 )
     return passed(f"{count} stop strings are found however they are split", {"stops": count})
+
+
+_WRITTEN = (
+    Action(SEARCH, ("opening hours",)),
+    Action(TOOL, ToolCall("look_up", {"word": "hours"})),
+    Action(ACT, "left"),
+    Action(ANSWER, "16:45"),
+)
+
+
+def _find_unread(protocol: TagProtocol) -> str:
+    """What is wrong with a turn that a protocol writes: where it ends, or how it is read; or ""."""
+    for action in _WRITTEN:
+        try:
+            turn = protocol.render_turn(action, "I think.")
+        except ValueError:  # it writes no such action
+            continue
+        if not turn.rstrip().endswith(tuple(protocol.stops)):
+            stops = " ".join(protocol.stops)
+            return f"it writes {turn!r}, which ends with none of its stop strings: {stops}"
+        read = protocol.parse(turn)
+        if read.kind != action.kind:
+            said = f"{read.kind} {read.reason}".rstrip()
+            return f"it writes {turn!r} for {action.kind}, and reads {said}"
+    return ""
 
 
 def check_eos(case: TextCase) -> Verdict:

@@ -19,6 +19,7 @@ from searchrl.engine.choosing.policy import Choices
 from searchrl.engine.episodes.boundary import Begun, Stepped, begin_choices, step_choices
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest
 from searchrl.engine.episodes.playing import Interrupted, Player, release
+from searchrl.engine.episodes.world import Env
 from searchrl.errors import EnvironmentFailure, GenerationFailure
 
 _TWO_VIEWS = (
@@ -54,7 +55,7 @@ class ChoiceDriver(Player):
         for group in dialogues:
             self._open(group)
         total = len(waiting)
-        with closing(CallQueue(self.limits.env_timeout_s, is_beside=True)) as queue:
+        with closing(CallQueue(self.limits.env_timeout_s)) as queue:
             while live := [one for group in dialogues for one in group if one.stop is None]:
                 if should_stop():
                     release([dialogue for group in dialogues for dialogue in group])
@@ -83,8 +84,8 @@ class ChoiceDriver(Player):
         calls = []
         for dialogue, chose in zip(live, chosen, strict=True):
             assert dialogue.env is not None
-            step = functools.partial(step_choices, dialogue.env, chose.action, names[chose.action])
-            calls.append(queue.add(step, dialogue.request.world.who("env")))
+            step = functools.partial(step_choices, number=chose.action, name=names[chose.action])
+            calls.append(dialogue.env.call(queue, step))
         queue.wait_for_all()
         for dialogue, chose, call in zip(live, chosen, calls, strict=True):
             self._record(dialogue, chose)
@@ -118,8 +119,8 @@ class ChoiceDriver(Player):
         action = made.action or Action(ACT, name)
         dialogue.turns.append(EpisodeTurn(name, action, made.passages, "", made.reward, made.ranks))
 
-    def _begin(self, request: RolloutRequest) -> Begun:
-        return begin_choices(request.home, request.reset_options, seed=request.env_seed)
+    def _begin(self, request: RolloutRequest, env: Env) -> Begun:
+        return begin_choices(env, request.home, request.reset_options, seed=request.env_seed)
 
     def _read(self, dialogue: Dialogue) -> str:
         return self.chooser.policy.tell(dialogue.trajectory.ids)

@@ -48,12 +48,11 @@ from searchrl.plugins.registry import describe_error
 
 
 class Begun(NamedTuple):
-    """An episode that has begun: its environment, what it asks, and who is to play it.
+    """An episode that has begun: what its environment asks, and who is to play it.
 
     `view`: what a policy without tokens sees of it first; None for one of text.
     """
 
-    env: gymnasium.Env[Any, Any]
     prompt: str
     task: Task
     expert: Expert | None
@@ -75,6 +74,7 @@ class Stepped(NamedTuple):
 
 
 def begin_episode(
+    env: gymnasium.Env[Any, Any],
     world: TaskWorld,
     options: Mapping[str, Any],
     *,
@@ -82,29 +82,29 @@ def begin_episode(
     budget: TokenBudget,
     script: ExpertFactory | None = None,
 ) -> Begun:
-    """Take an environment of the world, reset it, and make its scripted policy if there is one."""
-    env = world.acquire()
+    """Reset an environment of the world, and make its scripted policy if there is one."""
     if hasattr(env.unwrapped, "budget"):
         env.unwrapped.budget = budget
     prompt, info = env.reset(seed=seed, options=dict(options))
     _ensure_text(prompt, "reset", "prompt")
     task = _read_task(world, info, options, prompt)
     if script is None:
-        return Begun(env, prompt, task, None)
+        return Begun(prompt, task, None)
     try:
-        return Begun(env, prompt, task, script(env.unwrapped, task, world.protocol))
+        return Begun(prompt, task, script(env.unwrapped, task, world.protocol))
     except ProtocolFailure:
         raise
     except (Exception, SystemExit) as error:
         raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
 
 
-def begin_choices(world: TaskWorld, options: Mapping[str, Any], *, seed: int) -> Begun:
-    """Take an environment of choices of the world, and reset it."""
-    env = world.acquire()
+def begin_choices(
+    env: gymnasium.Env[Any, Any], world: TaskWorld, options: Mapping[str, Any], *, seed: int
+) -> Begun:
+    """Reset an environment of choices of the world."""
     observation, info = env.reset(seed=seed, options=dict(options))
     view = take_view(env, observation, info, "reset")
-    return Begun(env, "", _read_task(world, info, options, ""), None, view)
+    return Begun("", _read_task(world, info, options, ""), None, view)
 
 
 def _read_task(

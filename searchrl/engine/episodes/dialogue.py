@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import gymnasium
-
+from searchrl.calls.pinned import Pinned
 from searchrl.calls.pool import Call
 from searchrl.contracts import Expert, ExpertFactory
 from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
 from searchrl.core.trajectory import Origin, Trajectory, View
 from searchrl.engine.episodes.boundary import Stepped
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.episodes.world import Env, TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn
 from searchrl.envs.splits import TRAIN, VALIDATION
 
@@ -93,7 +92,7 @@ class Dialogue:
     def __init__(self, request: RolloutRequest, sample: int) -> None:
         self.request = request
         self.sample = sample
-        self.env: gymnasium.Env[Any, Any] | None = None
+        self.env: Pinned[Env] | None = None
         self.task: Task | None = None
         self.prompt = ""
         self.prefix = ""

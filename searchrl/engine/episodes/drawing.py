@@ -37,9 +37,7 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
 def _find_drawers(world: TaskWorld) -> Iterator[tuple[str, Drawer]]:
     objects: dict[str, object] = {world.who("protocol"): world.protocol.own}
     with suppress(Exception):  # an environment that can be made no more has failed its episodes
-        env = world.acquire()
-        world.release(env)
-        objects[world.who("env")] = env.unwrapped
+        objects[world.who("env")] = world.ask(lambda env: env.unwrapped)
     objects |= world.scorer.named_components()
     for who, one in objects.items():
         if isinstance(one, Drawer):

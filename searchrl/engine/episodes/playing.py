@@ -10,17 +10,19 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from searchrl.calls.deadline import Raised, call_together
+from searchrl.calls.deadline import Raised
+from searchrl.calls.pool import CallQueue
 from searchrl.calls.watchdog import watching
 from searchrl.core.episode import Episode, Failure, FailureKind, StopReason
 from searchrl.core.group import Group, settle
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.episodes.boundary import Begun, anonymous_task, classify
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.episodes.world import Env, TaskWorld
 from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
 
@@ -168,8 +170,8 @@ class Player(ABC):
         """
 
     @abstractmethod
-    def _begin(self, request: RolloutRequest) -> Begun:
-        """Reset an environment for an episode of a request; called where it may hang."""
+    def _begin(self, request: RolloutRequest, env: Env) -> Begun:
+        """Reset an environment for an episode of a request; called in its thread."""
 
     @abstractmethod
     def _read(self, dialogue: Dialogue) -> str:
@@ -177,17 +179,19 @@ class Player(ABC):
 
     def _reset(self, dialogues: Sequence[Dialogue]) -> None:
         """Reset an environment for each dialogue; those that hang wait at the same time."""
-        calls = [
-            (functools.partial(self._begin, d.request), d.request.world.who("env"))
-            for d in dialogues
-        ]
-        outcomes = call_together(calls, timeout_s=self.limits.env_timeout_s)
-        for dialogue, outcome in zip(dialogues, outcomes, strict=True):
-            if isinstance(outcome, Raised):
-                self._fail(dialogue, outcome.error)
+        calls = []
+        with closing(CallQueue(self.limits.env_timeout_s)) as queue:
+            for dialogue in dialogues:
+                dialogue.env = dialogue.request.home.acquire()
+                begin = functools.partial(self._begin, dialogue.request)
+                calls.append(dialogue.env.call(queue, begin))
+            queue.wait_for_all()
+        for dialogue, call in zip(dialogues, calls, strict=True):
+            if isinstance(call.result, Raised):
+                self._fail(dialogue, call.result.error)
                 continue
-            begun = outcome.value
-            dialogue.env, dialogue.prompt, dialogue.expert = begun.env, begun.prompt, begun.expert
+            begun = call.result.value
+            dialogue.prompt, dialogue.expert = begun.prompt, begun.expert
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id
             dialogue.view = begun.view
 

@@ -30,6 +30,7 @@ from searchrl.engine.episodes.boundary import (
 )
 from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest, Stepping
 from searchrl.engine.episodes.playing import Interrupted, Player, release
+from searchrl.engine.episodes.world import Env
 from searchrl.engine.model.rendering import TextCodec
 from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
 from searchrl.engine.sampling.stops import find_stop_end
@@ -80,7 +81,7 @@ class RolloutDriver(Player):
         for request, group in zip(requests, dialogues, strict=True):
             live |= self._open(request, group)
         total = len(waiting)
-        with closing(CallQueue(self.limits.env_timeout_s, is_beside=True)) as queue:
+        with closing(CallQueue(self.limits.env_timeout_s)) as queue:
             stepping: list[Stepping] = []
             while live:
                 finished = self.generator.poll()
@@ -147,8 +148,9 @@ class RolloutDriver(Player):
                 self.generator.close(handle)
         return live
 
-    def _begin(self, request: RolloutRequest) -> Begun:
+    def _begin(self, request: RolloutRequest, env: Env) -> Begun:
         return begin_episode(
+            env,
             request.home,
             request.reset_options,
             seed=request.env_seed,
@@ -208,8 +210,7 @@ class RolloutDriver(Player):
             text = self._record(dialogue, turn)
             if dialogue.stop is None:
                 assert dialogue.env is not None
-                step = functools.partial(step_env, dialogue.env, text)
-                call = queue.add(step, dialogue.request.world.who("env"))
+                call = dialogue.env.call(queue, functools.partial(step_env, text=text))
                 begun.append(Stepping(dialogue, turn, text, call))
         self._close_stopped([turn.handle for turn in finished], live)
         return begun

@@ -52,7 +52,7 @@ def build_scorer(
     return Scorer(
         {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
         schedule,
-        group_names=[name for name, entry in entries.items() if entry.kind == "group_reward"],
+        group_names=[name for name, entry in entries.items() if entry.is_of_group],
         metrics=metrics,
         timeout_s=run.rollout.reward_timeout_s,
         owners={name: str(entry.owner) for name, entry in entries.items()},

@@ -11,13 +11,15 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 
-from searchrl.calls.deadline import Turn
+from searchrl.calls.deadline import Raised, Turn
+from searchrl.calls.pinned import Pinned
+from searchrl.calls.pool import CallQueue
 from searchrl.calls.watchdog import watching
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import list_stages
@@ -50,6 +52,9 @@ from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
 from searchrl.rewards.scorer import Scorer
 
+Env = gymnasium.Env[Any, Any]
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class TaskWorld:
@@ -65,7 +70,7 @@ class TaskWorld:
     protocol: GuardedProtocol
     scorer: Scorer
     owner: str
-    make_env: Callable[[], gymnasium.Env[Any, Any]]
+    make_env: Callable[[], Env]
     entry: Entry
     retriever_owner: str = ""
     protocol_owner: str = ""
@@ -83,19 +88,27 @@ class TaskWorld:
     """Whether the indexes that can be built before an episode are built."""
     judged: Judged | None = None
     """The judge that its components ask, if one does."""
-    _idle: list[gymnasium.Env[Any, Any]] = field(default_factory=list)
+    _idle: list[Pinned[Env]] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
     _space: ChoiceSpace | None = None
 
-    def acquire(self) -> gymnasium.Env[Any, Any]:
-        """Take an idle environment instance, or make one."""
+    def acquire(self) -> Pinned[Env]:
+        """Take an idle environment instance, or one that is made when it is first called."""
         with suppress(IndexError):  # none, or another thread took the last one
             return self._idle.pop()
-        return self.make_env()
+        return Pinned(lambda: self.make_env(), self.who("env"))
 
-    def release(self, env: gymnasium.Env[Any, Any]) -> None:
+    def release(self, env: Pinned[Env]) -> None:
         """Give an instance back. One that hung or raised is dropped instead, never reused."""
         self._idle.append(env)
+
+    def ask(self, fn: Callable[[Env], T]) -> T:
+        """What `fn` says of an instance, in its thread, however long it takes."""
+        env = self.acquire()
+        with watching(self.timeout_s, self.files):
+            answer = env.ask(fn)
+        self.release(env)
+        return answer
 
     def build_indexes(self, on_progress: OnProgress | None = None) -> None:
         """Build the indexes that its environment knows it needs; once, before any episode.
@@ -109,9 +122,8 @@ class TaskWorld:
         if self.has_indexes:
             return
         env = self.acquire()
-        if env.has_wrapper_attr("build_indexes"):
-            with listening(on_progress):
-                env.get_wrapper_attr("build_indexes")()
+        with listening(on_progress):
+            env.ask(lambda env: _attribute(env, "build_indexes", lambda: None)())
         self.release(env)
         self.has_indexes = True
         for world in self.levels.values():
@@ -143,18 +155,14 @@ class TaskWorld:
         Raises whatever its reset raises.
         """
         own_split, own_index = self.locate(split, index)
-        with self._watching():
-            env = self.acquire()
-            _, info = env.reset(seed=0, options={"split": own_split, "index": own_index})
-        self.release(env)
+        options = {"split": own_split, "index": own_index}
+        _, info = self.ask(lambda env: env.reset(seed=0, options=options))
         task = info.get("task")
         return task if isinstance(task, Task) else None
 
     def has_split(self, split: str) -> bool:
         """Whether the environment lists a split in its `splits`."""
-        env = self.acquire()
-        listed = env.get_wrapper_attr("splits") if env.has_wrapper_attr("splits") else ()
-        self.release(env)
+        listed = self.ask(lambda env: _attribute(env, "splits"))
         return isinstance(listed, list | tuple) and split in listed
 
     def who(self, kind: str) -> str:
@@ -187,16 +195,18 @@ class TaskWorld:
 
     def _num_own_tasks(self, split: str) -> int:
         """What the environment says of a split, checked."""
-        env = self.acquire()
-        who = f"env '{self.name}' ({self.owner})"
-        if not env.has_wrapper_attr("num_tasks"):
-            raise EnvironmentFailure(
-                f"{who} has no num_tasks(split); give it one that returns how many tasks a "
-                "split has"
-            )
+        who = self.who("env")
+
+        def ask(env: Env) -> int:
+            if not env.has_wrapper_attr("num_tasks"):
+                raise EnvironmentFailure(
+                    f"{who} has no num_tasks(split); give it one that returns how many tasks a "
+                    "split has"
+                )
+            return operator.index(env.get_wrapper_attr("num_tasks")(split))
+
         try:
-            with self._watching():
-                count = operator.index(env.get_wrapper_attr("num_tasks")(split))
+            count = self.ask(ask)
         except SearchRLError:
             raise
         except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
@@ -204,7 +214,6 @@ class TaskWorld:
                 f"{who}: num_tasks({split!r}) must return how many tasks the split has; "
                 f"{describe_error(error)}"
             ) from error
-        self.release(env)
         if count < 1:
             raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
         return count
@@ -217,9 +226,7 @@ class TaskWorld:
             ConfigError: its spaces are none of choices.
         """
         if self._space is None:
-            env = self.acquire()
-            self._space = find_space(env, self.name)
-            self.release(env)
+            self._space = self.ask(lambda env: find_space(env, self.name))
         return self._space
 
     def script(self, name: str) -> ExpertFactory:
@@ -247,24 +254,27 @@ class TaskWorld:
 
     def can_open(self, kind: str) -> bool:
         """Whether a turn of the protocol can be committed to an action of `kind`."""
-        with self._watching():
+        with watching(self.timeout_s, self.files):
             return can_open(self.protocol, kind)
-
-    def _watching(self) -> AbstractContextManager[None]:
-        """For what is asked outside of an episode, where the rollout driver watches."""
-        return watching(self.timeout_s, self.files)
 
     def close(self) -> None:
         """Close every idle environment; one that fails to close is a warning."""
         for world in self.levels.values():
             if world is not self:
                 world.close()
-        while self._idle:
-            try:
-                self._idle.pop().close()
-            except (Exception, SystemExit) as error:
-                text = f"env '{self.name}' ({self.owner}) failed to close: {describe_error(error)}"
-                warnings.warn(text, stacklevel=2)
+        with closing(CallQueue(self.timeout_s)) as queue:
+            calls = [env.call(queue, lambda env: env.close()) for env in self._idle]
+            queue.wait_for_all()
+        self._idle.clear()
+        for call in calls:
+            if isinstance(call.result, Raised):
+                what = describe_error(call.result.error)
+                warnings.warn(f"{self.who('env')} failed to close: {what}", stacklevel=2)
+
+
+def _attribute(env: Env, name: str, default: Any = ()) -> Any:
+    """What an environment has under a name, wrapped or not."""
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
 
 
 def _files_of(registry: Registry) -> dict[str, str]:
@@ -409,7 +419,7 @@ def _make_world(
         fill_parts(registry, env_entry, config.env.settings, make_retrievers)
     )
 
-    def make_env() -> gymnasium.Env[Any, Any]:
+    def make_env() -> Env:
         env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
         if not isinstance(env, gymnasium.Env):
             raise EnvironmentFailure(
@@ -433,10 +443,7 @@ def _make_world(
         judged=find_judged(registry, judges, config.judge, scorer.components),
     )
     try:
-        env = make_env()
-        world.release(env)
-        if env.has_wrapper_attr("notes"):
-            world.notes = tuple(map(str, env.get_wrapper_attr("notes")))
+        world.notes = tuple(map(str, world.ask(lambda env: _attribute(env, "notes"))))
     except ProtocolFailure as error:  # an env asks its protocol for examples of turns
         raise PluginError(f"{protocol_entry}: {error}") from error
     return world

@@ -180,7 +180,7 @@ def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()
     """
     wanted = {*SUMMARY_KEYS, *(name for world in worlds for name in world.scorer.names)}
     wanted |= {"turns"} if LEAST in metrics else set()
-    parts = ("em/", ACTION, FREE_ACTION)
+    parts = ("em/", "env/", "reward/", ACTION, FREE_ACTION)
     return {
         name: metric
         for name, metric in metrics.items()

@@ -168,12 +168,13 @@ def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> 
     call, where there is one to make), `tool_calls` (where there are tools), `turns`,
     `model_tokens`, `invalid_turns`, `truncated` (cut by a limit), `empty_searches` (share of the
     searches that found nothing), `failed_retrieval` (where there is a search or a tool), `failed`,
-    `unscored`, `em/KIND` per kind of task, `em/SLICE` per slice and, with several tasks, everything
-    once more under `TASK/` (see `label_tasks`). Choices without tokens have `action/NAME`,
-    `free_action/NAME`, `ending_choices` and `least_action_p` in place of `model_tokens` and
-    `invalid_turns`. A task counts in its kind and in each of its slices. Only those of failures and
-    `unscored` count episodes without a score. `n` is the number of episodes, of searches or of
-    choices, and the intervals take those with one `group_id` as alike.
+    `unscored`, `em/KIND` per kind of task and `em/SLICE` per slice (`env/` or `reward/` where `em`
+    is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
+    Choices without tokens have `action/NAME`, `free_action/NAME`, `ending_choices` and
+    `least_action_p` in place of `model_tokens` and `invalid_turns`. A task counts in its kind and
+    in each of its slices. Only those of failures and `unscored` count episodes without a score. `n`
+    is the number of episodes, of searches or of choices, and the intervals take those with one
+    `group_id` as alike.
 
     Args:
         rollouts: the episodes.
@@ -264,9 +265,25 @@ def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> 
     named = [(r, {r.episode.task.kind, *r.episode.task.slices}) for r in scored]
     kinds = sorted({r.episode.task.kind for r in scored})
     slices = sorted({name for r in scored for name in r.episode.task.slices})
+    main = find_headline(worlds)
     for name in dict.fromkeys(kinds + slices):
-        add_component("em", [r for r, names in named if name in names], f"em/{name}")
+        those = [r for r, names in named if name in names]
+        if main == "reward":
+            add(
+                f"reward/{name}",
+                those,
+                [r.scored.reward or 0.0 for r in those],
+                _union(ranges.values()),
+            )
+        else:
+            add_component(main, those, f"{main}/{name}")
     return metrics
+
+
+def find_headline(worlds: Iterable[TaskWorld]) -> str:
+    """What all tasks are judged by; `reward` where that differs."""
+    found = {world.scorer.headline for world in worlds}
+    return found.pop() if len(found) == 1 else "reward"
 
 
 def _reward_range(rollout: Rollout) -> Range:

@@ -23,7 +23,7 @@ from searchrl.testing.kinds.trials import (
     unmutated,
 )
 from searchrl.testing.kit.histories import healthy_history, sample_histories
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 MAX_LOOK_S = 0.02
 """Seconds that a look at a thousand steps may take: 13 alarms then cost a quarter of a second of
@@ -62,7 +62,7 @@ def _alert_problem(history: History, answer: Any) -> str:
 
 _says_it_in_words = criterion("L3")(judged(ASKED)(_alert_problem))
 _is_repeatable = criterion("L4")(unchanged(ASKED, Way.AGAIN, Way.LATER, Way.ANEW))
-_is_pure = criterion("L5")(unchanged(ASKED, Way.ELSEWHEN, watches=True))
+_is_pure = criterion("L5")(unchanged(ASKED, Way.ELSEWHEN))
 _does_not_mutate = criterion("L6")(unmutated(ASKED))
 
 

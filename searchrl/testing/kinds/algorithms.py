@@ -21,7 +21,7 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _TOLERANCE = 1e-9
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from searchrl.plugins.signatures import find_signature_problem
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 METHODS: Mapping[str, tuple[str, ...]] = {
     "open": ("prompt_ids", "n", "rng_keys"),

@@ -18,7 +18,7 @@ from searchrl.engine.choosing.masks import run_episodes
 from searchrl.envs.choices import find_space
 from searchrl.plugins.registry import Entry
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 INVENTED = ChoiceSpace((("query", 8), ("step", 1), ("scores", 3)), ("search", "narrow", "stop"))
 """The space for a network whose plugin registers no environment of choices."""

@@ -1,8 +1,8 @@
-"""Criteria of tag protocols: P1 to P13.
+"""Criteria of tag protocols: P1 to P12.
 
 Owns what concerns the turns that a model writes (P1 to P7), and the text that it reads and did not
-write: passages, notices, the instruction (P8 to P12). P13 is about what it draws. What can be
-learned of a protocol from outside is `kit.tags.Grammar`.
+write: passages, notices, the instruction (P8 to P12). What can be learned of a protocol from
+outside is `kit.tags.Grammar`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from functools import partial
 from typing import Any
 
 from searchrl.contracts import TagProtocol, TokenBudget, find_action_problem
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Episode, Passage, Task
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, Check, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.trials import drawn
-from searchrl.testing.kit.cases import make_episode
 from searchrl.testing.kit.fuzz import find_faulty, make_texts, shorten
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK, Grammar, tags_in
 from searchrl.testing.kit.texts import HARD_TEXTS
-from searchrl.testing.probes.subject import Subject
 
 _METHODS = (
     "parse", "final_answer", "format_score", "render_turn", "opening", "neutralise",
@@ -335,22 +333,6 @@ def _explains_tags(subject: Subject) -> Iterator[Problem]:
     if missing:
         what = f"the instruction does not mention {' '.join(missing)}"
         yield Problem(what, type(grammar.protocol))
-
-
-def _find_episodes(subject: Subject) -> dict[str, Episode]:
-    """Episodes of its own turns and of others, under their names."""
-    grammar = subject.grammar
-    dialogues = ((), ("plain words",), tuple(grammar.legal_turns), *zip(grammar.legal_turns))
-    task = Task("drawn", "test", 0, "Which?", answers=(MARK,), gold_ids=(_BENIGN[0].id,))
-    return {
-        f"the episode of the turns {shorten(str(turns))}": make_episode(
-            task, turns, grammar.protocol, passages=_BENIGN
-        )
-        for turns in dialogues
-    }
-
-
-_draws = criterion("P13")(drawn(_find_episodes))
 
 
 def _find_budget_problem(cut: str, whole: str, budget: TokenBudget) -> str:

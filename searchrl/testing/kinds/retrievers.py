@@ -1,4 +1,4 @@
-"""Criteria of retrievers: R1 to R13, over a small corpus in several scripts.
+"""Criteria of retrievers: R1 to R12, over a small corpus in several scripts.
 
 Owns what a retriever must do: one result per query in their order, at most k passages of the
 corpus, best first, the same ones every time, that a failure is never an empty result, and that the
@@ -35,8 +35,8 @@ from searchrl.testing.kinds.trials import (
     unchanged,
     unmutated,
 )
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
-from searchrl.testing.probes.subject import Subject
 
 
 @criterion("R1")
@@ -178,8 +178,7 @@ LISTS = {"a search": {"passages": [*PASSAGES], "queries": [*QUERIES]}}
 
 _is_repeatable = criterion("R7")(unchanged(FOUND, Way.AGAIN, Way.ANEW, Way.ELSEWHEN))
 _does_not_mutate = criterion("R9")(unmutated(Trial(lambda subject: LISTS, _index, _itself)))
-_same_elsewhere = criterion("R11")(unchanged(FOUND, Way.ELSEWHERE))
-_bears_threads = criterion("R12")(called_by_threads(FOUND))
+_bears_threads = criterion("R11")(called_by_threads(FOUND))
 
 
 @criterion("R2")
@@ -240,7 +239,7 @@ def _any_corpus(passages: Sequence[Passage], results: Any) -> str:
     return ""
 
 
-@criterion("R13")
+@criterion("R12")
 def _tells_ranks(subject: Subject) -> Iterator[Problem]:
     retriever = _make(subject)
     if not isinstance(retriever, RankingRetriever):

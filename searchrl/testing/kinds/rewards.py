@@ -1,8 +1,9 @@
-"""Criteria of reward components: W1 to W13, over the table of reward cases.
+"""Criteria of reward components: W1 to W12, over the table of reward cases, or groups of them.
 
 Owns what a component must do beyond its types: keep to the declared values, depend on the episode
 alone, and pay neither silence, nor a retrieved text, nor repetition. A component that pays the gold
-and a wrong answer alike reads no answers, and is not asked about them.
+and a wrong answer alike reads no answers, and is not asked about them. One of groups gets groups of
+one episode, of equal ones and of different ones; its score of an answer is that beside a wrong one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import copy
 import functools
 import math
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from searchrl.contracts import GroupReward, Reward
@@ -21,14 +22,13 @@ from searchrl.testing.kinds.trials import (
     Trial,
     Way,
     called_by_threads,
-    drawn,
     judged,
     raises_nothing,
     unchanged,
     unmutated,
 )
 from searchrl.testing.kit.cases import RewardCase, reward_cases
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _TOLERANCE = 1e-9
 
@@ -40,13 +40,19 @@ _NEVER_BETTER = (
 """Cases that must not earn more than the gold answer."""
 
 
-def find_declaration_problems(
-    subject: Subject, called_with: str = "an episode"
-) -> Iterator[Problem]:
-    """What is wrong with how a component declares its scores."""
+SIZE = 4
+"""Episodes of a group that is tried."""
+
+Case = Episode | tuple[Episode, ...]
+"""What a component is called with: an episode, or those of a group."""
+
+
+@criterion("W1")
+def _declares(subject: Subject) -> Iterator[Problem]:
     component: Any = subject.make()
     at = type(component)
     if not callable(component):
+        called_with = "a list of episodes" if subject.entry.is_of_group else "an episode"
         what = f"the factory makes a {at.__name__}, which cannot be called with {called_with}"
         yield Problem(what, at)
         return
@@ -66,14 +72,11 @@ def find_declaration_problems(
         yield Problem(f"values = {values!r}; a single value must be finite", at)
 
 
-_declares = criterion("W1")(find_declaration_problems)
-
-
 @criterion("W4")
 def _per_turn(subject: Subject) -> Iterator[Problem]:
     scored = [
         (case, result.per_turn)
-        for case, result in _results(subject.make())
+        for case, result in _results(subject)
         if isinstance(result, Score) and result.per_turn is not None
     ]
     if not scored:
@@ -124,21 +127,40 @@ def _cases() -> dict[str, RewardCase]:
     return {case.name: case for case in reward_cases()}
 
 
-def find_episodes(subject: Subject) -> dict[str, Episode]:
-    """The episodes of all cases, each under the words that name it."""
-    return {_describe(case): case.episode for case in _cases().values()}
+def _find_cases(subject: Subject) -> Mapping[str, Case]:
+    """The episodes of all cases, or groups of them, each under the words that name it."""
+    if not subject.entry.is_of_group:
+        return {_describe(case): case.episode for case in _cases().values()}
+    # Failed episodes are left out of a group.
+    names = [name for name, case in _cases().items() if case.episode.failure is None]
+    listed = [[name] for name in names]
+    listed += [[name] * SIZE for name in ("gold", "no-turns", "no-answer")]
+    listed += [names[i : i + SIZE] for i in range(0, len(names), SIZE)]
+    return {f"the group of the cases {', '.join(group)}": _group(*group) for group in listed}
+
+
+def _group(*names: str) -> tuple[Episode, ...]:
+    return tuple(_cases()[name].episode for name in names)
 
 
 def _describe(case: RewardCase) -> str:
     return f"case '{case.name}' ({case.why})"
 
 
-def _score(component: Reward, episode: Episode) -> object:
-    return plain_score(component(episode))
+def _score(component: Any, case: Case) -> object:
+    """A plain value to compare; of a group a list of them."""
+    result = component(case)
+    if isinstance(case, Episode) or not _is_list(result):
+        return _plain_score(result)
+    return [_plain_score(one) for one in result]
 
 
-def plain_score(result: object) -> object:
-    """A plain value to compare: a number, a tuple, or a text for what is no score."""
+def _is_list(result: object) -> bool:
+    return not isinstance(result, str | Mapping) and hasattr(result, "__iter__")
+
+
+def _plain_score(result: object) -> object:
+    """A number, a tuple, or a text for what is no score."""
     if isinstance(result, Unscored):
         return "Unscored"
     if isinstance(result, Score):
@@ -146,25 +168,58 @@ def plain_score(result: object) -> object:
     return float(result) if isinstance(result, numbers.Real) else f"a {type(result).__name__}"
 
 
-SCORED = Trial(find_episodes, _score)
-JUDGED = Trial(find_episodes, lambda component, episode: (component, component(episode)))
+SCORED = Trial(_find_cases, _score)
+JUDGED = Trial(_find_cases, lambda component, case: (component, component(case)))
 
 _never_raises = criterion("W2")(raises_nothing(SCORED))
 _is_repeatable = criterion("W5")(unchanged(SCORED, Way.AGAIN, Way.LATER, Way.ANEW))
-_is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN, watches=True))
+_is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN))
 _does_not_mutate = criterion("W7")(unmutated(SCORED))
-_same_elsewhere = criterion("W11")(unchanged(SCORED, Way.ELSEWHERE))
-_bears_threads = criterion("W12")(called_by_threads(SCORED))
-_draws = criterion("W13")(drawn(find_episodes))
+_bears_threads = criterion("W11")(called_by_threads(SCORED))
 
 
 @criterion("W3")
 @judged(JUDGED, most=MAX_PROBLEMS)
-def _within_values(episode: Episode, scored: tuple[Reward, object]) -> str:
-    return find_score_problem(*scored)
+def _within_values(case: Case, scored: tuple[Reward, Any]) -> str:
+    component, returned = scored
+    if isinstance(case, Episode):
+        return _find_score_problem(component, returned)
+    if not _is_list(returned):
+        return f"it returned {returned!r:.80} ({type(returned).__name__}); expected a list"
+    results = list(returned)
+    if len(results) != len(case):
+        return f"it returned {len(results)} scores for {len(case)} episodes"
+    return next((said for one in results if (said := _find_score_problem(component, one))), "")
 
 
-def find_score_problem(component: Reward | GroupReward, result: object) -> str:
+@criterion("W12")
+def _keeps_with_the_episode(subject: Subject) -> Iterator[Problem]:
+    if not subject.entry.is_of_group:
+        raise NotApplicable("it scores one episode at a time: it is not registered with group=True")
+    component = subject.make()
+    for name, group in _find_cases(subject).items():
+        assert isinstance(group, tuple)
+        try:
+            forward, backward = (_score(component, copy.deepcopy(g)) for g in (group, group[::-1]))
+        except (Exception, SystemExit):
+            continue  # W2 says why
+        if not isinstance(forward, list) or not isinstance(backward, list):
+            continue  # W3 says why
+        if not _are_close(forward, backward[::-1]):
+            what = f"{name} is scored {forward}; in reverse order, {backward[::-1]}"
+            yield Problem(what, SCORED.find_place(subject, group))
+            return
+
+
+def _are_close(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    pairs = list(zip(left, right, strict=False))
+    return all(
+        abs(a - b) <= _TOLERANCE if isinstance(a, float) and isinstance(b, float) else a == b
+        for a, b in pairs
+    )
+
+
+def _find_score_problem(component: Reward | GroupReward, result: object) -> str:
     """What came back in place of a score, or "" if it is one that was declared."""
     if isinstance(result, Unscored):
         is_told = isinstance(result.reason, str) and result.reason
@@ -185,25 +240,31 @@ def find_score_problem(component: Reward | GroupReward, result: object) -> str:
     return "" if is_declared else said
 
 
+def _alone(subject: Subject, name: str) -> Case:
+    """What a component is called with to learn its score of one case."""
+    return _group(name, "wrong") if subject.entry.is_of_group else _cases()[name].episode
+
+
 def _place(subject: Subject, name: str) -> object:
-    return SCORED.find_place(subject, _cases()[name].episode)
+    return SCORED.find_place(subject, _alone(subject, name))
 
 
-def _results(component: Reward) -> Iterator[tuple[RewardCase, object]]:
+def _results(subject: Subject) -> Iterator[tuple[RewardCase, object]]:
     """Each case with what the component returns; those at which it raises are W2's."""
-    for case in _cases().values():
+    component: Callable[[Any], Any] = subject.make()
+    for name, case in _cases().items():
         try:
-            result = component(copy.deepcopy(case.episode))
+            result = component(copy.deepcopy(_alone(subject, name)))
+            yield case, result[0] if subject.entry.is_of_group else result
         except (Exception, SystemExit):
             continue
-        yield case, result
 
 
 def _answer_scores(subject: Subject) -> dict[str, float]:
     """The scores of the cases that have one, if the component reads answers at all."""
     scores = {
         case.name: float(raw)
-        for case, result in _results(subject.make())
+        for case, result in _results(subject)
         if isinstance(raw := result.value if isinstance(result, Score) else result, numbers.Real)
     }
     if "gold" not in scores or "wrong" not in scores:

@@ -17,8 +17,8 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import Problem, criteria_in, criterion
 from searchrl.testing.kinds.trials import Trial, raises_nothing, unmutated
 from searchrl.testing.kit.fuzz import catch
-from searchrl.testing.probes.effects import Effect, watch_effects
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.surroundings import Effect, away
 
 Logged = tuple[int, dict[str, Metric], str]
 """What `log` is called with: step, metrics, phase."""
@@ -70,17 +70,15 @@ def _takes_everything(subject: Subject) -> Iterator[Problem]:
 @criterion("T3")
 def _writes_inside(subject: Subject) -> Iterator[Problem]:
     with _folder() as run_dir:
-        for effect in _effects(subject, run_dir, "write"):
-            if not Path(effect.target).is_relative_to(run_dir):
-                what = f"it writes {_shorten(effect.target)}, outside the run folder"
-                yield Problem(what, effect.place)
+        for what, _ in _effects(subject, run_dir, "writes"):
+            yield Problem(f"it {what}, outside the run folder", type(subject.make(run_dir)))
 
 
 @criterion("T4")
 def _is_offline(subject: Subject) -> Iterator[Problem]:
     with _folder() as run_dir:
-        for effect in _effects(subject, run_dir, "connect"):
-            yield Problem(f"it {effect}", effect.place)
+        for what, place in _effects(subject, run_dir, "opens"):
+            yield Problem(f"it {what}", place)
 
 
 @criterion("T5")
@@ -149,20 +147,18 @@ def _folder() -> Iterator[Path]:
         elsewhere.mkdir()
         # No connection, because made-up metrics must reach no server; another current folder,
         # because a check must leave no files in the author's.
-        with contextlib.chdir(elsewhere), watch_effects():
+        with away(elsewhere):
             yield run_dir
 
 
-def _effects(subject: Subject, run_dir: Path, kind: str) -> list[Effect]:
-    """What a short run with the tracker does of one kind.
-
-    Looked for in the second of two runs: in the first its libraries may fill caches of their own.
-    """
-    for folder in (run_dir.with_name("first"), run_dir):
-        folder.mkdir(exist_ok=True)
-        with watch_effects() as effects:
-            error = catch(_run, subject, folder)
-    found = [effect for effect in effects if effect.kind == kind]
+def _effects(subject: Subject, run_dir: Path, verb: str) -> list[Effect]:
+    """What a short run with the tracker does to the outside, of one kind."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        away(Path(folder)) as effects,
+    ):
+        error = catch(_run, subject, run_dir)
+    found = [effect for effect in effects if effect.what.startswith(verb)]
     if error is not None and not found:
         raise error
     return found
@@ -173,13 +169,6 @@ def _run(subject: Subject, run_dir: Path, first: int = 1, last: int = 3) -> None
     for logged in sample_log(first, last):
         tracker.log(*logged)
     tracker.close()
-
-
-def _shorten(path: str) -> str:
-    """A path of the current folder as a relative one."""
-    here = Path.cwd()
-    inside = Path(path).is_relative_to(here)
-    return f"{Path(path).relative_to(here)} in the current folder" if inside else path
 
 
 def _sizes(folder: Path) -> dict[str, int]:

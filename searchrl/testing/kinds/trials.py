@@ -1,9 +1,8 @@
 """Trials: one subject called once per case, in several ways, and what must be the same in all.
 
 Owns the checks that are the same for every kind: a call never raises, gives the same answer
-whenever and wherever it is made, touches nothing outside, and leaves its input as it was; and that
-what it draws can be stored. A kind says in a `Trial` how it is made and called once; its criteria
-are made of these checks.
+whenever it is made and by which thread, and leaves its input as it was. A kind says in a `Trial`
+how it is made and called once; its criteria are made of these checks.
 """
 
 from __future__ import annotations
@@ -11,22 +10,18 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from searchrl.calls.deadline import Returned, call_with_deadline
-from searchrl.contracts import Drawer
-from searchrl.core.drawing import find_drawings_problem
-from searchrl.errors import PluginError
-from searchrl.plugins.registry import Registry, describe_error
-from searchrl.testing.criteria import MAX_PROBLEMS, TIMEOUT_S, Check, NotApplicable, Problem
-from searchrl.testing.probes import elsewhere
-from searchrl.testing.probes.effects import Effect, watch_effects
-from searchrl.testing.probes.interleave import call_both, files_of
-from searchrl.testing.probes.subject import Subject
-from searchrl.testing.probes.surroundings import other_surroundings
+from searchrl.calls.deadline import Raised as NotReturned
+from searchrl.calls.deadline import call_together, call_with_deadline
+from searchrl.plugins.registry import describe_error
+from searchrl.testing.criteria import TIMEOUT_S, Check, NotApplicable, Problem
+from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.surroundings import Effect, other_surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +30,6 @@ class Trial:
 
     `cases(subject)` is what to call it with, each under the words that name it in a finding.
     `ask(made, case)` is the answer as plain data: what compares by value and survives pickle.
-    `shares`: threads call the same object; otherwise each has its own.
     `place(subject, case)` is where to look if an answer is wrong; the line that returns it if None.
     """
 
@@ -43,7 +37,6 @@ class Trial:
     ask: Callable[[Any, Any], object]
     make: Callable[[Subject], Any] = Subject.make
     place: Callable[[Subject, Any], object] | None = None
-    shares: bool = True
 
     def find_place(self, subject: Subject, case: Any) -> object:
         """Where the plugin gives the answer to a case."""
@@ -71,14 +64,14 @@ class Way(StrEnum):
     LATER = "asked after other cases"
     ANEW = "in another instance"
     ELSEWHEN = "with another seed, time, folder and language"
-    ELSEWHERE = "in another process"
-    TOGETHER = "asked while another thread asks"
+    TOGETHER = "asked while other threads ask"
+    BESIDE = "while another instance is played beside it"
 
 
-def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
+def unchanged(trial: Trial, *ways: Way) -> Check:
     """The check that an answer is the same in all ways: a problem for the first case where not.
 
-    With `watches`, also that nothing is written and no connection opened `ELSEWHEN`.
+    Also that no file is left in the current folder and no connection opened `ELSEWHEN`.
     """
 
     def check(subject: Subject) -> Iterator[Problem]:
@@ -87,18 +80,7 @@ def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
         _ensure_any(expected)
         for way in ways:
             effects: list[Effect] = []
-            if way is Way.ELSEWHERE:
-                try:
-                    found = elsewhere.call_elsewhere(
-                        subject.registry, answer_there, trial, cases, *_name_of(subject)
-                    )
-                except PluginError as error:
-                    first, *_ = cases.values()
-                    is_late = isinstance(error, elsewhere.LateElsewhere)
-                    fix = elsewhere.LateElsewhere.fix if is_late else ""
-                    yield Problem(str(error), trial.find_place(subject, first), fix)
-                    return
-            elif way is Way.ELSEWHEN:
+            if way is Way.ELSEWHEN:
                 expected = _answers_at(subject, trial, cases, 1)[0]
                 found, effects = _answers_at(subject, trial, cases, 2)
             elif way is Way.TOGETHER:
@@ -108,14 +90,13 @@ def unchanged(trial: Trial, *ways: Way, watches: bool = False) -> Check:
             else:
                 found = trial.answers(subject, cases, made if way is Way.AGAIN else None)
             for name, case in cases.items():
-                if expected[name] != found[name]:
-                    part, before, after = _difference(expected[name], found[name])
-                    what = f"{name}{part} is {_say(after)} {way}, and {_say(before)} otherwise"
+                if what := find_difference(name, expected[name], found[name], way):
                     yield Problem(what, trial.find_place(subject, case))
                     return
-            for effect in effects if watches else ():
+            for what, place in effects:
                 fix = "write no file and open no connection: compute the answer from the case alone"
-                yield Problem(f"it {effect}", effect.place, fix)
+                first, *_ = cases.values()
+                yield Problem(f"it {what}", place or trial.find_place(subject, first), fix)
 
     return check
 
@@ -181,36 +162,12 @@ def raises_nothing(trial: Trial) -> Check:
     return judged(trial, raises=True)(lambda case, answer: "")
 
 
-def drawn(
-    episodes: Callable[[Subject], Cases], make: Callable[[Subject], Any] = Subject.make
-) -> Check:
-    """The check of `draw_episode`, on these episodes; what has no such method draws nothing.
-
-    It never raises, gives drawings that can be stored, the same ones every time, and leaves the
-    episode as it was.
-    """
-    trial = Trial(episodes, lambda drawer, episode: drawer.draw_episode(episode), make)
-
-    def find_problem(episode: Any, drawings: object) -> str:
-        problem = find_drawings_problem(drawings)
-        return f"draw_episode() returned {problem}" if problem else ""
-
-    checks = (
-        judged(trial, raises=True)(find_problem),
-        unchanged(trial, Way.LATER, Way.ELSEWHEN, watches=True),
-        unmutated(trial),
-    )
-
-    def check(subject: Subject) -> Iterator[Problem]:
-        if not isinstance(make(subject), Drawer):
-            raise NotApplicable("it has no method draw_episode(), so it draws nothing")
-        for one in checks:
-            problems = list(one(subject))
-            yield from problems[:MAX_PROBLEMS]
-            if problems:
-                return
-
-    return check
+def find_difference(name: str, expected: object, found: object, way: Way) -> str:
+    """Say how two answers to a case differ, of which the second was asked for in a way; or ""."""
+    if expected == found:
+        return ""
+    part, before, after = _difference(expected, found)
+    return f"{name}{part} is {_say(after)} {way}, and {_say(before)} otherwise"
 
 
 def _ensure_any(answers: Answers) -> None:
@@ -235,33 +192,25 @@ class Raised:
         return Raised, (self.kind, self.text)
 
 
-def answer_there(
-    registry: Registry, trial: Trial, cases: Cases, kind: str, name: str, settings: Cases
-) -> Answers:
-    """What another process runs: the answers of a subject that is made there."""
-    return trial.answers(Subject.of(registry, registry.get(kind, name), settings), cases)
-
-
 def _answers_together(subject: Subject, trial: Trial, cases: Cases) -> Answers:
-    """The answer to each case while another thread asks for the next one."""
-    names = list(cases)
+    """The answer of one object to each case, while other threads ask it for the others."""
+    made = trial.make(subject)
+    calls = [
+        (functools.partial(_answer, trial, made, copy.deepcopy(case)), name)
+        for name, case in cases.items()
+    ]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads meet in the middle of a line
+    try:
+        outcomes = call_together(calls, timeout_s=TIMEOUT_S / 3)
+    finally:
+        sys.setswitchinterval(before)
     answers: Answers = {}
-    for one, other in zip(names, [*names[1:], names[0]], strict=True):
-        first = trial.make(subject)
-        second = first if trial.shares else trial.make(subject)
-        outcome, _ = call_both(
-            functools.partial(_answer, trial, first, copy.deepcopy(cases[one])),
-            functools.partial(_answer, trial, second, copy.deepcopy(cases[other])),
-            files_of(subject.entry.owner.file, first),
-        )
-        assert isinstance(outcome, Returned)
-        answers[one] = outcome.value
+    for name, outcome in zip(cases, outcomes, strict=True):
+        if isinstance(outcome, NotReturned):
+            raise outcome.error
+        answers[name] = outcome.value
     return answers
-
-
-def _name_of(subject: Subject) -> tuple[str, str, dict[str, Any]]:
-    entry = subject.entry
-    return entry.kind, entry.qualified + entry.argument, dict(subject.settings)
 
 
 def _answer(trial: Trial, made: Any, case: Any) -> object:
@@ -275,14 +224,11 @@ def _answers_at(
     subject: Subject, trial: Trial, cases: Cases, number: int
 ) -> tuple[Answers, list[Effect]]:
     """The answers in surroundings of a number, and the effects on the outside meanwhile."""
-
-    def ask() -> tuple[Answers, list[Effect]]:
-        with watch_effects() as effects:
-            return trial.answers(subject, cases), effects
-
+    ask = functools.partial(trial.answers, subject, cases)
     language = ("C", "de_DE.UTF-8")[number % 2]
-    with other_surroundings(seed=number, clock=number * 1.0e9, language=language):
-        return call_with_deadline(ask, timeout_s=TIMEOUT_S / 3, owner="the plugin")
+    with other_surroundings(seed=number, clock=number * 1.0e9, language=language) as effects:
+        answers = call_with_deadline(ask, timeout_s=TIMEOUT_S / 3, owner="the plugin")
+    return answers, effects
 
 
 def _difference(before: object, after: object) -> tuple[str, object, object]:

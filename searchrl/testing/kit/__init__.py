@@ -1,1 +1,1 @@
-"""What authors build tests with: episodes, policies, tags, hard texts. Imports nothing."""
+"""What tests are built with: episodes, policies, tags, hard texts, subjects, surroundings."""

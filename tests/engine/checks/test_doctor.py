@@ -269,6 +269,8 @@ FAULTS: dict[str, Fault] = {
     "stop strings longer than a turn": (
         "stops", nothing, {"task": TAGS, "rollout": {"max_turn_tokens": 2}},
     ),
+    "stop strings that end nothing": ("stops", lambda patch, session: patch.setattr(
+        session.worlds[0].protocol, "stops", ("</never>", "</nowhere>")), {"task": TAGS}),
     "padding masked by its id": ("eos", mask_padding, {}),
     "a turn encoded again": ("ledger", encode_again, {}),
     "log-probs shifted": ("ledger", shift_logps, {}),

@@ -198,8 +198,7 @@ def test_every_check_has_a_fault_that_it_finds() -> None:
 
 def test_environments_that_fail_are_named(tmp_path: Path, monkeypatch: Patch) -> None:
     session = make_session(tmp_path)
-    env = session.worlds[0].acquire()
-    session.worlds[0].release(env)
+    env = session.worlds[0].ask(lambda env: env)
 
     def fail(self: Any, action: Any) -> Any:
         raise ValueError("no arm")

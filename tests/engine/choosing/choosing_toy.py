@@ -36,7 +36,7 @@ def make_world(**settings: Any) -> TaskWorld:
 def make_policy(
     name: str = "gru", *, dtype: torch.dtype = torch.float32, **settings: Any
 ) -> Choices:
-    space = find_space(make_world().acquire(), "arms")
+    space = find_space(make_world().ask(lambda env: env), "arms")
     return make_choices(space, name, dtype=dtype, **settings)
 
 

@@ -93,7 +93,7 @@ def test_a_choice_is_an_id_with_its_view() -> None:
 
 # --- spaces ------------------------------------------------------------------------------------
 def test_a_space_names_its_blocks_in_the_order_of_a_row() -> None:
-    env = make_world().acquire()
+    env = make_world().ask(lambda env: env)
     space = find_space(env, "arms")
     assert space == ChoiceSpace((("cue", 3), ("step", 6)), ("look", "left", "right"))
     assert (space.width, space.num_actions) == (9, 3)
@@ -117,7 +117,7 @@ def test_a_space_names_its_blocks_in_the_order_of_a_row() -> None:
     ],
 )
 def test_other_spaces_are_refused(spaces: dict[str, Any], says: str) -> None:
-    env = make_world().acquire()
+    env = make_world().ask(lambda env: env)
     vars(env).update(spaces)
     with pytest.raises(ConfigError, match=f"env arms: .*{says}"):
         find_space(env, "arms")
@@ -138,7 +138,7 @@ def test_what_cannot_be_seen_is_a_failure_of_the_environment(
     observation: Any, info: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(EnvironmentFailure, match=rf"step\(\) .*{says}"):
-        take_view(make_world().acquire(), observation, info, "step")
+        take_view(make_world().ask(lambda env: env), observation, info, "step")
 
 
 # --- playing -----------------------------------------------------------------------------------

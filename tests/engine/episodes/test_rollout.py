@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -407,3 +409,32 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Po
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
     # Its environments too: whoever closes the world closes them.
     assert len(world._idle) == 3
+
+
+def test_an_instance_is_made_reset_stepped_and_closed_in_one_thread(toy_world: Any, policy: Policy):
+    """A connection of sqlite3 refuses any other: episodes failed, or earned nothing."""
+    world = toy_world()
+    make, threads = world.make_env, dict[int, set[int]]()
+
+    def watch() -> Any:
+        env = make()
+        seen = threads.setdefault(id(env), {threading.get_ident()})
+
+        def note(call: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **named: (seen.add(threading.get_ident()), call(*args, **named))[1]
+
+        env.reset, env.step, env.close = map(note, (env.reset, env.step, env.close))
+        return env
+
+    world.make_env = watch
+    world._idle.clear()
+    for keys in ((1,), (1, 2, 3), (1, 2)):
+        for turns in ([SEARCH_MIRA, ANSWER], [ANSWER]):
+            driver = RolloutDriver(
+                SayingGenerator(policy.renderer.encode_model_text, turns), policy.renderer, WIDE
+            )
+            driver.run([RolloutRequest("g", world, "train", 0, keys)])
+            assert world.num_tasks("train") and world.look_at("train", 0)
+    world.close()
+    assert len(threads) == 3 and {len(seen) for seen in threads.values()} == {1}
+    assert threading.get_ident() not in set.union(*threads.values())

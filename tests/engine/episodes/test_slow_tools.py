@@ -205,8 +205,7 @@ def test_the_watchdog_watches_what_is_asked_before_and_between_episodes(
         monkeypatch.setitem(world.scorer._applies, "em", ask)  # type: ignore[arg-type]
         world.scorer.applies("em", world.look_at("train", 0))
     elif where == "num_tasks":
-        for env in world._idle:
-            monkeypatch.setattr(env.unwrapped, "num_tasks", ask)
+        monkeypatch.setattr(world.ask(lambda env: env.unwrapped), "num_tasks", ask)
         assert world.num_tasks("test") == 4
     elif where == "opening":
         monkeypatch.setattr(protocol._protocol, "opening", ask)
@@ -323,7 +322,7 @@ def test_an_env_that_failed_is_given_to_nobody_after_an_interruption(
         raised.set()
         raise OSError("broken")
 
-    monkeypatch.setattr(type(world._idle[0].unwrapped), "step", fail)
+    monkeypatch.setattr(type(world.ask(lambda env: env.unwrapped)), "step", fail)
     world._idle.clear()
     codec = ByteCodec()
     driver = RolloutDriver(_OneByOne(codec.encode_model_text, [ANSWER] * 9), codec, WIDE)

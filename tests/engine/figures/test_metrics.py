@@ -246,7 +246,9 @@ def rollout(
     """What `summarise` reads of a rollout."""
     parsed = parse_expression(expression)
     scorer = SimpleNamespace(
-        schedule=SimpleNamespace(at=lambda step: parsed), ranges=ranges or {"em": ZERO_OR_ONE}
+        schedule=SimpleNamespace(at=lambda step: parsed),
+        ranges=ranges or {"em": ZERO_OR_ONE},
+        headline=more.get("headline", "em"),
     )
     scores = {} if reward is None else more.pop("scores", {"em": reward})
     return SimpleNamespace(
@@ -366,3 +368,13 @@ def test_searches_that_find_nothing_are_counted_by_search_and_failures_by_episod
     assert (failed["value"], failed["n"]) == (1 / 4, 4)
     assert "empty_searches" not in summarise([rollout(1.0)])
     assert "failed_retrieval" not in summarise([rollout(1.0)]), "there is nothing to search"
+
+
+@pytest.mark.parametrize(("headline", "value"), [("env", 3.0), ("reward", 1.0)])
+def test_kinds_are_told_by_what_the_reward_pays(headline: str, value: float) -> None:
+    ranges = {"em": ZERO_OR_ONE, "env": (0.0, 9.0)}
+    scores = {"em": 0.0, "env": 3.0}
+    played = rollout(1.0, ranges=ranges, scores=scores, kind="maze", headline=headline)
+    metrics = summarise([played])
+    assert "em/maze" not in metrics
+    assert metrics[f"{headline}/maze"]["value"] == value

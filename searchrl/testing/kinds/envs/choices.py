@@ -17,7 +17,7 @@ from searchrl.envs.choices import find_space, take_view
 from searchrl.errors import ConfigError, EnvironmentFailure
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.kinds.envs import play as env_play
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.subject import Subject
 
 _NUM_STEPS = 200
 """Steps of the episodes that are played at random."""

@@ -10,24 +10,27 @@ import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import methodcaller
 from types import SimpleNamespace
 from typing import Any
 
 from gymnasium.error import ResetNeeded
 
+from searchrl.calls.pinned import Pinned
 from searchrl.config.packaged import find_packaged, package_of
 from searchrl.contracts import Retriever, RetrieverFactory, TokenBudget
-from searchrl.core.episode import ANSWER, Action, Passage, Task
+from searchrl.core.episode import ANSWER, TOOL, Action, Passage, Task, ToolCall
 from searchrl.engine.episodes.boundary import step_env
 from searchrl.plugins.registry import describe_error
-from searchrl.rewards.answers import em
+from searchrl.rewards.answers import cover_em, em
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.kinds.envs import play as env_play
-from searchrl.testing.kinds.trials import Way, drawn, judged, raises_nothing, unchanged
+from searchrl.testing.kinds.trials import Way, find_difference, judged, raises_nothing
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.policies import Step
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
-from searchrl.testing.probes.subject import Subject
 
 MAX_TURNS = 2000
 """Turns after which an episode should long be over."""
@@ -50,7 +53,7 @@ def _step_unchecked(env: env_play.Env, episode: env_play.Episode) -> list[Any]:
 
 @criterion("E11")
 def _takes_any_text(subject: Subject) -> Iterator[Problem]:
-    yield from raises_nothing(env_play.playing(_step_unchecked))(subject)
+    yield from raises_nothing(env_play.playing(_step_unchecked, 6))(subject)
     env = env_play.make_env(subject)
     first, *_ = env_play.find_probes(env)
 
@@ -64,7 +67,7 @@ def _takes_any_text(subject: Subject) -> Iterator[Problem]:
 
 
 @criterion("E12")
-@judged(env_play.playing(_step_unchecked))
+@judged(env_play.playing(_step_unchecked, 6))
 def _returns_five(episode: env_play.Episode, returned: Sequence[Any]) -> str:
     for turn, values in zip(episode[1], returned, strict=False):
         if problem := _find_step_problem(values):
@@ -148,23 +151,36 @@ def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
 @criterion("E17")
 def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
     env = env_play.make_env(subject)
-    wrong = subject.grammar.render(Action(ANSWER, env_play.WRONG_ANSWER), "a guess")
-    dull = [wrong] * 50 if wrong is not None else ["not a turn at all"] * MAX_TURNS
+    golds = [gold for task in _find_tasks(env) for gold in task.answers]
     has_expert = "expert" in subject.entry.script_names  # others may be bad on purpose
     failures: list[Problem] = []
     num_played = 0
     for options in env_play.find_probes(env):
+        task = env_play.reset(env, options)[1].get("task")
+        # What is right elsewhere: an answer that looks like one.
+        accepted = task.answers if isinstance(task, Task) else ()
+        others = (gold for gold in golds if em(gold, accepted) < 1)
+        guess = next(others, env_play.WRONG_ANSWER)
+        wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
+        dull = [wrong] * 50 if wrong is not None else ["not a turn at all"] * MAX_TURNS
         low = env_play.play(env, (options, dull))
-        if has_expert:
-            ways = [("its scripted policy", env_play.replay_expert(subject, env, options))]
-        else:
+        for script in subject.entry.script_names:
+            turns, raised = env_play.replay(subject, env, options, script)
+            if raised is not None:
+                what = f"{options}: the scripted policy '{script}' raised {describe_error(raised)}"
+                yield Problem(what, raised)
+                return
+            if script == "expert":
+                ways = [("its scripted policy", turns)]
+        if not has_expert:
             ways = _gold_turns(subject, low.task)
         for who, turns in ways:
             num_played += 1
             best = env_play.play(env, (options, turns))
             at = env_play.find_own(env, "step", "make_task", "reset")
             if problem := _find_pay_problem(subject, who, best, low, bool(wrong)):
-                failures.append(Problem(f"{options}: {problem}", at))
+                said = f" ({guess!r}, right for another task)" if wrong and guess in golds else ""
+                failures.append(Problem(f"{options}: {problem}{said}", at))
     if not num_played:
         raise NotApplicable("no scripted policy (expert=) and no gold answer says what is right")
     # A scripted policy may fail at times; an answer that is accepted is accepted.
@@ -175,7 +191,7 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
 @criterion("E18")
 def _can_travel(subject: Subject) -> Iterator[Problem]:
     env = env_play.make_env(subject)
-    for episode in env_play.find_episodes(subject).values():
+    for episode in env_play.find_episodes(subject, 6).values():
         played = env_play.play(env, episode)
         infos = [("reset", played.info), *(("step", step.info) for step in played.steps)]
         for method, info in infos:
@@ -187,9 +203,124 @@ def _can_travel(subject: Subject) -> Iterator[Problem]:
                     return
 
 
-_is_the_same_elsewhere = criterion("E19")(unchanged(env_play.ASKED_PLAINLY, Way.ELSEWHERE))
-_bears_threads = criterion("E20")(unchanged(env_play.PLAYED_APART, Way.TOGETHER))
-_draws = criterion("E21")(drawn(env_play.find_finished, env_play.make_own))
+def _say_calls(tools: Sequence[Mapping[str, Any]], forged: str) -> Iterator[tuple[str, ToolCall]]:
+    """Calls that a model may make of tools, each under the words that name it."""
+    for tool in tools:
+        name, sound = str(tool.get("name")), env_play.sample_arguments(tool)
+        texts = [key for key, value in sound.items() if isinstance(value, str)]
+        swapped = {key: 7 if isinstance(one, str) else "seven" for key, one in sound.items()}
+        for what, arguments in (
+            ("right arguments", sound),
+            ("no arguments", {}),
+            ("arguments of other types", swapped),
+            ("arguments that are null", dict.fromkeys(sound)),
+            ("an argument too many", {**sound, "surely_not": 1}),
+            ("very long arguments", sound | dict.fromkeys(texts, "long " * 20_000)),
+            ("arguments that hold tags", sound | dict.fromkeys(texts, forged)),
+        ):
+            yield f"a call of '{name}' with {what}", ToolCall(name, arguments)
+    yield "a call of a tool that does not exist", ToolCall("no_such_tool", {"word": "x"})
+
+
+@criterion("E19")
+def _takes_any_call(subject: Subject) -> Iterator[Problem]:
+    tools, grammar = subject.entry.tools, subject.grammar
+    if not tools:
+        raise NotApplicable("it registers no tools (tools=)")
+    env = env_play.make_env(subject)
+    options, *_ = env_play.find_probes(env)
+    num_played, usual = 0, ""
+    for what, call in _say_calls(tools, grammar.forged):
+        if (turn := grammar.render(Action(TOOL, call), "I call it.")) is None:
+            continue
+        num_played += 1
+        env_play.reset(env, options)
+        if hasattr(env.unwrapped, "budget"):
+            setattr(env.unwrapped, "budget", _BUDGET)  # noqa: B010  # no attribute of gymnasium.Env
+        try:
+            returned: Any = env.step(turn)
+        except (Exception, SystemExit) as error:
+            yield Problem(f"{what}: step() raised {describe_error(error)}", error)
+            continue
+        at = env_play.find_own(env, "step")
+        if problem := _find_step_problem(returned):
+            yield Problem(f"{what}: {problem}", at)
+            continue
+        observation, _, terminated, truncated, _ = returned
+        usual = usual or observation
+        if not observation.strip() and not (terminated or truncated):
+            yield Problem(f"{what} brought an observation without a word", at)
+        elif hasattr(env.unwrapped, "budget") and _BUDGET.count(observation) > BUDGET_WORDS:
+            length = _BUDGET.count(observation)
+            yield Problem(f"{what} brought {length} words, under a budget of {BUDGET_WORDS}", at)
+        elif more := [t for t in grammar.tags if observation.count(t) > usual.count(t)]:
+            fix = "show results through protocol.render_notice(text, self.budget)"
+            yield Problem(f"{what}: the result holds {' '.join(more)} as it is", at, fix)
+    if not num_played:
+        raise NotApplicable(f"protocol '{grammar.protocol.name}' writes no calls of tools")
+
+
+@criterion("E20")
+def _bears_another_instance(subject: Subject) -> Iterator[Problem]:
+    cases = [*env_play.find_episodes(subject, 2).items()]
+    for (name, episode), (_, other) in zip(cases, [*cases[1:], cases[0]], strict=True):
+        alone = env_play.trace(env_play.play(env_play.make_env(subject), episode))
+        beside = env_play.trace(_play_beside(subject, episode, other))
+        if what := find_difference(name, alone, beside, Way.BESIDE):
+            yield Problem(what, env_play.find_own(env_play.make_env(subject), "step", "reset"))
+            return
+
+
+def _play_beside(
+    subject: Subject, one: env_play.Episode, other: env_play.Episode
+) -> env_play.Played:
+    """The first of two episodes, which take turns; each instance lives in a thread of its own."""
+    played: list[env_play.Played] = []
+    envs = [Pinned(partial(env_play.make_env, subject), "the environment") for _ in range(2)]
+    for env, (options, _) in zip(envs, (one, other), strict=True):
+        prompt, info = env.ask(partial(env_play.reset, options=options))
+        played.append(env_play.Played(prompt, info, (), ()))
+    for number in range(len(one[1])):
+        for place, (_, turns) in enumerate((one, other)):
+            so_far = played[place]
+            is_over = bool(so_far.steps) and so_far.steps[-1].is_last
+            if is_over or number >= len(turns):
+                continue
+            step = Step(*envs[place].ask(methodcaller("step", turns[number])))
+            steps, said = (*so_far.steps, step), (*so_far.turns, turns[number])
+            played[place] = replace(so_far, turns=said, steps=steps)
+    for env in envs:
+        env.ask(methodcaller("close"))
+    return played[0]
+
+
+@criterion("E21")
+def _keeps_gold_back(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    shown: list[tuple[str, Task]] = []
+    for options in env_play.find_probes(env):
+        prompt, info = env_play.reset(env, options)
+        task = info.get("task")
+        if isinstance(task, Task) and task.answers:
+            shown.append((str(prompt), task))
+    golds = {gold for _, task in shown for gold in task.answers}
+    if len(shown) < 3 or len(golds) < 3:
+        raise NotApplicable("fewer than three tasks with gold answers of their own")
+    for prompt, task in shown:
+        # An answer that stands in other prompts, too, is one of those that all may choose from.
+        if not any(cover_em(prompt, [gold]) for gold in task.answers) or any(
+            cover_em(other, task.answers) for other, one in shown if one.answers != task.answers
+        ):
+            return
+    prompt, task = shown[0]
+    what = f"the gold answer stands in every prompt: {task.answers[0]!r} in {shorten(prompt, 200)}"
+    yield Problem(what, env_play.find_own(env, "make_prompt", "make_task", "reset"))
+
+
+def _find_tasks(env: env_play.Env) -> list[Task]:
+    """The tasks that are looked at, as far as they are described."""
+    infos = (env_play.reset(env, options)[1] for options in env_play.find_probes(env))
+    return [task for info in infos if isinstance(task := info.get("task"), Task)]
 
 
 @criterion("E22")

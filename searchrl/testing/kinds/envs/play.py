@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,19 +18,22 @@ import gymnasium
 
 from searchrl.contracts import RetrieverFactory
 from searchrl.core import episode as core
-from searchrl.core.episode import ANSWER, SEARCH, Action, Task
+from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Task, ToolCall
 from searchrl.plugins.parts import put_into_words
 from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.kit.policies import Says, Step, play_episode, play_turns
+from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK
-from searchrl.testing.probes.subject import Subject
 
 SPLITS = ("train", "test")
 """The splits that programs ask for, of an environment that does not list its own."""
 
 WRONG_ANSWER = "surely not this"
+
+MAX_REPLAYED = 100
+"""Turns of a scripted policy that are played."""
 
 Env = gymnasium.Env[Any, Any]
 Options = dict[str, Any]
@@ -112,20 +115,35 @@ def count_tasks(env: Env, split: str) -> int:
     return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
+NUM_PROBES = 8
+"""Tasks of each split that are looked at."""
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` indices below `count`: all, or as many at even distances, first and last."""
+    return (
+        list(range(count))
+        if count <= most
+        else [i * (count - 1) // (most - 1) for i in range(most)]
+    )
+
+
 def find_probes(env: Env) -> tuple[Options, ...]:
-    """Reset options of the tasks that are looked at: first, middle and last of each split."""
-    found: list[Options] = []
-    for split in splits_of(env):
-        count = count_tasks(env, split)
-        indices = sorted({0, count // 2, count - 1}) if count > 0 else []
-        found += [{"split": split, "index": index} for index in indices]
+    """Reset options of the tasks that are looked at, of one split after the other in turn."""
+    splits = [(split, spread(count_tasks(env, split), NUM_PROBES)) for split in splits_of(env)]
+    found = [
+        {"split": split, "index": indices[place]}
+        for place in range(NUM_PROBES)
+        for split, indices in splits
+        if place < len(indices)
+    ]
     if not found:
         raise NotApplicable("it does not say how many tasks its splits have (E9)")
     return tuple(found)
 
 
 def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Dialogues to play on a task: searching, answering, rambling, and its expert's own."""
+    """Dialogues to play on a task: searching, calling tools, answering, and its expert's own."""
     env = make_env(subject)
     prompt, info = reset(env, options)
     task = info.get("task")
@@ -141,8 +159,13 @@ def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str,
         [answer],
         own,
     ]
+    if subject.entry.tools:
+        called = (
+            ToolCall(str(tool.get("name")), sample_arguments(tool)) for tool in subject.entry.tools
+        )
+        dialogues.append([*(say(Action(TOOL, call)) for call in called), answer])
     if subject.entry.script_names:
-        dialogues.append(replay_expert(subject, env, options))
+        dialogues.append(replay(subject, env, options, subject.entry.script_names[0])[0])
     kept = [tuple(turn for turn in dialogue if turn is not None) for dialogue in dialogues]
     return tuple(dialogue for dialogue in kept if dialogue)
 
@@ -166,11 +189,6 @@ def find_finished(subject: Subject) -> dict[str, core.Episode]:
     }
 
 
-def make_own(subject: Subject) -> Any:
-    """A new instance without its wrappers."""
-    return make_env(subject).unwrapped
-
-
 def _sample_turns(env: Env) -> list[str]:
     """Turns that the environment's own action space gives as examples."""
     try:
@@ -181,21 +199,52 @@ def _sample_turns(env: Env) -> list[str]:
     return [sample for sample in samples if isinstance(sample, str)]
 
 
-def replay_expert(subject: Subject, env: Env, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The turns of its expert, or of its first script; as many as there are until it fails."""
+def replay(
+    subject: Subject, env: Env, options: Mapping[str, Any], script: str
+) -> tuple[tuple[str, ...], BaseException | None]:
+    """The turns of a scripted policy, as many as there are until something fails.
+
+    Also what the policy itself raised, if it did.
+    """
     observation, info = reset(env, options)
     turns: list[str] = []
-    with contextlib.suppress(Exception, SystemExit):
-        script: Any = subject.entry.load_script(subject.entry.script_names[0])
-        expert = script(env.unwrapped, info.get("task"), subject.grammar.protocol)
+    try:
+        make: Any = subject.entry.load_script(script)
+        policy = make(env.unwrapped, info.get("task"), subject.grammar.protocol)
+        for _ in range(MAX_REPLAYED):
+            turns.append(policy.act(observation))
+            with contextlib.suppress(Exception, SystemExit):  # of the environment
+                step = Step(*env.step(turns[-1]))
+                if not step.is_last:
+                    observation = step.observation
+                    continue
+            break
+    except (Exception, SystemExit) as error:
+        return tuple(turns), error
+    return tuple(turn for turn in turns if isinstance(turn, str)), None
 
-        def act(observation: str) -> str:
-            # Kept before it is played: the turn at which the environment fails counts too.
-            turns.append(expert.act(observation))
-            return turns[-1]
 
-        list(play_turns(env, act, observation))
-    return tuple(turn for turn in turns if isinstance(turn, str))
+def sample_arguments(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a tool as its JSON schema asks for them."""
+    sampled = _sample(tool.get("parameters", {}))
+    return sampled if isinstance(sampled, dict) else {}
+
+
+_SAMPLES = {"string": MARK, "integer": 1, "number": 1.5, "boolean": True, "null": None}
+
+
+def _sample(schema: Any) -> Any:
+    """A value of a JSON schema, as far as it is a simple one."""
+    if not isinstance(schema, Mapping):
+        return MARK
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type")
+    if kind == "array":
+        return [_sample(schema.get("items", {}))]
+    if kind == "object" or "properties" in schema:
+        return {name: _sample(one) for name, one in dict(schema.get("properties", {})).items()}
+    return _SAMPLES.get(str(kind), MARK)
 
 
 def find_own(env: object, *names: str) -> object:
@@ -239,15 +288,8 @@ def _ask(env: Env, case: tuple[Options, int]) -> dict[str, object]:
     return {"its prompt": prompt, **facts_of(info)}
 
 
-def _ask_plainly(env: Env, case: tuple[Options, int]) -> dict[str, object]:
-    """Without the task's meta, whose bytes may differ between processes: a set has no order."""
-    answer = _ask(env, case)
-    del answer["its task's meta"]
-    return answer
-
-
-def _trace(env: Env, case: Episode) -> dict[str, object]:
-    played = play(env, case)
+def trace(played: Played) -> dict[str, object]:
+    """How an episode went, for comparing."""
     traces: dict[str, object] = {"its prompt": played.prompt}
     for number, step in enumerate(played.steps, 1):
         traces |= {
@@ -284,7 +326,4 @@ BEGUN = Trial(
     _where_asked,
 )
 ASKED = Trial(_asked_cases, _ask, make_env, _where_asked)
-ASKED_PLAINLY = Trial(_asked_cases, _ask_plainly, make_env, _where_asked)
-PLAYED = playing(_trace, 3)
-PLAYED_APART = replace(playing(_trace, 1), shares=False)
-"""Every dialogue in an instance of its own, as a run plays them."""
+PLAYED = playing(lambda env, case: trace(play(env, case)), 6)

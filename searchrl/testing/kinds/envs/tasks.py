@@ -5,10 +5,12 @@ Owns what concerns an instance, its reset and its tasks; `episodes` has what com
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +23,16 @@ from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_place
 from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, judged, unchanged
-from searchrl.testing.kit.fuzz import shorten
-from searchrl.testing.probes.subject import Subject
+from searchrl.testing.kit.fuzz import catch, shorten
+from searchrl.testing.kit.subject import Subject
 
 MAX_MAKE_S = 2.0
 """Seconds that making an instance may take, once everything is imported."""
 
-MAX_LISTED = 48
+MAX_PROMPT = 50_000
+"""Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""
+
+MAX_LISTED = 24
 """Tasks of one split that are compared with those of the others."""
 
 _CONTROL = re.compile(r"<\|[A-Za-z_]+\|>")
@@ -49,7 +54,19 @@ def _is_made(subject: Subject) -> Iterator[Problem]:
             fix = "derive from gymnasium.Env, or from searchrl.envs.text.TextEnv"
             yield Problem(what, subject.entry.load(), fix)
             return
-        env.close()
+        methods = [getattr(env.unwrapped, name) for name in ("reset", "step", "close")]
+        if found := next(filter(inspect.iscoroutinefunction, methods), None):
+            what = f"{found.__name__}() is an `async def`: calling it does nothing"
+            fix = "write `def`: every instance has a thread of its own, where it may wait"
+            yield Problem(what, found, f"{fix}; run what is async inside with asyncio.run(…)")
+            return
+        try:
+            env.close()
+        except (Exception, SystemExit) as error:
+            yield Problem(
+                f"close() raised {describe_error(error)}", error, "let it close what is there"
+            )
+            return
 
 
 @criterion("E2")
@@ -71,12 +88,13 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
     checker = "gymnasium.utils.env_checker.check_env"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            check_env(env, skip_render_check=True)
-        except (Exception, SystemExit) as error:
-            is_located = find_place(error, subject.entry.owner.file, 0)[1]
-            at = error if is_located else env_play.find_own(env, "__init__")
-            yield Problem(f"{checker} raised {describe_error(error)}", at)
+        error = catch(check_env, env, None, True)
+    if any("The reward is" in str(warning.message) for warning in caught):
+        return  # no finite number, so none that could be compared: E12 says so
+    if error is not None:
+        is_located = find_place(error, subject.entry.owner.file, 0)[1]
+        at = error if is_located else env_play.find_own(env, "__init__")
+        yield Problem(f"{checker} raised {describe_error(error)}", at)
     for warning in caught:
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ")
         if "unwrapped" not in text:  # that it is a wrapper is no fault
@@ -86,11 +104,21 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
 
 @criterion("E4")
 def _begins(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
     for problem in _judge_beginnings(subject):
         if isinstance(problem.at, LookupError):  # most often there are fewer tasks than it says
             fix = "make_task() has none of this split and index: num_tasks() may promise too many"
             problem = replace(problem, fix=fix)
         yield problem
+    for options in env_play.find_probes(env):
+        with contextlib.suppress(Exception, SystemExit):  # told above
+            prompt, _ = env.reset(seed=0, options=dict(options))
+            if len(prompt) > MAX_PROMPT:
+                what = f"for {options}, the prompt has {len(prompt):,} characters"
+                fix = f"keep to {MAX_PROMPT:,}, which is much, and let it search for the rest"
+                at = env_play.find_own(env, "make_prompt", "reset", "make_task")
+                yield Problem(what, at, fix)
+                return
 
 
 @judged(env_play.BEGUN, raises=True, most=MAX_PROBLEMS)
@@ -161,7 +189,10 @@ def _has_tasks(subject: Subject) -> Iterator[Problem]:
             what = f"num_tasks({split!r}) returned {count!r}; expected a whole number above 0"
             yield Problem(what, env_play.find_own(env, "num_tasks"))
             continue
-        own = [(split, index, *_identify(env, split, index)) for index in _spread(count)]
+        own = [
+            (split, index, *_identify(env, split, index))
+            for index in env_play.spread(count, MAX_LISTED)
+        ]
         num_different = len({repr(content) for _, _, content, _ in own})
         if num_different < len(own) / 2:
             what = f"{len(own)} tasks of '{split}' are only {num_different} different ones"
@@ -214,10 +245,3 @@ def _identify(env: env_play.Env, split: str, index: int) -> tuple[object, object
     if not isinstance(task, Task):
         return prompt, None
     return (prompt, env_play.facts_of({"task": replace(task, id="", split="", index=0)})), task.id
-
-
-def _spread(count: int) -> Sequence[int]:
-    """At most `MAX_LISTED` indices: all, or as many at even distances."""
-    if count <= MAX_LISTED:
-        return range(count)
-    return [i * (count - 1) // (MAX_LISTED - 1) for i in range(MAX_LISTED)]

@@ -13,13 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from searchrl.config.sections import TaskConfig
-from searchrl.errors import ConfigError
 from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
-from searchrl.plugins.signatures import COMPONENTS, takes_judge
+from searchrl.plugins.signatures import takes_judge
 from searchrl.retrieval.indexes import IndexCache
+from searchrl.testing.kit.places import locate
 from searchrl.testing.kit.tags import Grammar
-from searchrl.testing.probes.places import locate
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,6 @@ class Subject:
             PluginError: if what the entry registers cannot be loaded.
             ConfigError: for settings that it does not take.
         """
-        if settings and entry.kind == "command":
-            raise ConfigError(f"command '{entry.name}' takes no settings; its flags are its own")
-        if entry.kind == "command":
-            return cls(registry, entry)
         given = dict(settings or {})
         filled = fill_parts(registry, entry, given)
         checked = entry.ensure_settings(filled)
@@ -57,7 +52,7 @@ class Subject:
         A reward component that takes a judge gets the one of a configuration that names none.
         """
         settings = fill_parts(self.registry, self.entry, self.settings)
-        if self.entry.kind in COMPONENTS and takes_judge(self.entry.load()):
+        if self.entry.kind == "reward" and takes_judge(self.entry.load()):
             parts["judge"] = make_judge(self.registry, TaskConfig().judge.name, {})
         return self.entry.load()(*args, **parts, **settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 from pathlib import Path
 
@@ -55,7 +56,10 @@ def test_run_with_such_texts_is_recorded(tmp_path: Path) -> None:
     assert unwritable == ""
     run = searchrl.Run.open(tmp_path / "run")
     assert run.config == config
-    assert [row["question"] for row in run.rollouts()] == [SEEN, SEEN]
+    step = run.path / "rollouts" / "step_000001"
+    packed, plain = step.with_suffix(".jsonl.gz"), step.with_name("step_000002.jsonl")
+    for data in (gzip.decompress(packed.read_bytes()), plain.read_bytes()):
+        assert json.loads(data) == {"question": SEEN}
     assert run.metrics == [{"step": 1, "phase": "train", f"em/{SEEN}": 1.0}]
     assert run.provenance["plugins"][0]["file"] == run.summary["env"][0] == SEEN
     assert (run.path / "failures" / "step_000001.txt").read_text("utf-8").endswith(SEEN)

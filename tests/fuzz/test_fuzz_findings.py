@@ -56,11 +56,6 @@ def test_a_fault_on_the_command_line_does_not_blame_the_file(own_folder: Path) -
     assert "  max_steps = 'many'" in text and "run.yaml" not in text
 
 
-def test_many_faults_are_counted_and_the_first_ones_listed(own_folder: Path) -> None:
-    text = play("optim:\n" + "".join(f"  key_{n}: {n}\n" for n in range(300)), own_folder)
-    assert len(text.splitlines()) < 20 and "… and 292 more" in text
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

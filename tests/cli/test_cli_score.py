@@ -63,6 +63,7 @@ def test_the_same_reward_is_the_same_again(stored: Path) -> None:
     assert phase["disagreements"] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["format", "em", "f1", "searches", "support_recall", "env"])
 def test_every_component_says_what_it_said_when_it_was_played(stored: Path, name: str) -> None:
     played = json.loads(

@@ -114,6 +114,7 @@ def test_set_reads_its_value_as_a_person_means_it(text: str, value: Any) -> None
     assert type(parse_set(f"key={text}")["key"]) is type(value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "value",
     [

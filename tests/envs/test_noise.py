@@ -125,6 +125,7 @@ def test_units_are_never_replaced(noisy: RegulationsEnv) -> None:
     assert all(f"{value.bare} {value.unit}" in text for text, value in counted)
 
 
+@pytest.mark.thorough
 def test_the_expert_finds_and_copies_the_right_answer(noisy: RegulationsEnv) -> None:
     games = [play(noisy, make_expert, split="train", index=index) for index in range(200)]
     assert mean(game.reward for game in games) >= 0.97

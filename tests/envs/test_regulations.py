@@ -227,6 +227,7 @@ def ensure_unseen(level: str, trained: set[str]) -> None:
     assert mean(task.question in trained for task in tasks) <= 0.10
 
 
+@pytest.mark.thorough
 def test_no_question_in_unseen_words_is_one_of_training() -> None:
     train = (
         env_of("normal").make_task("train", number + slot * NUM_SCHOOLS["train"])

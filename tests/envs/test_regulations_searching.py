@@ -96,6 +96,7 @@ def matter_of(task: Task) -> str:
     return f"{place} {more[1]}" if len(more) > 1 else place
 
 
+@pytest.mark.thorough
 def test_the_best_constant_answer_per_template_or_matter_is_worthless(level: str) -> None:
     env = env_of(level)
     seen: dict[str, Counter[str]] = defaultdict(Counter)

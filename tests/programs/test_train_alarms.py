@@ -89,6 +89,7 @@ class TestWarning:
         run = train(config(micro_model, tmp_path / "run", bell={"at": 2}))
         assert_same_run(whole_run, run)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         ("chime", "crash", "again"), [(4, 3, ["chime@4"]), (4, 5, []), (5, 6, ["chime@5"])]
     )

@@ -202,6 +202,7 @@ def test_whole_run_is_called_damaged_by_no_command(whole: Any) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_every_damage_under_every_command_over_the_files_in_turn(
     micro_run: Path, tmp_path: Path, whole: Any
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_generator_is_not_run_and_the_report_says_so(write: Write) -> None:
     assert "takes a model" in report.results[-1].note
 
 
+@pytest.mark.thorough
 def test_an_environment_that_is_acted_in_is_held_to_the_same(registry: Registry) -> None:
     report = check_entry(registry, registry.get("env", "gym:FrozenLake-v1"))
     assert report.is_good, report.failed

@@ -69,9 +69,9 @@ def test_every_way_to_write_stages_is_kept_and_means_the_same() -> None:
     for config in (steps, waits, levels, rewards):
         assert build_config(config.to_dict()) == config
         assert build_config(yaml.safe_load(config.to_yaml())).fingerprint == config.fingerprint
-    assert describe_stages(steps.tasks)[0] == "tasks.0.weight: 0.2, then 0.5 from step 30"
+    assert describe_stages(steps.tasks)[0] == "tasks.0.weight: 0.2, then 0.5 after step 30"
     assert describe_stages(waits.tasks, {"tasks.0.weight": [7]}) == [
-        "tasks.0.weight: 1.0, then 0.0 from step 9 or once em>0.8 (step 7)"
+        "tasks.0.weight: 1.0, then 0.0 after step 9 or once em>0.8 (after step 7)"
     ]
     assert describe_stages(build_config({}).tasks) == []
 
@@ -169,7 +169,7 @@ def both_wait(second: str) -> dict[str, Any]:
     ],
 )
 def test_a_step_without_any_weight_is_refused(layer: dict[str, Any], step: int) -> None:
-    with pytest.raises(ConfigError, match=f"every weight can be 0 from step {step} on"):
+    with pytest.raises(ConfigError, match=f"every weight can be 0 after step {step}"):
         build_config(layer)
 
 
@@ -181,7 +181,7 @@ def test_weights_that_cross_are_fine() -> None:
 def test_a_task_that_has_begun_by_then_keeps_a_step_from_being_refused() -> None:
     late = [{"weight": 0}, {"from_step": 20, "when": "em>0.5", "weight": 1}]
     build_config(two({0: 1.0, 30: 0}, late))
-    with pytest.raises(ConfigError, match="every weight can be 0 from step 10 on"):
+    with pytest.raises(ConfigError, match="every weight can be 0 after step 10"):
         build_config(two({0: 1.0, 10: 0}, late))
 
 
@@ -189,5 +189,5 @@ def test_many_tasks_with_conditions_of_their_own_are_looked_at_at_once() -> None
     tasks: list[dict[str, Any]] = [{"weight": waits} for waits in [WAITS] * 60]
     build_config({"tasks": tasks})
     gone = [{"weight": 1}, {"when": "em>0.8", "weight": 0}]
-    with pytest.raises(ConfigError, match="every weight can be 0 from step 0 on"):
+    with pytest.raises(ConfigError, match="every weight can be 0 after step 0"):
         build_config({"tasks": [{"weight": gone}] * 60})

@@ -140,7 +140,7 @@ def test_a_model_in_words_has_as_many_turns_as_a_network_has_choices() -> None:
 def test_a_dry_run_says_what_would_be_trained() -> None:
     flags = ("--plugin", ARMS, "--env", "arms", "--policy", "mlp", "--dry-run")
     said = succeed("train", *flags).stdout
-    assert "# model: network 'mlp'" in said and "policy: mlp" in said
+    assert "model: network 'mlp'" in said
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 
 def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     shown = dict(describe_run(whole)["settings"])["curriculum"]
-    assert "tasks.0.weight: 1.0, then 0.3 once parity>0.05 (step 5)" in shown
-    assert "tasks.1.difficulty: easy, then hard from step 3" in shown
+    assert "tasks.0.weight: 1.0, then 0.3 once parity>0.05 (after step 5)" in shown
+    assert "tasks.1.difficulty: easy, then hard after step 3" in shown
     # The page weighs with the reward of the last steps, and the second stage never began.
     assert (describe_run(whole)["reward"] or {})["text"] == "parity"
     file = tmp_path / "run.yaml"

@@ -137,7 +137,7 @@ def test_the_example_resolves_without_a_key_a_gpu_or_weights(
     pytest.importorskip("searchrl_judge")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(KEY_ENV, raising=False)
-    said = call("train", "--config", str(EXAMPLE), *more, "--dry-run")
+    said = call("train", "--config", str(EXAMPLE), *more, "--dry-run", "--details")
     for line in ("lora_dropout: 0.05", "until_step: 30", "max_nodes: 8", "name: multisource_qu"):
         assert line in said
     assert ("project: r-search-training" in said) == bool(more)

@@ -30,16 +30,21 @@ class Pinned(Generic[T]):
         self._make = make
         self.owner = owner
         self._made: list[T] = []
-        self._home = _move_in(self)
+        self.home = _move_in(self)
+
+    @property
+    def lives(self) -> bool:
+        """Whether its thread takes calls; see `Worker.lives`."""
+        return self.home.lives
 
     def call(self, queue: CallQueue, fn: Callable[[T], R]) -> Call[R]:
         """Add a call of `fn` with the object to a queue."""
-        return queue.add(lambda: fn(self._get()), self.owner, self._home)
+        return queue.add(lambda: fn(self._get()), self.owner, self.home)
 
     def ask(self, fn: Callable[[T], R], timeout_s: float | None = None) -> R:
         """Return `fn(object)`, called in its thread; raises as `call_with_deadline`."""
         return call_with_deadline(
-            lambda: fn(self._get()), timeout_s=timeout_s, owner=self.owner, home=self._home
+            lambda: fn(self._get()), timeout_s=timeout_s, owner=self.owner, home=self.home
         )
 
     def _get(self) -> T:
@@ -56,7 +61,7 @@ _moving = threading.Lock()
 
 def _move_in(one: Pinned[Any]) -> Worker:
     with _moving:
-        for home in [home for home in _homes if home.late or not home.thread.is_alive()]:
+        for home in [home for home in _homes if not home.lives]:
             del _homes[home]
         found = min(_homes, key=lambda home: len(_homes[home]), default=None)
         if found is None or (_homes[found] and len(_homes) < pool.MAX_TOGETHER):

@@ -192,6 +192,8 @@ class CallQueue:
         """Give up every call that has no outcome. One that is under way keeps its thread."""
         with self._lock:
             self._waiting.clear()
+            for call in [one for one in self._running if one.home is not None and one.worker]:
+                self._give_up(call)  # nobody looks whether it hangs, and others live there
             self._running.clear()
 
     @contextmanager
@@ -305,6 +307,11 @@ class Worker:
             if self.late is not None:  # its call has returned after all
                 return
 
+    @property
+    def lives(self) -> bool:
+        """Whether it takes calls: no longer once one was given up, nor in a forked process."""
+        return self.late is None and self.thread.is_alive()
+
     def rest(self) -> None:
         """Go back to the pool. A call that comes before the last one has quite ended waits."""
         if len(_idle) < MAX_TOGETHER:
@@ -359,6 +366,6 @@ def _take() -> Worker:
             worker = _idle.pop()
         except IndexError:  # another thread took the last one
             break
-        if worker.thread.is_alive():  # after a fork the child inherits workers without threads
+        if worker.lives:  # after a fork the child inherits workers without threads
             return worker
     return Worker()

@@ -68,3 +68,21 @@ def test_where_many_share_a_thread_one_that_hangs_takes_its_neighbours_along(
     with pytest.raises(DeadlineExceeded, match="env 0"):
         ones[neighbour].ask(lambda made: made)
     release.set()
+
+
+def test_a_call_that_nobody_waits_for_any_more_holds_up_no_neighbour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After Ctrl-C those in the thread of a call that hangs waited for it for good."""
+    monkeypatch.setattr(pool, "MAX_TOGETHER", 1)
+    monkeypatch.setattr(pinned, "_homes", {})
+    began, release = threading.Event(), threading.Event()
+    one, neighbour = (Pinned(threading.get_ident, name) for name in ("one", "neighbour"))
+    queue = CallQueue(60)
+    one.call(queue, lambda made: (began.set(), release.wait(30)))
+    assert began.wait(30) and neighbour.lives
+    queue.close()
+    assert not neighbour.lives
+    with pytest.raises(DeadlineExceeded, match="one"):
+        neighbour.ask(lambda made: made)
+    release.set()

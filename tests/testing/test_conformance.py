@@ -19,6 +19,7 @@ from searchrl.testing.conformance import (
     find_failures,
 )
 from searchrl.testing.criteria import TABLE, Criterion, Problem, Report, Status, run_criteria
+from searchrl.testing.kit.subject import Subject
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SOUND = str(FIXTURES / "sound" / "env.py")
@@ -292,3 +293,29 @@ def test_a_judge_of_a_domain_of_its_own_brings_its_own_cases(write: Write, examp
     report = check_only(write, FORMULAS.replace("EXAMPLES", examples))
     failed = {OWN: [], "": ["V5"]}.get(examples, ["V1"])
     assert [result.number for result in report.failed] == failed, report.failed
+
+
+def test_answers_that_are_nearly_right_and_choices_in_the_prompt_are_no_fault(write: Write) -> None:
+    """An honest environment: "Yorkshire" also answers "York", and each prompt offers two places."""
+    path = write(
+        "from searchrl.core.episode import Task\n"
+        "from searchrl.envs.text import TextEnv\n"
+        "class Choosing(TextEnv):\n"
+        "    name = 'choosing'\n"
+        "    def __init__(self, **named):\n"
+        "        super().__init__(matches=lambda said, gold: gold in said, **named)\n"
+        "    def num_tasks(self, split):\n"
+        "        return 3\n"
+        "    def make_task(self, split, index):\n"
+        "        pairs = [('Yorkshire', 'Rome'), ('York', 'Bath'), ('Lima', 'Quito')]\n"
+        "        gold, other = (f'{split}-{name}' for name in pairs[index])\n"
+        "        asked = f'{gold} or {other}' if index % 2 else f'{other} or {gold}'\n"
+        "        question = f'Which is it, {asked}?'\n"
+        "        return Task(f'{split}-{index}', split, index, question, answers=(gold,))\n"
+        "@hookimpl\ndef register_envs(register):\n    register('choosing', Choosing)\n"
+    )
+    registry = load_plugins([path], entry_points=False)
+    subject = Subject.of(registry, registry.get("env", "choosing"))
+    both = [one for one in criteria_of("env") if one.number in ("E17", "E21")]
+    results = run_criteria(both, subject, file=path, line=1)
+    assert [(one.findings, one.note) for one in results] == [((), ""), ((), "")]

@@ -112,6 +112,17 @@ class Dialogue:
         )
 
 
+class ExpertAtHome(NamedTuple):
+    """A scripted policy that is asked in the thread of its environment, which it may look at."""
+
+    expert: Expert
+    env: Pinned[Env]
+
+    def act(self, observation: str) -> str:
+        """See `Expert.act`."""
+        return self.env.ask(lambda _: self.expert.act(observation))
+
+
 class Stepping(NamedTuple):
     """A turn whose environment is stepping: its dialogue, the turn, its text and the call."""
 

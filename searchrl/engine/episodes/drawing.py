@@ -12,10 +12,12 @@ from dataclasses import asdict
 from typing import Any
 
 from searchrl.calls.deadline import DeadlineExceeded, call_with_deadline
+from searchrl.calls.pinned import Pinned
+from searchrl.calls.pool import Worker
 from searchrl.contracts import Drawer
 from searchrl.core.drawing import Drawing, Text, find_drawings_problem
 from searchrl.core.episode import Episode
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.episodes.world import Env, TaskWorld
 from searchrl.plugins.registry import describe_error
 
 MAX_DRAWINGS = 8
@@ -28,26 +30,31 @@ def draw_rollout(world: TaskWorld, episode: Episode) -> list[dict[str, Any]]:
     One that hangs is asked once, and no more in this process.
     """
     found: list[dict[str, Any]] = []
-    for who, drawer in _find_drawers(world):
+    env = world.acquire()
+    for who, drawer in _find_drawers(world, env):
         if who not in world.not_drawing:
-            found += [_to_row(who, drawing) for drawing in _ask(world, who, drawer, episode)]
+            home = env.home if who == world.who("env") else None
+            found += [_to_row(who, drawing) for drawing in _ask(world, who, drawer, episode, home)]
+    world.release(env)
     return found
 
 
-def _find_drawers(world: TaskWorld) -> Iterator[tuple[str, Drawer]]:
+def _find_drawers(world: TaskWorld, env: Pinned[Env]) -> Iterator[tuple[str, Drawer]]:
     objects: dict[str, object] = {world.who("protocol"): world.protocol.own}
     with suppress(Exception):  # an environment that can be made no more has failed its episodes
-        objects[world.who("env")] = world.ask(lambda env: env.unwrapped)
+        objects[world.who("env")] = env.ask(lambda env: env.unwrapped)
     objects |= world.scorer.named_components()
     for who, one in objects.items():
         if isinstance(one, Drawer):
             yield who, one
 
 
-def _ask(world: TaskWorld, who: str, drawer: Drawer, episode: Episode) -> list[Drawing]:
+def _ask(
+    world: TaskWorld, who: str, drawer: Drawer, episode: Episode, home: Worker | None
+) -> list[Drawing]:
     try:
         drawings = call_with_deadline(
-            drawer.draw_episode, episode, timeout_s=world.timeout_s, owner=who
+            drawer.draw_episode, episode, timeout_s=world.timeout_s, owner=who, home=home
         )
     except DeadlineExceeded as error:
         world.not_drawing.add(who)

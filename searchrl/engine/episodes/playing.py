@@ -21,7 +21,7 @@ from searchrl.core.episode import Episode, Failure, FailureKind, StopReason
 from searchrl.core.group import Group, settle
 from searchrl.core.trajectory import Trajectory
 from searchrl.engine.episodes.boundary import Begun, anonymous_task, classify
-from searchrl.engine.episodes.dialogue import Dialogue, Limits, RolloutRequest
+from searchrl.engine.episodes.dialogue import Dialogue, ExpertAtHome, Limits, RolloutRequest
 from searchrl.engine.episodes.world import Env, TaskWorld
 from searchrl.errors import ProtocolFailure
 from searchrl.rewards.scorer import ScoredEpisode, score_together
@@ -191,7 +191,9 @@ class Player(ABC):
                 self._fail(dialogue, call.result.error)
                 continue
             begun = call.result.value
-            dialogue.prompt, dialogue.expert = begun.prompt, begun.expert
+            dialogue.prompt = begun.prompt
+            if begun.expert is not None and dialogue.env is not None:
+                dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id
             dialogue.view = begun.view
 

@@ -95,8 +95,10 @@ class TaskWorld:
     def acquire(self) -> Pinned[Env]:
         """Take an idle environment instance, or one that is made when it is first called."""
         with suppress(IndexError):  # none, or another thread took the last one
-            return self._idle.pop()
-        return Pinned(lambda: self.make_env(), self.who("env"))
+            while True:
+                if (env := self._idle.pop()).lives:
+                    return env
+        return Pinned(self.make_env, self.who("env"))
 
     def release(self, env: Pinned[Env]) -> None:
         """Give an instance back. One that hung or raised is dropped instead, never reused."""
@@ -263,7 +265,7 @@ class TaskWorld:
             if world is not self:
                 world.close()
         with closing(CallQueue(self.timeout_s)) as queue:
-            calls = [env.call(queue, lambda env: env.close()) for env in self._idle]
+            calls = [one.call(queue, lambda env: env.close()) for one in self._idle if one.lives]
             queue.wait_for_all()
         self._idle.clear()
         for call in calls:

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from engine_toy import LIMITS, Said, SayingGenerator, play, run_within, say
 
-from searchrl.calls.deadline import Returned, call_together
+from searchrl.calls.deadline import DeadlineExceeded, Returned, call_together
+from searchrl.core.drawing import Text
 from searchrl.core.episode import FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
 from searchrl.engine.episodes.dialogue import Limits, RolloutRequest
+from searchrl.engine.episodes.drawing import draw_rollout
 from searchrl.engine.episodes.playing import Interrupted, Rollout
 from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.figures.metrics import summarise
@@ -291,7 +293,7 @@ class TestFailures:
         def episodes(first: int) -> dict[str, Any]:
             world = toy_world("toy-faulty", fault="step-hangs", every=1000)
             generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA, ANSWER])
-            driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=0.3))
+            driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=1.0))
             requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2)) for i in range(first, 9)]
             return {
                 r.trajectory.rollout_id: (r.trajectory.ids, r.scored.reward)
@@ -438,3 +440,44 @@ def test_an_instance_is_made_reset_stepped_and_closed_in_one_thread(toy_world: A
     world.close()
     assert len(threads) == 3 and {len(seen) for seen in threads.values()} == {1}
     assert threading.get_ident() not in set.union(*threads.values())
+
+
+def test_what_looks_at_an_instance_is_asked_in_its_thread(toy_world: Any):
+    """`act` and `draw_episode` were called in another thread, where sqlite3 refuses them."""
+    world = toy_world()
+    make = world.make_env
+
+    def make_drawing() -> Any:
+        env = make()
+        env.thread = threading.get_ident()
+        env.draw_episode = lambda episode: [Text("here", str(threading.get_ident() == env.thread))]
+        return env
+
+    class Script:
+        def __init__(self, env: Any, task: Any, protocol: Any) -> None:
+            self.env = env
+
+        def act(self, observation: str) -> str:
+            assert threading.get_ident() == self.env.thread
+            return ANSWER
+
+    world.make_env = make_drawing
+    world._idle.clear()
+    codec = ByteCodec()
+    driver = RolloutDriver(
+        ScriptedGenerator(codec.encode_plain, codec.decode), codec, WIDE, deterministic=True
+    )
+    (group,) = driver.run([RolloutRequest("g", world, "train", 0, (1, 2), script=Script)])
+    assert [rollout.episode.failure for rollout in group.rollouts] == [None, None]
+    (drawing,) = draw_rollout(world, group.rollouts[0].episode)
+    assert drawing["text"] == "True"
+
+
+def test_an_instance_whose_thread_hangs_is_not_taken_again(toy_world: Any):
+    world = toy_world()
+    env = world.acquire()
+    env.home.late = DeadlineExceeded("a neighbour", 1.0)
+    world.release(env)
+    world.close()
+    world.release(env)
+    assert world.acquire() is not env and world.num_tasks("train")

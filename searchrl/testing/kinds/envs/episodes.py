@@ -23,7 +23,7 @@ from searchrl.contracts import Retriever, RetrieverFactory, TokenBudget
 from searchrl.core.episode import ANSWER, TOOL, Action, Passage, Task, ToolCall
 from searchrl.engine.episodes.boundary import step_env
 from searchrl.plugins.registry import describe_error
-from searchrl.rewards.answers import cover_em, em
+from searchrl.rewards.answers import em, normalize_n1, tokenize
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.kinds.envs import play as env_play
 from searchrl.testing.kinds.trials import Way, find_difference, judged, raises_nothing
@@ -151,19 +151,22 @@ def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
 @criterion("E17")
 def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
     env = env_play.make_env(subject)
-    golds = [gold for task in _find_tasks(env) for gold in task.answers]
+    golds = list(dict.fromkeys(gold for task in _find_tasks(env) for gold in task.answers))
     has_expert = "expert" in subject.entry.script_names  # others may be bad on purpose
     failures: list[Problem] = []
     num_played = 0
     for options in env_play.find_probes(env):
         task = env_play.reset(env, options)[1].get("task")
-        # What is right elsewhere: an answer that looks like one.
+        # What is right elsewhere looks like an answer. It may be nearly right here, so the worst
+        # of several counts.
         accepted = task.answers if isinstance(task, Task) else ()
-        others = (gold for gold in golds if em(gold, accepted) < 1)
-        guess = next(others, env_play.WRONG_ANSWER)
-        wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
-        dull = [wrong] * 50 if wrong is not None else ["not a turn at all"] * MAX_TURNS
-        low = env_play.play(env, (options, dull))
+        others = [gold for gold in golds if em(gold, accepted) < 1] or [env_play.WRONG_ANSWER]
+        tried = []
+        for guess in (others[place] for place in env_play.spread(len(others), 3)):
+            wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
+            dull = [wrong] * 50 if wrong is not None else ["not a turn at all"] * MAX_TURNS
+            tried.append((env_play.play(env, (options, dull)), guess))
+        low, guess = min(tried, key=lambda one: one[0].env_return)
         for script in subject.entry.script_names:
             turns, raised = env_play.replay(subject, env, options, script)
             if raised is not None:
@@ -253,7 +256,9 @@ def _takes_any_call(subject: Subject) -> Iterator[Problem]:
         elif hasattr(env.unwrapped, "budget") and _BUDGET.count(observation) > BUDGET_WORDS:
             length = _BUDGET.count(observation)
             yield Problem(f"{what} brought {length} words, under a budget of {BUDGET_WORDS}", at)
-        elif more := [t for t in grammar.tags if observation.count(t) > usual.count(t)]:
+        elif grammar.forged in call.arguments.values() and (
+            more := [t for t in grammar.tags if observation.count(t) > usual.count(t)]
+        ):
             fix = "show results through protocol.render_notice(text, self.budget)"
             yield Problem(f"{what}: the result holds {' '.join(more)} as it is", at, fix)
     if not num_played:
@@ -297,24 +302,30 @@ def _play_beside(
 @criterion("E21")
 def _keeps_gold_back(subject: Subject) -> Iterator[Problem]:
     env = env_play.make_env(subject)
-    shown: list[tuple[str, Task]] = []
+    shown: list[tuple[str, tuple[str, ...]]] = []
     for options in env_play.find_probes(env):
         prompt, info = env_play.reset(env, options)
         task = info.get("task")
         if isinstance(task, Task) and task.answers:
-            shown.append((str(prompt), task))
-    golds = {gold for _, task in shown for gold in task.answers}
-    if len(shown) < 3 or len(golds) < 3:
+            shown.append((str(prompt), task.answers))
+    if len({answers for _, answers in shown}) < 3:
         raise NotApplicable("fewer than three tasks with gold answers of their own")
-    for prompt, task in shown:
-        # An answer that stands in other prompts, too, is one of those that all may choose from.
-        if not any(cover_em(prompt, [gold]) for gold in task.answers) or any(
-            cover_em(other, task.answers) for other, one in shown if one.answers != task.answers
-        ):
-            return
-    prompt, task = shown[0]
-    what = f"the gold answer stands in every prompt: {task.answers[0]!r} in {shorten(prompt, 200)}"
-    yield Problem(what, env_play.find_own(env, "make_prompt", "make_task", "reset"))
+    # Beside the same word everywhere it can be copied; among others to choose from it cannot.
+    if set.intersection(*(_find_neighbours(*one) for one in shown)):
+        prompt, (gold, *_) = shown[0]
+        what = f"the gold answer stands in every prompt: {gold!r} in {shorten(prompt, 200)}"
+        yield Problem(what, env_play.find_own(env, "make_prompt", "make_task", "reset"))
+
+
+def _find_neighbours(prompt: str, golds: Sequence[str]) -> set[tuple[str, str]]:
+    """The words before and after gold answers in a prompt; "" at its ends."""
+    words = ["", *tokenize(normalize_n1(prompt)), ""]
+    found: set[tuple[str, str]] = set()
+    for gold in (tokenize(normalize_n1(gold)) for gold in golds):
+        for start in range(1, len(words) - len(gold)):
+            if gold and words[start : start + len(gold)] == gold:
+                found |= {("before", words[start - 1]), ("after", words[start + len(gold)])}
+    return found
 
 
 def _find_tasks(env: env_play.Env) -> list[Task]:

@@ -61,6 +61,8 @@ def served(*words: object, env: dict[str, str] | None = None) -> Iterator[tuple[
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})},
+        # As from a terminal: a shell ignores SIGINT for what runs in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None and process.stderr is not None

@@ -72,6 +72,8 @@ def parse_passage(row: Row) -> Passage:
         title, text = _ensure_text(value, "title"), _ensure_text(value, "text")
         if value.get("text") is None and not title:
             raise BadRow(f"has neither 'text' nor 'contents'; expected {CORPUS_SHAPES}")
+    if not text and not title:
+        raise BadRow("the passage is empty: no title and no text")
     return Passage(id=identity, text=text, title=title)
 
 

@@ -32,11 +32,6 @@ class Pinned(Generic[T]):
         self._made: list[T] = []
         self.home = _move_in(self)
 
-    @property
-    def lives(self) -> bool:
-        """Whether its thread takes calls; see `Worker.lives`."""
-        return self.home.lives
-
     def call(self, queue: CallQueue, fn: Callable[[T], R]) -> Call[R]:
         """Add a call of `fn` with the object to a queue."""
         return queue.add(lambda: fn(self._get()), self.owner, self.home)

@@ -15,6 +15,7 @@ from searchrl.cli.lines import say, style
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.episodes.records import rollout_record
+from searchrl.engine.figures.metrics import find_headline
 from searchrl.plugins import Registry
 from searchrl.run_folder import RunWriter, holding
 from searchrl.trust.store import trust_created
@@ -58,4 +59,5 @@ def record_episodes(
                 writer.write_rollouts(name, rows, compress=log.compress)
         if metrics:  # figures without the episodes they are of would be worth little
             writer.log(0, metrics, phase)
-        writer.write_summary({phase: metrics})
+        headline = find_headline(rollout.world for rollout in rollouts)
+        writer.write_summary({"headline": headline, phase: metrics})

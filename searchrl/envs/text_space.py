@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.utils import (
     batch_differing_spaces,
     create_empty_array,
@@ -72,7 +73,7 @@ class TextSpace(gymnasium.Space[str]):
 
 
 # Gymnasium's fallback for custom spaces batches texts as a tuple of strings. It lacks an empty
-# batch that the batched space contains, the batch of spaces that differ, and memory for a text.
+# batch that the batched space contains, what is known of spaces that differ, and shared memory.
 @create_empty_array.register(TextSpace)
 def _empty_texts(
     space: TextSpace, n: int = 1, fn: Callable[..., Any] = np.zeros
@@ -85,6 +86,11 @@ def _batch_differing_texts(  # type: ignore[misc]  # registered by the type of t
     spaces: Sequence[TextSpace],
 ) -> gymnasium.Space[Any]:
     return gymnasium.spaces.Tuple(tuple(spaces))
+
+
+@is_space_dtype_shape_equiv.register(TextSpace)
+def _are_alike(one: TextSpace, other: gymnasium.Space[Any]) -> bool:
+    return one == other
 
 
 _HEAD = 8

@@ -31,7 +31,13 @@ from searchrl.engine.figures.evaluation import (
     summary_metrics,
 )
 from searchrl.engine.figures.failures import FailureLimit
-from searchrl.engine.figures.metrics import Metrics, exact, finite_figures, proportion
+from searchrl.engine.figures.metrics import (
+    Metrics,
+    exact,
+    find_headline,
+    finite_figures,
+    proportion,
+)
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
@@ -341,6 +347,7 @@ class _Course:
             "seed": config.seed,
             "steps": step,
             "fingerprint": config.fingerprint,
+            "headline": find_headline(self.worlds),
             "after": summary_metrics(after, self.worlds),
             "policy": str(path / "policy"),
             "train": f"searchrl train --init-from {shlex.quote(str(path))}",

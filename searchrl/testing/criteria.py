@@ -154,18 +154,9 @@ def criterion(number: str) -> Callable[[Check], Criterion]:
 
     Its texts, and which criteria it needs, are those of `number` in `assets/criteria.toml`.
     """
-    row = _read_table()[number]
-    needs, methods = (tuple(row.get(key, "").split()) for key in ("needs", "methods"))
-    return lambda check: Criterion(
-        number,
-        row["title"],
-        row["why"],
-        check,
-        row.get("fix", ""),
-        needs,
-        methods,
-        row.get("if_raised", ""),
-    )
+    row: dict[str, Any] = dict(_read_table()[number])
+    lists = {key: tuple(row.pop(key, "").split()) for key in ("needs", "methods")}
+    return lambda check: Criterion(number, check=check, **row, **lists)
 
 
 @functools.cache

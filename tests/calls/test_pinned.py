@@ -80,9 +80,9 @@ def test_a_call_that_nobody_waits_for_any_more_holds_up_no_neighbour(
     one, neighbour = (Pinned(threading.get_ident, name) for name in ("one", "neighbour"))
     queue = CallQueue(60)
     one.call(queue, lambda made: (began.set(), release.wait(30)))
-    assert began.wait(30) and neighbour.lives
+    assert began.wait(30) and neighbour.home.lives
     queue.close()
-    assert not neighbour.lives
+    assert not neighbour.home.lives
     with pytest.raises(DeadlineExceeded, match="one"):
         neighbour.ask(lambda made: made)
     release.set()

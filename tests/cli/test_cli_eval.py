@@ -69,10 +69,12 @@ def test_show_prints_episodes_with_tags_and_passages() -> None:
 
 def test_run_dir_keeps_the_episodes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    result = succeed(*SCRIPTED, "--run-dir", str(folder), "--json")
+    result = succeed(*SCRIPTED, "--reward", "env", "--run-dir", str(folder), "--json")
     rows = list(Run.open(folder).rollouts("eval"))
     assert len(rows) == 12 and all(row["scores"]["em"] == 1.0 for row in rows)
-    assert Run.open(folder).summary["eval"]["em"] == json.loads(result.stdout)["em"]
+    summary = Run.open(folder).summary
+    assert summary["eval"]["em"] == json.loads(result.stdout)["em"]
+    assert summary.get("headline") == "env"  # `runs` told it by exact match
 
 
 BROKEN_REWARD = """

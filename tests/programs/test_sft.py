@@ -75,7 +75,8 @@ def test_two_runs_of_one_seed_are_identical_and_stages_follow_each_other(tmp_pat
     # `all` predicts the observation too, so it has many more targets than the model wrote.
     assert rows[0]["loss"]["n"] > 2 * rows[-1]["loss"]["n"]
     assert runs[0].summary["train"] == f"searchrl train --init-from {runs[0].path}"
-    other = sft(settings(tmp_path / "c", *stages, seed=1))
+    other = sft(settings(tmp_path / "c", *stages, seed=1, reward="env"))
+    assert [run.summary.get("headline") for run in (*runs, other)] == ["em", "em", "env"]
     assert metrics_of(other) != metrics_of(runs[0])
 
 

@@ -36,6 +36,7 @@ from searchrl.core.episode import (
 from searchrl.core.trajectory import View
 from searchrl.engine.episodes.world import TaskWorld
 from searchrl.envs.choices import take_view
+from searchrl.envs.foreign import TextAdapter
 from searchrl.errors import (
     BudgetSpent,
     EndpointFailure,
@@ -50,13 +51,15 @@ from searchrl.plugins.registry import describe_error
 class Begun(NamedTuple):
     """An episode that has begun: what its environment asks, and who is to play it.
 
-    `view`: what a policy without tokens sees of it first; None for one of text.
+    `view`: what a policy without tokens sees of it first; None for one of text. `cut_reward`: what
+    a turn earns that a limit cut.
     """
 
     prompt: str
     task: Task
-    expert: Expert | None
+    expert: Expert | None = None
     view: View | None = None
+    cut_reward: float = 0.0
 
 
 class Stepped(NamedTuple):
@@ -88,10 +91,13 @@ def begin_episode(
     prompt, info = env.reset(seed=seed, options=dict(options))
     _ensure_text(prompt, "reset", "prompt")
     task = _read_task(world, info, options, prompt)
+    own = env.unwrapped
+    cut_reward = own.invalid_reward if isinstance(own, TextAdapter) else 0.0
+    begun = Begun(prompt, task, cut_reward=cut_reward)
     if script is None:
-        return Begun(prompt, task, None)
+        return begun
     try:
-        return Begun(prompt, task, script(env.unwrapped, task, world.protocol))
+        return begun._replace(expert=script(env.unwrapped, task, world.protocol))
     except ProtocolFailure:
         raise
     except (Exception, SystemExit) as error:

@@ -101,7 +101,7 @@ class Dialogue:
         """What a policy without tokens is to see next."""
         self.turns: list[EpisodeTurn] = []
         self.signals: dict[str, float] = {}
-        self.env_return = 0.0
+        self.env_return = self.cut_reward = 0.0
         self.stop: StopReason | None = None
         self.failure: Failure | None = None
         self.trajectory = Trajectory(

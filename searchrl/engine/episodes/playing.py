@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from searchrl.calls.deadline import Raised
 from searchrl.calls.pool import CallQueue
@@ -75,18 +75,8 @@ class Interrupted(Exception):
     """The caller's `should_stop` asked to abandon the rollouts in flight."""
 
 
-class Play(Protocol):
-    """How a driver plays requests: `Player.play`."""
-
-    def __call__(
-        self,
-        requests: Sequence[RolloutRequest],
-        *,
-        on_progress: Callable[[int, int], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> list[Group[Rollout]]:
-        """See `Player.run`."""
-
+Play = Callable[..., "list[Group[Rollout]]"]
+"""How a driver plays requests: `Player.play`."""
 
 Sharing = Callable[[Play], Play]
 """Has the others of several processes play their part."""
@@ -191,7 +181,7 @@ class Player(ABC):
                 self._fail(dialogue, call.result.error)
                 continue
             begun = call.result.value
-            dialogue.prompt = begun.prompt
+            dialogue.prompt, dialogue.cut_reward = begun.prompt, begun.cut_reward
             if begun.expert is not None and dialogue.env is not None:
                 dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
             dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id

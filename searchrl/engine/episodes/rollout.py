@@ -189,7 +189,9 @@ class RolloutDriver(Player):
             # An unfinished turn never reaches the environment: half a query is no action.
             out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
             dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
-            dialogue.turns.append(EpisodeTurn(text, self._parse(dialogue, text)))
+            dialogue.env_return += dialogue.cut_reward
+            action = self._parse(dialogue, text)
+            dialogue.turns.append(EpisodeTurn(text, action, reward=dialogue.cut_reward))
         return text
 
     def _parse(self, dialogue: Dialogue, text: str) -> Action:

@@ -96,7 +96,7 @@ class TaskWorld:
         """Take an idle environment instance, or one that is made when it is first called."""
         with suppress(IndexError):  # none, or another thread took the last one
             while True:
-                if (env := self._idle.pop()).lives:
+                if (env := self._idle.pop()).home.lives:
                     return env
         return Pinned(self.make_env, self.who("env"))
 
@@ -197,24 +197,14 @@ class TaskWorld:
 
     def _num_own_tasks(self, split: str) -> int:
         """What the environment says of a split, checked."""
-        who = self.who("env")
-
-        def ask(env: Env) -> int:
-            if not env.has_wrapper_attr("num_tasks"):
-                raise EnvironmentFailure(
-                    f"{who} has no num_tasks(split); give it one that returns how many tasks a "
-                    "split has"
-                )
-            return operator.index(env.get_wrapper_attr("num_tasks")(split))
-
         try:
-            count = self.ask(ask)
+            count = operator.index(self.ask(lambda env: env.get_wrapper_attr("num_tasks")(split)))
         except SearchRLError:
             raise
         except (Exception, SystemExit) as error:  # a plugin's sys.exit() must not end the run
             raise EnvironmentFailure(
-                f"{who}: num_tasks({split!r}) must return how many tasks the split has; "
-                f"{describe_error(error)}"
+                f"{self.who('env')}: num_tasks({split!r}) must return how many tasks the split "
+                f"has; {describe_error(error)}"
             ) from error
         if count < 1:
             raise ConfigError(f"env '{self.name}' has no tasks in split '{split}'")
@@ -243,15 +233,11 @@ class TaskWorld:
                 f"env '{self.name}' ({self.owner}) registers no scripted policy, so there is "
                 "nothing to replay; give register_envs an `expert=`, or use --policy model"
             )
-        if name not in scripts and name == "expert":
-            others = " or ".join(f"'{other}'" for other in scripts)
-            raise ConfigError(
-                f"env '{self.name}' has no expert to replay; name another of its scripted "
-                f"policies: {others} (--policy scripted:NAME, or in sft.stages.0.mix)"
-            )
         if name not in scripts:
-            known = suggest(name, scripts)
-            raise ConfigError(f"env '{self.name}' has no scripted policy '{name}'.{known}")
+            raise ConfigError(
+                f"env '{self.name}' has no scripted policy '{name}'.{suggest(name, scripts)} "
+                "Name one with --policy scripted:NAME, or in sft.stages.0.mix"
+            )
         return scripts[name]
 
     def can_open(self, kind: str) -> bool:
@@ -265,7 +251,8 @@ class TaskWorld:
             if world is not self:
                 world.close()
         with closing(CallQueue(self.timeout_s)) as queue:
-            calls = [one.call(queue, lambda env: env.close()) for one in self._idle if one.lives]
+            living = [one for one in self._idle if one.home.lives]
+            calls = [one.call(queue, lambda env: env.close()) for one in living]
             queue.wait_for_all()
         self._idle.clear()
         for call in calls:

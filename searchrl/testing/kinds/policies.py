@@ -8,6 +8,7 @@ actions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 from searchrl.contracts import CHOICE_TURNS, ChoiceSpace, Chosen
 from searchrl.engine.choosing.masks import run_episodes
 from searchrl.envs.choices import find_space
-from searchrl.plugins.registry import Entry
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.kit.subject import Subject
 
@@ -28,25 +28,13 @@ _NUM_EPISODES, _NUM_CHOICES = 8, 4
 
 def _spaces(subject: Subject) -> Iterator[ChoiceSpace]:
     """The spaces of the plugin's own environments that can be made, then the invented one."""
-    own = [
-        entry
-        for entry in subject.registry.entries()
-        if entry.owner is subject.entry.owner and entry.turns == CHOICE_TURNS
-    ]
-    for entry in own:
-        found = _space_of(subject, entry)
-        if found is not None:
-            yield found
+    for entry in subject.registry.entries():
+        if entry.owner is subject.entry.owner and entry.turns == CHOICE_TURNS:
+            env = Subject(subject.registry, entry)
+            with suppress(Exception, SystemExit):  # its own criteria say so
+                made: Any = env.make(protocol=env.grammar.protocol, retriever=env.retriever)
+                yield find_space(made, entry.title)
     yield INVENTED
-
-
-def _space_of(subject: Subject, entry: Entry) -> ChoiceSpace | None:
-    env = Subject(subject.registry, entry)
-    try:
-        made: Any = env.make(protocol=env.grammar.protocol, retriever=env.retriever)
-        return find_space(made, entry.title)
-    except (Exception, SystemExit):  # its own criteria say so
-        return None
 
 
 def _make(subject: Subject) -> tuple[nn.Module, ChoiceSpace]:

@@ -101,7 +101,7 @@ class TestEnvironments:
     @pytest.mark.parametrize(
         ("fault", "message"),
         [
-            ("num-tasks-missing", "has no num_tasks(split)"),
+            ("num-tasks-missing", "no attribute 'num_tasks'"),
             ("num-tasks-raises", "LookupError: no such table"),
             ("num-tasks-exits", "SystemExit: 1"),
             ("num-tasks-none", "TypeError"),

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from engine_toy import LIMITS, Said, SayingGenerator, play, run_within, say
 
-from searchrl.calls.deadline import DeadlineExceeded, Returned, call_together
-from searchrl.core.drawing import Text
+from searchrl.calls.deadline import Returned, call_together
+from searchrl.config import build_config
 from searchrl.core.episode import FailureKind, Passage, StopReason
 from searchrl.core.trajectory import Author, Origin, TurnStop
 from searchrl.engine.episodes.dialogue import Limits, RolloutRequest
-from searchrl.engine.episodes.drawing import draw_rollout
 from searchrl.engine.episodes.playing import Interrupted, Rollout
 from searchrl.engine.episodes.rollout import RolloutDriver
+from searchrl.engine.episodes.world import make_worlds, name_defaults
 from searchrl.engine.figures.metrics import summarise
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
@@ -61,6 +59,15 @@ class TestBudgets:
         assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
         assert rollout.episode.turns[0].text == SEARCH_MIRA[:30]
         assert rollout.episode.turns[0].action.kind == "invalid"
+
+    def test_a_cut_turn_costs_what_an_invalid_one_does(self, toy_registry: Any):
+        """Where an invalid turn cost 1 and a cut one nothing, a game taught to run on."""
+        config = build_config({"env": "gym:FrozenLake-v1", "reward": "env"})
+        (world,) = make_worlds(name_defaults(config, toy_registry), toy_registry)
+        (rollout,), _ = say(world, ["on and on and on"], ByteCodec(), Limits(9, 1000, 10_000))
+        assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
+        assert rollout.episode.env_return == rollout.episode.turns[0].reward == -1.0
+        world.close()
 
     def test_trajectory_never_exceeds_its_tokens(self, toy_world: Any, policy: Policy):
         world = toy_world(protocol="short-stops", retriever="random", max_turns=30)
@@ -411,73 +418,3 @@ def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Po
     assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
     # Its environments too: whoever closes the world closes them.
     assert len(world._idle) == 3
-
-
-def test_an_instance_is_made_reset_stepped_and_closed_in_one_thread(toy_world: Any, policy: Policy):
-    """A connection of sqlite3 refuses any other: episodes failed, or earned nothing."""
-    world = toy_world()
-    make, threads = world.make_env, dict[int, set[int]]()
-
-    def watch() -> Any:
-        env = make()
-        seen = threads.setdefault(id(env), {threading.get_ident()})
-
-        def note(call: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *args, **named: (seen.add(threading.get_ident()), call(*args, **named))[1]
-
-        env.reset, env.step, env.close = map(note, (env.reset, env.step, env.close))
-        return env
-
-    world.make_env = watch
-    world._idle.clear()
-    for keys in ((1,), (1, 2, 3), (1, 2)):
-        for turns in ([SEARCH_MIRA, ANSWER], [ANSWER]):
-            driver = RolloutDriver(
-                SayingGenerator(policy.renderer.encode_model_text, turns), policy.renderer, WIDE
-            )
-            driver.run([RolloutRequest("g", world, "train", 0, keys)])
-            assert world.num_tasks("train") and world.look_at("train", 0)
-    world.close()
-    assert len(threads) == 3 and {len(seen) for seen in threads.values()} == {1}
-    assert threading.get_ident() not in set.union(*threads.values())
-
-
-def test_what_looks_at_an_instance_is_asked_in_its_thread(toy_world: Any):
-    """`act` and `draw_episode` were called in another thread, where sqlite3 refuses them."""
-    world = toy_world()
-    make = world.make_env
-
-    def make_drawing() -> Any:
-        env = make()
-        env.thread = threading.get_ident()
-        env.draw_episode = lambda episode: [Text("here", str(threading.get_ident() == env.thread))]
-        return env
-
-    class Script:
-        def __init__(self, env: Any, task: Any, protocol: Any) -> None:
-            self.env = env
-
-        def act(self, observation: str) -> str:
-            assert threading.get_ident() == self.env.thread
-            return ANSWER
-
-    world.make_env = make_drawing
-    world._idle.clear()
-    codec = ByteCodec()
-    driver = RolloutDriver(
-        ScriptedGenerator(codec.encode_plain, codec.decode), codec, WIDE, deterministic=True
-    )
-    (group,) = driver.run([RolloutRequest("g", world, "train", 0, (1, 2), script=Script)])
-    assert [rollout.episode.failure for rollout in group.rollouts] == [None, None]
-    (drawing,) = draw_rollout(world, group.rollouts[0].episode)
-    assert drawing["text"] == "True"
-
-
-def test_an_instance_whose_thread_hangs_is_not_taken_again(toy_world: Any):
-    world = toy_world()
-    env = world.acquire()
-    env.home.late = DeadlineExceeded("a neighbour", 1.0)
-    world.release(env)
-    world.close()
-    world.release(env)
-    assert world.acquire() is not env and world.num_tasks("train")

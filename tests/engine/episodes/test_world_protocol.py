@@ -175,12 +175,8 @@ class TestForced:
 class TestScripts:
     def test_without_an_expert_one_sentence_names_what_there_is(self, registry: Registry):
         (world,) = make_worlds(build_config({"env": LAKE, "reward": "env"}), registry)
-        with pytest.raises(ConfigError) as raised:
+        with pytest.raises(ConfigError, match="FrozenLake-v1'.*'expert'.*random.*scripted:NAME"):
             world.script("expert")
-        assert str(raised.value) == (
-            "env 'gym:FrozenLake-v1' has no expert to replay; name another of its scripted "
-            "policies: 'random' (--policy scripted:NAME, or in sft.stages.0.mix)"
-        )
         assert world.can_open(ACT) and not world.can_open(SEARCH)
 
     def test_random_play_is_evaluated_without_a_model(self):

@@ -232,16 +232,15 @@ def _takes_any_call(subject: Subject) -> Iterator[Problem]:
         raise NotApplicable("it registers no tools (tools=)")
     env = env_play.make_env(subject)
     options, *_ = env_play.find_probes(env)
+    if has_budget := hasattr(env.unwrapped, "budget"):
+        setattr(env.unwrapped, "budget", _BUDGET)  # noqa: B010  # no attribute of gymnasium.Env
     num_played, usual = 0, ""
     for what, call in _say_calls(tools, grammar.forged):
         if (turn := grammar.render(Action(TOOL, call), "I call it.")) is None:
             continue
         num_played += 1
-        env_play.reset(env, options)
-        if hasattr(env.unwrapped, "budget"):
-            setattr(env.unwrapped, "budget", _BUDGET)  # noqa: B010  # no attribute of gymnasium.Env
         try:
-            returned: Any = env.step(turn)
+            (returned,) = _step_unchecked(env, (options, [turn]))
         except (Exception, SystemExit) as error:
             yield Problem(f"{what}: step() raised {describe_error(error)}", error)
             continue
@@ -253,8 +252,7 @@ def _takes_any_call(subject: Subject) -> Iterator[Problem]:
         usual = usual or observation
         if not observation.strip() and not (terminated or truncated):
             yield Problem(f"{what} brought an observation without a word", at)
-        elif hasattr(env.unwrapped, "budget") and _BUDGET.count(observation) > BUDGET_WORDS:
-            length = _BUDGET.count(observation)
+        elif has_budget and (length := _BUDGET.count(observation)) > BUDGET_WORDS:
             yield Problem(f"{what} brought {length} words, under a budget of {BUDGET_WORDS}", at)
         elif grammar.forged in call.arguments.values() and (
             more := [t for t in grammar.tags if observation.count(t) > usual.count(t)]

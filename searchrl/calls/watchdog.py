@@ -4,8 +4,7 @@
 can give it up, not even Ctrl-C. `faulthandler` has a thread that needs no lock: unless it is put
 off in time, it writes where every thread stands. That text goes to a small process beside this one,
 (`watchdog_process`), which waits whether this one comes back to life, says which plugin, file and
-line it is, and kills it. Callers: the rollout driver and the scorer around what they call, `check`
-around its criteria.
+line it is, and kills it.
 """
 
 from __future__ import annotations

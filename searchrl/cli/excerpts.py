@@ -1,7 +1,6 @@
 """A picture of neighbouring tokens on a terminal, and the error of a check that comes with one.
 
-Owns their colours and layout; the data is `core.excerpt`. Used by the command group, for the error
-of a check that stops a run, and by the report of the doctor.
+Owns their colours and layout; the data is `core.excerpt`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`--json`: one JSON text on standard output, and nothing else there.
 
 While a command with `--json` runs, whatever else is written to standard output (by a plugin, say)
-goes to standard error. Owns the option's callback and the printing. Callers: `options` and every
-command that has the flag.
+goes to standard error. Owns the option's callback and the printing.
 """
 
 from __future__ import annotations

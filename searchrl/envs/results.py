@@ -1,8 +1,7 @@
 """What a search turn found: its record, and the check of what a retriever returned.
 
 Owns `Found`, the rule that merges the results of several queries, and the sentence about results
-that are no lists of passages. Knows no environment. Called by `text` and by environments that
-search in their own way.
+that are no lists of passages. Knows no environment.
 """
 
 from __future__ import annotations

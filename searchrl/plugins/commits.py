@@ -1,7 +1,6 @@
 """Commits: which version of a folder of code was used, as git or the installer knows it.
 
-Owns the questions to git; without git, or outside a repository, the answer is None. Called by
-`run_folder`, which records what a run was made with.
+Owns the questions to git; without git, or outside a repository, the answer is None.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Our own packages of plugins: which package offers a name, for those who have not installed it.
 
 Owns the list, which a test compares with the packages, the sentence about it, whom their parts ask
-by default, and the settings that name files they write or send. Callers: `registry`, where a name
-is unknown, the command line, and `trust.code`.
+by default, and the settings that name files they write or send.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Owns what `vector: dense` or `news: {name: bm25, k1: 1.2}` means among the settings of a retriever
 or an environment, and which component gets a judge. `signatures` says what a factory takes, the
-registry knows the names. Callers: the task world, `make_env`, the checker, and commands that
-search.
+registry knows the names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Remedies: what to change where the code of a plugin raised an error, by the kind of error.
 
 Owns what SearchRL knows and Python does not say: how methods are called, what its records have and
-where its names are. "" where the error says it all. Callers: `loading`, for what is raised at
-import, and the conformance checker.
+where its names are. "" where the error says it all.
 """
 
 from __future__ import annotations

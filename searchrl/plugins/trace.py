@@ -1,8 +1,7 @@
 """`SEARCHRL_TRACE=1`: what plugins do while they load, on stderr.
 
 Owns the lines: one per import of a plugin, per hook call with what it registered, and per import of
-a lazy factory, each with its seconds. Without the variable nothing is timed or printed. Callers:
-`loading` and `registry`.
+a lazy factory, each with its seconds. Without the variable nothing is timed or printed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Owns what each action means, and the rollback: weights, optimiser and the algorithm's state of the
 best checkpoint, at a lower learning rate, while steps, tasks and the schedule go on. A rollback is
 part of the checkpoint of its step, so a run that is killed before that is written does it again.
-Caller: `train`.
 """
 
 from __future__ import annotations

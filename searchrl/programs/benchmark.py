@@ -2,7 +2,6 @@
 
 Owns the measurement and its figures. The steps are those of `train` (same environment, rollouts,
 rewards and update), but nothing is evaluated, recorded or kept: the weights are thrown away.
-Caller: `searchrl bench`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A person as the policy: plays one episode of an environment through the rollout driver.
 
 Owns the person as a scripted policy whose script is typed in, and the shortcuts for tags. A person
-gets what a model gets: the same prompt, observations and scores. No torch. Caller: `searchrl play`,
-which reads and writes the lines.
+gets what a model gets: the same prompt, observations and scores. No torch.
 """
 
 from __future__ import annotations

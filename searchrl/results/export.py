@@ -2,8 +2,7 @@
 
 Owns what such a folder holds: an adapter whose base is named as others know it, or whole weights,
 merged if asked; the tokenizer; a model card. Any program that reads Hugging Face folders can read
-it. A network of choices is its weights and its description, for SearchRL alone. Callers: `searchrl
-export`, `push`, and the tests, which load it with stock transformers.
+it. A network of choices is its weights and its description, for SearchRL alone.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def criterion(number: str) -> Callable[[Check], Criterion]:
     Its texts, and which criteria it needs, are those of `number` in `assets/criteria.toml`.
     """
     row: dict[str, Any] = dict(_read_table()[number])
-    lists = {key: tuple(row.pop(key, "").split()) for key in ("needs", "methods")}
-    return lambda check: Criterion(number, check=check, **row, **lists)
+    row |= {key: tuple(row.get(key, "").split()) for key in ("needs", "methods")}
+    return lambda check: Criterion(number, check=check, **row)
 
 
 @functools.cache

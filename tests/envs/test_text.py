@@ -372,8 +372,9 @@ def test_render_gives_the_transcript_only_when_asked() -> None:
         make_env(render_mode="human")
 
 
-def test_environments_vectorise() -> None:
-    envs = SyncVectorEnv([make_env for _ in range(3)])
+@pytest.mark.parametrize("mode", ["same", "different"])
+def test_environments_vectorise(mode: str) -> None:
+    envs = SyncVectorEnv([make_env for _ in range(3)], observation_mode=mode)
     prompts, infos = envs.reset(seed=1, options={"split": "test"})
     assert len(prompts) == 3 and infos["task"][0].split == "test"
     observations, rewards, terminated, _, infos = envs.step(

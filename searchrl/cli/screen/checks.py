@@ -1,7 +1,6 @@
 """What checks found, for people: a line each, what to do, and a picture of the tokens around it.
 
 Owns the layout and the colours. The checks are `engine/checks`, the picture is `cli/excerpts`.
-Used by `doctor`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How figures look: names, order, formatting, sparklines. Pure functions on metrics.
 
-Owns which metrics a person sees and in which order; all others are in metrics.jsonl only. Used by
-the console, `searchrl eval` and `searchrl bench`.
+Owns which metrics a person sees and in which order; all others are in metrics.jsonl only.
 """
 
 from __future__ import annotations

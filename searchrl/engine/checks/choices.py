@@ -1,8 +1,7 @@
 """The subject of the checks where the policy is a network of choices, and its trial.
 
 Owns what is recorded beside the ledger: what the sampler was shown, and what it chose. An episode
-ends after a few choices, and nothing is scored. Callers: `networks`, which has the checks, and
-`doctor`.
+ends after a few choices, and nothing is scored.
 """
 
 from __future__ import annotations

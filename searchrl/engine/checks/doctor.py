@@ -3,7 +3,6 @@
 Owns the two tables of checks, for language models and for networks of choices, and how much is
 played for them: a little at the start of every training run, more for `searchrl doctor`. A failed
 check raises nothing here; `Report.ensure_good` does.
-Caller: `programs/setup/session`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checks of networks of choices: the ledger, the mask, the ratio, gradients, updates, a saved one.
 
 The trainer's numbers are computed as the learner computes them, the sampler's are those that it
-gave. Weights that are moved for the moment are put back bit for bit. Caller: `doctor`. Shapes: N
-trained choices.
+gave. Weights that are moved for the moment are put back bit for bit. Shapes: N trained choices.
 """
 
 from __future__ import annotations

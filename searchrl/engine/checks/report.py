@@ -1,7 +1,6 @@
 """What checks found: a verdict each, and the report that holds them all.
 
-Owns the states a check may end in and their JSON. It knows no check. Callers: the checks, the
-programs that run them and the command that shows them. No torch.
+Owns the states a check may end in and their JSON. It knows no check. No torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """From a configuration and its worlds to a network that can choose, new or with saved weights.
 
-Owns what a policy's folder must hold, and that all tasks of a run show and offer the same. Callers:
-the session, `evaluate`.
+Owns what a policy's folder must hold, and that all tasks of a run show and offer the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """An episode in flight: what was asked for, what has been played, what is under way.
 
-Owns the state that the rollout driver moves from poll to poll; no decision is taken here. Caller:
-`rollout`.
+Owns the state that the rollout driver moves from poll to poll; no decision is taken here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
 re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
 through `boundary`. Written against submit/poll, so that any generator can be non-blocking.
-Callers: `train`, `evaluate`, `sft`, `agent`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A step in which no episode could be scored ends training as well: there is nothing to learn from.
 
-Owns `FailureLimit`. What a failure is and whose it is, `boundary` decides. Callers: every program
-that plays episodes for its figures (`train`, `sft`, `evaluate`, `benchmark`).
+Owns `FailureLimit`. What a failure is and whose it is, `boundary` decides.
 """
 
 from __future__ import annotations

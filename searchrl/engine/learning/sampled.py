@@ -1,8 +1,7 @@
 """What the trainer sees before the first update of a step, when it has the sampler's weights.
 
 Owns two figures that need this moment: how far sampler and trainer disagree about the sampled
-tokens, and how likely the rollouts are that did well. Caller: `learner`. Shape: N tokens of a
-micro-batch.
+tokens, and how likely the rollouts are that did well. Shape: N tokens of a micro-batch.
 """
 
 from __future__ import annotations

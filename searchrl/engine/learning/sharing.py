@@ -2,8 +2,7 @@
 
 Owns the split, and which parts of a rollout are sent. A draw depends on the key of its rollout and
 on its position alone, and every process packs the whole step. So the split decides where something
-is computed, never what. A `TaskWorld` is not sent: every process has its own. Callers: `train`, the
-learner.
+is computed, never what. A `TaskWorld` is not sent: every process has its own.
 """
 
 from __future__ import annotations

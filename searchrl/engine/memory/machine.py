@@ -1,8 +1,6 @@
 """The memory of this machine: what a device could give now, and what a run has really taken.
 
 Owns the questions to CUDA and to the system (`/proc`, control groups). It predicts nothing.
-Callers: `forecast` asks what is free, `watch` and `benchmark` measure the peak, `train` and `sft`
-record what they ran on.
 """
 
 from __future__ import annotations

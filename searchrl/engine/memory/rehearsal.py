@@ -1,11 +1,10 @@
 """The rehearsal: one micro-batch of an update, forward and backward, on tensors without content.
 
 Owns the counter of live bytes and the model it watches, built by the same code as a real one, but
-on torch's meta device. What the prediction of `forecast` adds up from parts is here the peak of
-the real program: every tensor that an operation makes is counted until it is freed. Sampling is
-not rehearsed: nearly all of it are the keys and values, which are counted to the byte. Nothing is
-put on a GPU, and none is needed: the operations are those that a CUDA device would get.
-Callers: `--dry-run --gpu-memory`, tests.
+on torch's meta device. What the prediction of `forecast` adds up from parts is here the peak of the
+real program: every tensor that an operation makes is counted until it is freed. Sampling is not
+rehearsed: nearly all of it are the keys and values, which are counted to the byte. Nothing is put
+on a GPU, and none is needed: the operations are those that a CUDA device would get.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Owns the one rendering of a prompt through the tokenizer's chat template, the assistant prefix it
 leaves, and the rule that foreign text (users, corpora, tools) never becomes a control token. Each
 piece of text is encoded with its own trust (`Trust`). It knows no protocol: tags are text to it. No
-torch, and no transformers at run time. Callers: the policy, generators, demonstrations and the
-rollout driver, which is the only place where strings and tokens meet.
+torch, and no transformers at run time.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A template is Jinja. transformers runs it in Jinja's sandbox, which keeps it from files and from
 Python, but lets it loop for years, or double a text until memory is full. Some of it (`9**9**9`)
 cannot be given up by Python once it has begun. So it runs in a copy of this process that may
-compute for a few seconds, take a little memory and answer so much. Owns those limits. Caller:
-`rendering`.
+compute for a few seconds, take a little memory and answer so much. Owns those limits.
 """
 
 from __future__ import annotations

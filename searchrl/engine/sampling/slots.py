@@ -2,9 +2,8 @@
 
 Owns the memory of the fast generator and the attention over it: write, fork, exchange. A slot is a
 row of `[slot, head, position, width]` tensors, one pair per layer; nothing is paged. What stands
-beyond a slot's length is never read, so a freed slot needs no cleaning. Caller:
-`slot_generator`. Shapes: B rows of a forward pass, T new tokens, S cached positions, K key/value
-heads, D head width.
+beyond a slot's length is never read, so a freed slot needs no cleaning. Shapes: B rows of a forward
+pass, T new tokens, S cached positions, K key/value heads, D head width.
 """
 
 from __future__ import annotations

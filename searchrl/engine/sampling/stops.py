@@ -2,8 +2,7 @@
 
 A stop string may begin inside one token and end inside another, and a token may hold text beyond
 it. `StopTable` is an automaton over bytes, tabulated for all tokens of a vocabulary at once;
-feeding one is then a look-up. Owns what the bytes of a vocabulary are. Callers: the generators,
-and the rollout driver, which cuts a turn after its stop string. Shapes: V vocabulary.
+feeding one is then a look-up. Owns what the bytes of a vocabulary are. Shapes: V vocabulary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What makes a run hopeless, said before it starts: a refusal where it is certain, else a warning.
 
 Owns the checks that need the tasks and the algorithm of a run, but no weights. Whether a setting is
-valid at all is decided by `config`, whether memory suffices by `engine.memory`. Called by `train`,
-`sft`, `bench` and `--dry-run`.
+valid at all is decided by `config`, whether memory suffices by `engine.memory`.
 """
 
 from __future__ import annotations

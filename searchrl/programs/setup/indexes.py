@@ -1,7 +1,6 @@
 """The indexes of a program's worlds, built before anything is on a clock, and shown while they are.
 
 Owns what a user sees of it. What is built, and that it is built once, is the affair of the worlds.
-Called by `session`, `sft` and `evaluate`; the rollout driver builds what none of them did.
 """
 
 from __future__ import annotations

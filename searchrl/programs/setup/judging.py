@@ -1,8 +1,7 @@
 """What the judges of a run will be asked and will cost, about; said before they are asked.
 
 Owns the count of what is judged in training and in evaluations. What one question costs, the judge
-itself says (`contracts.PaidJudge`); a judge that costs nothing is not mentioned. Callers: `train`,
-its dry run, and `evaluate`.
+itself says (`contracts.PaidJudge`); a judge that costs nothing is not mentioned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The policy of a run, a language model or a network of choices, and what plays episodes with it.
 
 Owns the one place where the two are told apart; whoever has a policy or a driver does not ask.
-Callers: the session, `evaluate`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The objects that take training steps: worlds, algorithm, policy, learner and sampler of one run.
 
 Owns how they are made from a plan, the two halves of a step (sample, update), and the checks before
-the first one. Nothing is evaluated or recorded here. Callers: `train`, `benchmark`, which puts the
-same steps on the clock, and `doctor`.
+the first one. Nothing is evaluated or recorded here.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def test_what_the_generator_is_asked_follows_a_rule_or_the_clock(
     rollouts = driver.run([request])[0].rollouts
     assert [len(r.episode.turns) for r in rollouts] == [2, 2, 2]
     first, later = generator.asked[:3], generator.asked[3:]
-    assert first == [(0, 0), (1, 0), (2, 0)] and [handle for handle, _ in later] == [0, 1, 2]
+    assert first == [(0, 0), (1, 0), (2, 0)] and {handle for handle, _ in later} == {0, 1, 2}
     if deterministic:
         # Polls: one for each turn, and one that finds nothing left.
         assert later == [(0, 4), (1, 4), (2, 4)]

@@ -215,18 +215,6 @@ def test_a_report_needs_no_model_code(run: Run, tmp_path: Path):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_rows_of_older_versions_are_shown(tmp_path: Path):
-    rows = make_rows()
-    for row in (row for of_file in rows.values() for row in of_file):
-        for name in ("weight", "clipped", "drawings", "signals"):
-            del row[name]
-        for turn in row["turns"]:
-            turn.pop("ranks", None)
-    write_report([Run.open(write_run(tmp_path / "run", rows))], tmp_path / "out")
-    index = read_data(tmp_path / "out", "index")
-    assert index["pulls"] == {} and set(index["columns"]["pull"]) == {None}
-
-
 def test_what_can_be_read_of_a_damaged_run_is_shown_and_the_damage_is_said(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     file = folder / "metrics.jsonl"

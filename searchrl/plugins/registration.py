@@ -74,7 +74,8 @@ class Collector:
     ) -> Iterator[str]:
         """What is wrong with a registration, beginning with what is registered; lazily."""
         if not isinstance(name, str):
-            said = getattr(name, "__name__", type(name).__name__)
+            said = getattr(name, "__name__", "")
+            said = said if said.isidentifier() else type(name).__name__
             yield f'{self.kind} {said} without a name: write register("NAME", {said})'
             return
         what = f"{self.kind} {name!r}"

@@ -27,6 +27,7 @@ from searchrl.plugins import Registry
 from searchrl.results.card import BASE, Kind, Weights, is_hub_id, make_card
 from searchrl.results.source import Source
 from searchrl.run_folder.policies import CHOICES
+from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.sealing import CHECKSUMS
 from searchrl.trust.folders import ensure_plain
 
@@ -87,7 +88,7 @@ def export_policy(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"'{folder}' is not an empty folder; name a new one to export to")
-    notes = list(source.notes)
+    notes = [*source.notes, *find_missing_rollouts(source.run)]
     kind: Kind = "merged" if merge else "adapter"
     known: str | None = None
     is_network = (source.policy / CHOICES).is_file()

@@ -56,7 +56,7 @@ def run_apart(subject: Subject, timeout_s: float = TIMEOUT_S) -> tuple[Result, .
         asked = (subject.registry.spec(), entry.kind, name, dict(subject.settings), timeout_s)
         Path(folder, _ASKED).write_bytes(pickle.dumps((sys.path, asked)))
         done = subprocess.run(
-            [sys.executable, "-c", _CODE, folder],
+            [sys.executable, "-P", "-c", _CODE, folder],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -75,7 +75,8 @@ def paste(words: Sequence[str], micro_model: Path) -> None:
     """Run a printed line; training and evaluation in miniature."""
     if words[0] in ("train", "bench"):
         steps = () if "--max-steps" in words else ("--max-steps", "1")
-        model = [str(micro_model) if word == "tiny" else word for word in words]
+        named = ("tiny", "Qwen/Qwen3-0.6B")
+        model = [str(micro_model) if word in named else word for word in words]
         succeed(*model, *SMALL, *steps)
     elif words[0] == "eval" and "scripted" not in words:
         succeed(*words, "--num-tasks", "2", "--no-forced")

@@ -65,7 +65,7 @@ def test_it_says_what_it_wrote_and_what_comes_next() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        ("envs", "capitals", "'envs' is not one of 'env', 'reward'"),
+        ("envs", "capitals", "'envs' is not one of 'env'"),
         ("env", "3rd", "is no name for a plugin"),
         ("retriever", "bm25", "there is a retriever 'bm25' already"),
         ("env", "json", "in place of the module 'json'"),
@@ -85,8 +85,9 @@ def test_first_minutes_of_an_environment() -> None:
     evaluated = succeed(*shlex.split(evaluate), "--json")
     assert json.loads(evaluated.stdout)["em"] == {"value": 1.0, "low": ANY, "high": 1.0, "n": 5}
     next_command = evaluated.stderr.splitlines()[-1].removeprefix("Next:  searchrl ")
-    expected = 'train --plugin capitals.py --env capitals --reward "0.2*format+em" --model tiny'
-    assert shlex.split(next_command) == [*shlex.split(expected), "--max-steps", "3"]
+    expected = 'train --plugin capitals.py --env capitals --reward "0.2*format+em"'
+    # The tiny model was never taught it.
+    assert shlex.split(next_command) == [*shlex.split(expected), "--model", "Qwen/Qwen3-0.6B"]
 
 
 @pytest.mark.slow

@@ -42,7 +42,9 @@ def breaking(folder: Path, action: str, step: int = 0) -> str:
 
 def test_dry_run_prints_the_plan_and_writes_nothing(micro_flags: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    result = succeed("train", *micro_flags, "--run-dir", folder, "--seed", "5", "--dry-run")
+    result = succeed(
+        "train", *micro_flags, "--run-dir", folder, "--seed", "5", "--dry-run", "--details"
+    )
     assert not folder.exists()
     config = build_config(yaml.safe_load(result.stdout))
     assert (config.seed, config.max_steps) == (5, 1)

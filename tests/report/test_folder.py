@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from command_line import complaint, succeed
-from stored_run import CHESS, HOSTILE, answer, encode, make_row, make_rows, search, write_run
+from stored_run import CHESS, HOSTILE, answer, encode, make_row, search, write_run
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.core.trajectory import TokenColumns

@@ -233,7 +233,7 @@ class ShortLived:
     name, values, is_range = "short_lived", (0.0, 1.0), False
 
     def __call__(self, episode):
-        if os.environ["RANK"] == "1" and episode.step == 1:
+        if os.environ["RANK"] == "1" and episode.step == 2:
             os.kill(os.getpid(), 9)
         return float(episode.num_model_tokens % 2)
 

@@ -65,9 +65,12 @@ def test_eval_leads_to_training_with_its_reward() -> None:
     assert suggested(own.stdout)[1:3] == ["--reward", "f1"]
 
 
-def test_no_model_is_suggested_that_was_never_taught_the_tasks() -> None:
-    shown = succeed("eval", "--env", "corpus", "--policy", "scripted", "--num-tasks", "2").stdout
-    words = suggested(shown)
+@pytest.mark.parametrize("where", ["", "flag", "file"])
+def test_no_model_is_suggested_that_was_never_taught_the_tasks(where: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("{env: corpus, model: {name: tiny}}", "utf-8")
+    given = {"flag": ["--model", "tiny"], "file": ["--config", str(tmp_path / "run.yaml")]}
+    words = ["--env", "corpus", "--policy", "scripted", "--num-tasks", "2", *given.get(where, [])]
+    words = suggested(succeed("eval", *words).stdout)
     assert words[words.index("--model") + 1] == "Qwen/Qwen3-0.6B"
 
 

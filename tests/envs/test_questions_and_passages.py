@@ -166,13 +166,24 @@ def test_blank_passages_are_left_out_and_said(tmp_path: Path) -> None:
     assert [passage.id for passage in iter_corpus(path, problems)] == ["a"]
     (note,) = problems.notes
     assert "2 passages" in note and str(path) in note and not problems.count
+    table = tmp_path / "c.csv"
+    table.write_text("id,title,text,url\na,,x,u\nb,,,u\n")
+    assert [passage.id for passage in iter_corpus(table, problems)] == ["a"]
+    assert "1 passage" in problems.notes[-1] and not problems.count
+
+
+@pytest.mark.parametrize("text", ["PAR1 binds thrombin.", "BZhilu is a village."])
+def test_a_text_may_begin_as_a_packed_file_does(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.txt").write_text(text)
+    (passage,) = iter_corpus(tmp_path / "c.txt", Problems())
+    assert passage.text == text
 
 
 def test_one_question_with_two_answers_is_said(tmp_path: Path) -> None:
     rows = [("Who?", "Ann"), ("who? ", "ann"), ("Who?", "Bob")]
     write(tmp_path / "q.jsonl", *({"question": q, "answer": a} for q, a in rows))
     (note,) = tell_contradictions(questions_of(tmp_path / "q.jsonl"))
-    assert "1 times" in note and "q.jsonl:1" in note and "q.jsonl:3" in note
+    assert ": 1 (" in note and "q.jsonl:1" in note and "q.jsonl:3" in note
 
 
 def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:

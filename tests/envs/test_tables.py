@@ -57,7 +57,13 @@ def test_names_of_columns_in_any_case_and_by_other_words(tmp_path: Path, header:
 
 @pytest.mark.parametrize(
     ("head", "word"),
-    [(b"\x28\xb5\x2f\xfd", "unzstd"), (b"BZh91", "bunzip2"), (b"PK\x03\x04", "CSV")],
+    [
+        (b"\x28\xb5\x2f\xfd", "unzstd"),
+        (b"BZh91AY&SY", "bunzip2"),
+        (b"\xfd7zXZ", "unxz"),
+        (b"PK\x03\x04", "CSV"),
+        (b"PAR1\x15\x04", "Parquet"),
+    ],
 )
 def test_packed_files_and_sheets_are_named_for_what_they_are(
     tmp_path: Path, head: bytes, word: str

@@ -119,6 +119,13 @@ def test_wrong_flags_say_what_to_do(tmp_path: Path, corpus: Path) -> None:
     assert "searchrl index build --corpus CORPUS" in run("index", "info", out, code=2)
 
 
+def test_blank_passages_are_left_out_of_an_index_and_said(tmp_path: Path, corpus: Path) -> None:
+    with corpus.open("a") as file:
+        file.write('{"id": "c", "text": ""}\n')
+    shown = run("index", "build", "--corpus", corpus, "--out", tmp_path / "i")
+    assert "bm25s, 2 passages" in shown and f"1 passage of {corpus}" in shown
+
+
 def test_passages_are_added_once(tmp_path: Path, corpus: Path) -> None:
     index, more = tmp_path / "i", tmp_path / "more.jsonl"
     run("index", "build", "--corpus", corpus, "--out", index)

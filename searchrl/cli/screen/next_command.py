@@ -51,15 +51,16 @@ def after_eval(
     `reward` is used where neither the command nor the environment has one.
     """
     wanted: dict[str, Any] = {"reward": values["reward"], "model": values.get("model")}
+    envs = [registry.get("env", task.env.name) for task in config.tasks]
     if values["config"]:  # it names reward and model, and perhaps a policy that cannot learn
         wanted["policy"] = "model"
     else:
-        envs = [registry.get("env", task.env.name) for task in config.tasks]
         if not envs[0].options.get("reward"):
             wanted["reward"] = wanted["reward"] or reward
-        protocols = [task.protocol.name for task in config.tasks]
-        is_taught = all(map(Entry.policy_for, envs, protocols))
-        wanted["model"] = wanted["model"] or ("tiny" if is_taught else _SMALL)
+        wanted["model"] = wanted["model"] or "tiny"
+    is_taught = all(map(Entry.policy_for, envs, [task.protocol.name for task in config.tasks]))
+    if "tiny" in (wanted["model"], config.model.name) and not is_taught:
+        wanted["model"] = _SMALL
     return _line("train", _carried(values, config.run_dir, "train"), wanted)
 
 

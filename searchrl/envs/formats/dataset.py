@@ -230,20 +230,18 @@ def tell_unsaid(questions: Sequence[Question]) -> list[str]:
 def tell_contradictions(questions: Sequence[Question]) -> list[str]:
     """A sentence about questions that stand in the data twice, with other answers."""
     first: dict[str, Question] = {}
-    twice = [
-        (known, question)
-        for question in questions
-        if set(
-            map(_plain, (known := first.setdefault(_plain(question.question), question)).answers)
-        )
-        != set(map(_plain, question.answers))
-    ]
+    twice = []
+    for question in questions:
+        known = first.setdefault(_plain(question.question), question)
+        if {*map(_plain, known.answers)} != {*map(_plain, question.answers)}:
+            twice.append((known, question))
     if not twice:
         return []
     one, other = twice[0]
     return [
-        f"the same question stands twice with other answers, {len(twice):,} times (first "
-        f"{one.path}:{one.line} and {other.path}:{other.line}); a row takes only its own as right"
+        f"rows that repeat an earlier question with other answers: {len(twice):,} (first "
+        f"{other.path}:{other.line}, as in {one.path}:{one.line}); a row takes only its own "
+        "answers as right"
     ]
 
 

@@ -165,7 +165,7 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
         if not text.strip():
             raise BadRow(f"'{key}' is empty")
         return ensure_encodable(key, text.strip())
-    raise BadRow(f"has no 'question', only {show_value(list(value))}; expected {QUESTION_SHAPES}")
+    raise BadRow(f"has no 'question', only {_show_keys(value)}; expected {QUESTION_SHAPES}")
 
 
 def _last_user_message(prompt: Any) -> Any:
@@ -193,7 +193,11 @@ def _read_answers(value: Mapping[str, Any], *, may_lack: bool) -> tuple[str, ...
     if may_lack:
         return ()
     keys = ", ".join(f"'{key}'" for key in (*_ANSWER_KEYS, "reward_model.ground_truth"))
-    raise BadRow(f"has no answer, only {show_value(list(value))}; expected one of {keys}")
+    raise BadRow(f"has no answer, only {_show_keys(value)}; expected one of {keys}")
+
+
+def _show_keys(value: Mapping[str, Any]) -> str:
+    return show_value([key for key, said in value.items() if said is not None])
 
 
 def _is_none_at_all(answers: Any) -> bool:

@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,13 +35,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 """How files of UTF-16 and UTF-32 begin."""
 _FOREIGN = {
-    b"\x28\xb5\x2f\xfd": "is packed with Zstandard; unpack it first: unzstd {name}",
-    b"BZh": "is packed with bzip2; unpack it first: bunzip2 {name}",
-    b"\xfd7zXZ": "is packed with xz; unpack it first: unxz {name}",
-    b"PK\x03\x04": "is an Excel sheet or a zip archive; save the sheet as CSV, or unpack it",
-    b"PAR1": "is Parquet; name it {name}.parquet",
+    rb"\(\xb5/\xfd": "is packed with Zstandard; unpack it first: unzstd {name}",
+    rb"BZh[1-9]1AY&": "is packed with bzip2; unpack it first: bunzip2 {name}",
+    rb"\xfd7zXZ": "is packed with xz; unpack it first: unxz {name}",
+    rb"PK\x03\x04": "is an Excel sheet or a zip archive; save the sheet as CSV, or unpack it",
+    rb"PAR1\x15": "is Parquet; name it {name}.parquet",
 }
-"""How files begin that are not read, and what to do with them."""
+"""How files begin that are not read, and what to do with them; texts may begin with `PAR1`, too."""
 _HEAD = 1 << 16
 """Bytes from which the format is recognised."""
 
@@ -179,7 +180,7 @@ def open_bytes(path: Path, problems: Problems, expected: str) -> Iterator[Binary
             with stream:
                 head = stream.read(8)
                 stream.seek(0)
-                foreign = next((say for mark, say in _FOREIGN.items() if head.startswith(mark)), "")
+                foreign = next((say for mark, say in _FOREIGN.items() if re.match(mark, head)), "")
                 if head.startswith(_WIDE_MARKS):
                     foreign = "is UTF-16 or UTF-32 text; save it as UTF-8"
                 if foreign:

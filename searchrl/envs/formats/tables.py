@@ -94,9 +94,9 @@ def _holds_rows(cell: str) -> bool:
 
 def _as_object(names: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     return {
-        name: _read_cell(name, cell)
+        name: _read_cell(name, cell) if cell.strip() else None
         for name, cell in zip(names, cells, strict=True)
-        if name and cell.strip()
+        if name
     }
 
 

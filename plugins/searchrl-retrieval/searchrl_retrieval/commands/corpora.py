@@ -85,7 +85,7 @@ class Corpus(NamedTuple):
         if len(self.corpora) == 1 and not self.code and self.max_chars is None:
             problems = Problems()
             found = load_corpus(_plain(self.corpora[0]), problems)
-            _conclude(problems)
+            _ensure_usable(problems)
             return found
         return self._all()
 
@@ -95,13 +95,14 @@ class Corpus(NamedTuple):
         yield from texts if self.max_chars is None else chunk_passages(texts, self.max_chars)
         for path in self.code:
             yield from _read_code(_plain(path), problems)
-        _conclude(problems)
+        _ensure_usable(problems)
 
 
-def _conclude(problems: Problems) -> None:
+def _ensure_usable(problems: Problems) -> None:
+    """Raise `DataError` if something cannot be used; say what was left out."""
     problems.ensure_none()
     for note in problems.notes:
-        click.echo(note, err=True)
+        click.echo(f"note: {note}", err=True)
 
 
 def _plain(path: str) -> Path:

@@ -52,13 +52,6 @@ def test_an_index_is_built_searched_and_described(tmp_path: Path, corpus: Path) 
     assert facts["passages"] == 2 and facts["sources"] == ["--corpus", str(corpus)]
 
 
-def test_blank_passages_are_left_out_and_said(tmp_path: Path, corpus: Path) -> None:
-    with corpus.open("a") as file:
-        file.write('{"id": "c", "text": " "}\n')
-    shown = run("index", "build", "--corpus", corpus, "--out", tmp_path / "i")
-    assert "bm25s, 2 passages" in shown and "1 passage of" in shown and "left out" in shown
-
-
 def test_what_a_library_prints_while_it_builds_is_not_in_the_json(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,7 @@ class Index:
             "origin": names["origins"].number(row["origin"]),
             "turns": len(row["turns"]),
             "searches": count_searches(row),
-            "choices": len(row["choices"] or ()),
+            "choices": len(row.get("choices") or ()),
             "tokens": row["authors"].count("M"),
             "gold": None if found is None else short(found[0] / found[1]),
             "answer": None if row["final_answer"] is None else row["final_answer"][:80],
@@ -125,7 +125,7 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         column = row.get(name)
         return None if column is None else _picked(column, is_own)
 
-    advantage, choices = row["advantage"], row["choices"]
+    advantage, choices = row["advantage"], row.get("choices")
     starts = [0, *(i for i in range(1, len(ids)) if row["turn"][i] != row["turn"][i - 1])]
     task = row["task"]
     return {
@@ -139,18 +139,18 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         "ratio": own("ratio"),
         "entropy": own("entropy"),
         "advantage": own("advantage") if isinstance(advantage, list) else short(advantage),
-        "weight": short(row["weight"]),
-        "clipped": row["clipped"],
+        "weight": short(row.get("weight")),
+        "clipped": row.get("clipped"),
         "policy_version": row["policy_version"],
         "answers": task["answers"],
         "gold_ids": task["gold_ids"],
-        "slices": task["slices"],
+        "slices": task.get("slices", []),
         "turns": row["turns"],
-        "signals": row["signals"],
+        "signals": row.get("signals", {}),
         "final_answer": row["final_answer"],
         "failure": row["failure"],
         "unscored": row["unscored"],
-        "drawings": row["drawings"],
+        "drawings": row.get("drawings", []),
     }
 
 
@@ -175,10 +175,10 @@ def _picked(column: Sequence[float | None], is_own: Sequence[bool]) -> list[floa
 
 def _pull(row: Mapping[str, Any]) -> float | None:
     """The sum of |weight x advantage| over its trained tokens that no clip took out."""
-    weight, advantage = row["weight"], row["advantage"]
+    weight, advantage = row.get("weight"), row["advantage"]
     if weight is None or advantage is None:
         return None
-    clipped = set(row["clipped"] or ())
+    clipped = set(row.get("clipped") or ())
     total = 0.0
     for place, logp in enumerate(row["sampler_logp"]):
         if logp is None or row["authors"][place] != "M" or place in clipped:

@@ -44,7 +44,7 @@ def find_pattern(row: Mapping[str, Any]) -> str:
 
 def name_choices(row: Mapping[str, Any]) -> list[str]:
     """The actions that a policy without tokens chose, in their order; empty for one of tokens."""
-    made = row["choices"] or ()
+    made = row.get("choices") or ()
     return [turn["text"] for turn in row["turns"][: len(made)]]
 
 

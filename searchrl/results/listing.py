@@ -206,12 +206,11 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
     yield from damaged_checkpoints(run.path, deep=deep)
     try:
         policy = run.path / POLICY
-        is_meant = os.path.lexists(policy) or (deep and "policy" in _read(lambda: run.summary))
-        if is_meant and not verify_policy(policy, deep=deep) and deep:
+        if os.path.lexists(policy) and not verify_policy(policy, deep=deep) and deep:
             yield say_unverified(policy)
     except DamagedError as error:
         yield str(error)
-    with suppress(ConfigError, DamagedError):  # of its configuration, which is told already
+    with suppress(ConfigError):  # which is told already
         yield from find_missing_rollouts(run) if deep else ()
     for file in rollout_files(run.path) if deep else ():
         try:

@@ -189,7 +189,7 @@ class Run:
             if phase is not None and not may_hold(path, phase):
                 continue
             for row in read_rollouts(path):
-                if phase is None or row["phase"] == phase:
+                if phase is None or row.get("phase") == phase:
                     yield row
 
     def _sealed(self, name: str) -> Sealed:
@@ -262,13 +262,13 @@ def find_damage(run_dir: Path) -> list[str]:
 
 def find_missing_rollouts(run: Run) -> Iterator[str]:
     """A sentence if files of rollouts are gone that the metrics of a training speak of."""
-    log, rows = run.config.log, run.read_metrics().rows
-    if not log.rollouts or not any(row["phase"] == "train" for row in rows):
+    rows = run.read_metrics().rows
+    if not run.config.log.rollouts or not any(row["phase"] == "train" for row in rows):
         return
     there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
-    names = [name for row in rows for name in _rollout_names(row, bool(log.max_rollout_files))]
+    names = [name for row in rows for name in _rollout_names(run, row)]
     missing = [name for name in dict.fromkeys(names) if name not in there]
-    suffix = ".jsonl.gz" if log.compress else ".jsonl"
+    suffix = ".jsonl.gz" if run.config.log.compress else ".jsonl"
     if missing:
         others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         path = run.path / "rollouts" / f"{missing[0]}{suffix}"
@@ -276,16 +276,16 @@ def find_missing_rollouts(run: Run) -> Iterator[str]:
         yield str(DamagedError.of(path, fault, "Restore it from a copy, or go on without it"))
 
 
-def _rollout_names(row: Mapping[str, Any], only_newest: bool) -> Iterator[str]:
+def _rollout_names(run: Run, row: Mapping[str, Any]) -> Iterator[str]:
     """The files of rollouts behind a row of metrics, without their suffix; those that are kept."""
-    phase, step = row["phase"], f"_{row['step']:06d}"
-    if phase == "train" and not only_newest:
-        yield f"step{step}"
-    elif phase in ("before", "after") or (phase == "during" and not only_newest):
-        of_step = step if phase == "during" else ""
-        yield f"eval_{phase}{of_step}"
-        if any(name.endswith("em_forced") for name in row["metrics"]):
-            yield f"eval_{phase}_forced{of_step}"
+    phase, of_step = row["phase"], f"{row['step']:06d}"
+    if phase in ("before", "after"):
+        name = f"eval_{phase}"
+    elif run.config.log.max_rollout_files or phase not in ("train", "during"):
+        return
+    else:
+        name = f"eval_during_{of_step}" if phase == "during" else f"step_{of_step}"
+    yield name
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

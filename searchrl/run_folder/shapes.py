@@ -61,7 +61,7 @@ class AlarmRow(Shape):
 
 
 _Number = Annotated[FiniteFloat, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
-"""What a reward or a score can be."""
+"""What a reward, a score or a signal can be."""
 _Id = Annotated[int, Field(ge=0, lt=2**32)]
 _Column = list[FiniteFloat | None]
 
@@ -80,8 +80,8 @@ class _Task(Shape):
     split: str
     index: int
     kind: str
-    slices: list[str]
-    difficulty: str
+    slices: list[str] = []
+    difficulty: str = ""
     question: str
     answers: list[str]
     gold_ids: list[str]
@@ -101,8 +101,8 @@ class _Turn(Shape):
     reason: str
     observation: str
     passages: list[str]
-    reward: FiniteFloat
-    ranks: list[dict[str, PositiveInt | None]] | None
+    reward: _Number
+    ranks: list[dict[str, PositiveInt | None]] | None = None
 
     @model_validator(mode="after")
     def _is_turn(self) -> Self:
@@ -114,7 +114,7 @@ class _Turn(Shape):
 
 class _Choice(Shape):
     probs: dict[str, FiniteFloat | None]
-    seen: str | None
+    seen: str | None = None
 
 
 class _Failure(Shape):
@@ -138,20 +138,19 @@ class RolloutRow(Shape):
     turn: list[int]
     policy_version: int
     sampler_logp: _Column
-    ratio: _Column | None
-    entropy: _Column | None
+    ratio: _Column | None = None
+    entropy: _Column | None = None
     advantage: FiniteFloat | _Column | None
-    weight: FiniteFloat | None
-    clipped: list[int] | None
-    generated_text: str
-    choices: list[_Choice] | None
+    weight: FiniteFloat | None = None
+    clipped: list[int] | None = None
+    choices: list[_Choice] | None = None
     turns: list[_Turn]
-    signals: dict[str, FiniteFloat]
+    signals: dict[str, _Number] = {}
     final_answer: str | None
     stop_reason: Annotated[str, AfterValidator(StopReason)]
     reward: _Number | None
     scores: dict[str, _Number]
-    drawings: _Json
+    drawings: _Json = []
     unscored: str | None
     failure: _Failure | None
 

@@ -192,23 +192,6 @@ class TestDamage:
         said = "".join(rows(run, "--verify")[0]["damaged"])
         assert str(gone) in said and "missing" in said
 
-    def test_verify_names_a_policy_that_is_gone(self, run: Path) -> None:
-        shutil.rmtree(run / "policy")
-        assert str(run / "policy") in "".join(rows(run, "--verify")[0]["damaged"])
-
-    def test_verify_names_forced_rollouts_that_are_gone(self, run: Path) -> None:
-        lines = Run(run).metric_rows()
-        lines[0]["metrics"]["em_forced"] = lines[0]["metrics"]["em"]
-        (run / "metrics.jsonl").write_bytes(b"".join(map(encode_row, lines)))
-        reseal(run)
-        said = "".join(rows(run, "--verify")[0]["damaged"])
-        assert "eval_before_forced" in said and "missing" in said
-
-    def test_verify_goes_on_after_a_damaged_configuration(self, run: Path) -> None:
-        (run / "config.yaml").write_text("a: [")
-        said = "".join(rows(run, "--verify")[0]["damaged"])
-        assert str(run / "config.yaml") in said
-
     def test_damaged_files_are_named_in_the_table_and_flips_with_verify(self, run: Path) -> None:
         assert rows(run, "--verify")[0]["damaged"] == []
         weights = run / "policy" / "model.safetensors"

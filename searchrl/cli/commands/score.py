@@ -80,7 +80,7 @@ def score(run: str, **values: Any) -> None:
     rows = (
         row
         for row in opened.rollouts(values["phase"])
-        if values["step"] is None or row["step"] == values["step"]
+        if values["step"] is None or row.get("step") == values["step"]
     )
     recorded = read_recorded(rows, config, registry)
     if not recorded:

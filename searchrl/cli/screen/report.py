@@ -105,7 +105,7 @@ def show_rollout(run: Run, name: str) -> None:
         f"{find_pattern(row)} · reward {row['reward']} ({scores}) · advantage "
         f"{'none: not trained on' if advantage is None else f'{advantage:+.3g}'}"
     )
-    if row["choices"]:
+    if row.get("choices"):
         _show_choices(row)
         return
     console.print(f"answer {row['final_answer']!r}, accepted {row['task']['answers']}")
@@ -138,7 +138,7 @@ def _show_choices(row: Mapping[str, Any]) -> None:
 
 def _token_text(row: Mapping[str, Any], texts: TokenTexts) -> Text:
     own, text = texts.read(row["ids"]), Text()
-    ratios = row["ratio"] or [None] * len(row["ids"])
+    ratios = row.get("ratio") or [None] * len(row["ids"])
     columns = zip(row["ids"], row["authors"], ratios, strict=True)
     for place, (token, author, ratio) in enumerate(columns):
         style = f"{_AUTHORS[author]}{' underline' if ratio is not None else ''}"

@@ -71,7 +71,7 @@ def render_rollout(title: str, row: Mapping[str, Any]) -> RenderableType:
     names = ", ".join((task["kind"], *task["slices"]))
     head = Text.assemble((title, "bold"), (f"  {task['id']} ({names})", "dim"))
     question = Text.assemble(("  question  ", "dim"), task["question"])
-    if row["choices"]:
+    if row.get("choices"):
         shown = _chosen(row["generated_text"], row["stop_reason"])
         chosen = Text.assemble(("  choices   ", "dim"), shown)
         return Group(head, question, chosen, *verdict_lines(row))
@@ -121,7 +121,7 @@ def verdict_lines(row: Mapping[str, Any]) -> list[Text]:
     """
     accepted, scored = row["task"]["answers"], row["scores"]
     lines = []
-    if not row["choices"]:
+    if not row.get("choices"):
         style = answer_style(row["final_answer"], accepted, scored)
         answer = _answer(row["final_answer"], row["stop_reason"], style)
         lines.append(Text.assemble(("  answer    ", "dim"), answer))

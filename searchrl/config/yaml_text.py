@@ -72,7 +72,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_yaml_int(node)
 
     def construct_undefined(self, node: Any) -> Any:
-        """A tag of somebody's own, such as `!!python/object`."""
+        """A tag that is of no use here, such as `!!binary` and `!!python/object`."""
         tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
         raise _fault(node, f"the tag {_cut(tag)} means nothing here; write the plain value")
 
@@ -82,7 +82,8 @@ _Loader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-_Loader.add_constructor(None, _Loader.construct_undefined)
+for _tag in ("tag:yaml.org,2002:binary", None):  # bytes are no setting
+    _Loader.add_constructor(_tag, _Loader.construct_undefined)
 
 
 def read_yaml(text: str) -> Parsed:

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.world import name_defaults
+from searchrl.errors import DamagedError
 from searchrl.plugins import Registry
 from searchrl.results.source import Source
 from searchrl.run_folder.policies import read_space
@@ -119,7 +120,10 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
 
 def _example_prompt(source: Source) -> str:
     """A prompt of the run as the model read it, as a Python expression; "" if none was kept."""
-    row = next(source.run.rollouts(), None)
+    try:
+        row = next(source.run.rollouts(), None)
+    except DamagedError:  # the weights are whole
+        return ""
     if row is None or not (source.policy / "tokenizer.json").is_file():
         return ""
     num_prompt = len(row["authors"]) - len(row["authors"].lstrip("P"))

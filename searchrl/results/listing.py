@@ -206,11 +206,12 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
     yield from damaged_checkpoints(run.path, deep=deep)
     try:
         policy = run.path / POLICY
-        if os.path.lexists(policy) and not verify_policy(policy, deep=deep) and deep:
+        is_meant = os.path.lexists(policy) or (deep and "policy" in _read(lambda: run.summary))
+        if is_meant and not verify_policy(policy, deep=deep) and deep:
             yield say_unverified(policy)
     except DamagedError as error:
         yield str(error)
-    with suppress(ConfigError):  # which is told already
+    with suppress(ConfigError, DamagedError):  # of its configuration, which is told already
         yield from find_missing_rollouts(run) if deep else ()
     for file in rollout_files(run.path) if deep else ():
         try:
@@ -303,7 +304,7 @@ def _figures(run: Run, summary: Mapping[str, Any], settings: Mapping[str, Any]) 
         before, after = by_phase.get("before"), by_phase.get("after")
         if after is None and "during" in by_phase:
             after, after_on = by_phase["during"], VALIDATION
-    for name in dict.fromkeys((str(summary.get("headline", "em")), *_HEADLINES)):
+    for name in sorted(_HEADLINES, key=lambda one: one != summary.get("headline")):
         first, last = (_number(_at(one, name, "value")) for one in (before, after))
         if first is not None or last is not None:
             return Figures(name, first, last, split, after_on)

@@ -262,13 +262,13 @@ def find_damage(run_dir: Path) -> list[str]:
 
 def find_missing_rollouts(run: Run) -> Iterator[str]:
     """A sentence if files of rollouts are gone that the metrics of a training speak of."""
-    rows = run.read_metrics().rows
-    if not run.config.log.rollouts or not any(row["phase"] == "train" for row in rows):
+    log, rows = run.config.log, run.read_metrics().rows
+    if not log.rollouts or not any(row["phase"] == "train" for row in rows):
         return
     there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
-    names = [name for row in rows for name in _rollout_names(run, row)]
+    names = [name for row in rows for name in _rollout_names(row, bool(log.max_rollout_files))]
     missing = [name for name in dict.fromkeys(names) if name not in there]
-    suffix = ".jsonl.gz" if run.config.log.compress else ".jsonl"
+    suffix = ".jsonl.gz" if log.compress else ".jsonl"
     if missing:
         others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         path = run.path / "rollouts" / f"{missing[0]}{suffix}"
@@ -276,16 +276,13 @@ def find_missing_rollouts(run: Run) -> Iterator[str]:
         yield str(DamagedError.of(path, fault, "Restore it from a copy, or go on without it"))
 
 
-def _rollout_names(run: Run, row: Mapping[str, Any]) -> Iterator[str]:
+def _rollout_names(row: Mapping[str, Any], only_newest: bool) -> Iterator[str]:
     """The files of rollouts behind a row of metrics, without their suffix; those that are kept."""
-    phase, of_step = row["phase"], f"{row['step']:06d}"
+    phase, step = row["phase"], f"{row['step']:06d}"
     if phase in ("before", "after"):
-        name = f"eval_{phase}"
-    elif run.config.log.max_rollout_files or phase not in ("train", "during"):
-        return
-    else:
-        name = f"eval_during_{of_step}" if phase == "during" else f"step_{of_step}"
-    yield name
+        yield f"eval_{phase}"
+    elif phase in ("train", "during") and not only_newest:
+        yield f"eval_during_{step}" if phase == "during" else f"step_{step}"
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

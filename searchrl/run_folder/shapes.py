@@ -61,7 +61,7 @@ class AlarmRow(Shape):
 
 
 _Number = Annotated[FiniteFloat, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
-"""What a reward, a score or a signal can be."""
+"""What a reward or a score can be."""
 _Id = Annotated[int, Field(ge=0, lt=2**32)]
 _Column = list[FiniteFloat | None]
 
@@ -80,7 +80,7 @@ class _Task(Shape):
     split: str
     index: int
     kind: str
-    slices: list[str] = []
+    slices: list[str]
     difficulty: str = ""
     question: str
     answers: list[str]
@@ -101,7 +101,7 @@ class _Turn(Shape):
     reason: str
     observation: str
     passages: list[str]
-    reward: _Number
+    reward: FiniteFloat
     ranks: list[dict[str, PositiveInt | None]] | None = None
 
     @model_validator(mode="after")
@@ -145,7 +145,7 @@ class RolloutRow(Shape):
     clipped: list[int] | None = None
     choices: list[_Choice] | None = None
     turns: list[_Turn]
-    signals: dict[str, _Number] = {}
+    signals: dict[str, FiniteFloat] = {}
     final_answer: str | None
     stop_reason: Annotated[str, AfterValidator(StopReason)]
     reward: _Number | None

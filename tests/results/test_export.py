@@ -245,6 +245,14 @@ def test_export_that_fails_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_weights_are_exported_though_rollouts_are_damaged(micro_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(micro_run, tmp_path / "run")
+    for file in (run / "rollouts").iterdir():
+        file.write_bytes(b"x")
+    succeed("export", run, tmp_path / "out")
+    assert "generate(" not in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
 def test_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
     assert "is no run folder" in complaint("export", tmp_path, tmp_path / "out")
 

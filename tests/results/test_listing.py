@@ -192,6 +192,14 @@ class TestDamage:
         said = "".join(rows(run, "--verify")[0]["damaged"])
         assert str(gone) in said and "missing" in said
 
+    def test_verify_names_a_policy_that_is_gone(self, run: Path) -> None:
+        shutil.rmtree(run / "policy")
+        assert str(run / "policy") in "".join(rows(run, "--verify")[0]["damaged"])
+
+    def test_verify_goes_on_after_a_damaged_configuration(self, run: Path) -> None:
+        (run / "config.yaml").write_text("a: [")
+        assert str(run / "config.yaml") in "".join(rows(run, "--verify")[0]["damaged"])
+
     def test_damaged_files_are_named_in_the_table_and_flips_with_verify(self, run: Path) -> None:
         assert rows(run, "--verify")[0]["damaged"] == []
         weights = run / "policy" / "model.safetensors"

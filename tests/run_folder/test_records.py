@@ -173,6 +173,19 @@ def test_a_row_with_a_value_that_no_episode_has_is_damage(
     assert find_problem(row, RolloutRow)
 
 
+def test_a_row_without_slices_is_damage() -> None:
+    """It ended `score` in a traceback."""
+    row = rollout(1, 0)
+    del row["task"]["slices"]
+    assert find_problem(row, RolloutRow)
+
+
+def test_any_finite_number_of_an_environment_is_read() -> None:
+    row = rollout(1, 0)
+    row["signals"]["distance"] = row["turns"][0]["reward"] = 1e308
+    assert not find_problem(row, RolloutRow)
+
+
 @pytest.mark.parametrize("key", ["authors", "turn", "sampler_logp", "ratio", "advantage", "turns"])
 def test_a_row_whose_columns_differ_in_length_is_damage(key: str) -> None:
     assert find_problem({**rollout(1, 0), key: []}, RolloutRow)

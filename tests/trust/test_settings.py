@@ -52,6 +52,13 @@ def test_tags_that_make_objects_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+def test_bytes_are_no_setting(tmp_path: Path) -> None:
+    """Those that are no text ended every command on a run in a traceback."""
+    (tmp_path / "bytes.yaml").write_text("retriever: {name: http, url: !!binary /w==}")
+    with pytest.raises(ConfigError, match="'!!binary' means nothing here"):
+        load_yaml(tmp_path / "bytes.yaml")
+
+
 def test_files_without_an_end_are_not_read() -> None:
     """This device has an end, so that the test comes to one in any case."""
     problems = Problems()

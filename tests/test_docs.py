@@ -117,21 +117,9 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-HEAVY = {
-    *("README", "after-training", "cli", "evaluate", "foreign-envs", "healthy_run", "hooks"),
-    *("qwen3_4b", "read-a-run", "test-a-plugin", "write-a-plugin"),
-}
-"""Pages whose blocks take seconds."""
-
-
 @pytest.mark.usefixtures("small_runs")
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(p, id=name_of(p), marks=[pytest.mark.thorough] if p.stem in HEAVY else [])
-        for p in PAGES
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_block_runs(path: Path, docs_folder: Path) -> None:
     run_blocks(read_blocks(path), docs_folder)
     check_logged_metrics(docs_folder)

@@ -28,6 +28,8 @@ from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.rendering import Renderer
 from searchrl.plugins import load_plugins
 
+pytestmark = pytest.mark.thorough
+
 REPO = Path(__file__).resolve().parent.parent
 PAGE = REPO / "docs" / "qwen3_4b.md"
 TEXT = PAGE.read_text("utf-8")
@@ -159,7 +161,6 @@ def numbers(texts: list[str]) -> list[float]:
     return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", " ".join(texts))]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("level", ["easy", "normal", "hard"])
 def test_tokens_of_the_page_are_those_of_the_tokenizer(shared_data: Path, level: str) -> None:
     rollouts = play_expert(shared_data, level)
@@ -216,7 +217,6 @@ SMALL = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_commands_that_need_the_weights_run_with_the_tiny_model(
     own_folder: Path, monkeypatch: MonkeyPatch

@@ -19,6 +19,8 @@ from searchrl.testing.apart import run_apart
 from searchrl.testing.conformance import check_entry
 from searchrl.testing.criteria import Status
 
+pytestmark = pytest.mark.thorough
+
 PLUGIN = Path(__file__).resolve().parent.parent / "fixtures" / "holds_lock.py"
 REPO = Path(__file__).resolve().parents[2]
 LINE = next(n for n, text in enumerate(PLUGIN.read_text().splitlines(), 1) if "the line" in text)
@@ -102,7 +104,6 @@ def test_a_command_is_ended_within_twice_the_limit_and_names_the_line(
     assert ("searchrl train --resume run" in said) == has_begun
 
 
-@pytest.mark.thorough
 def test_check_finds_it_within_twice_the_limit_and_keeps_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +169,6 @@ with watching(2.0, {__file__: "plugin many"}):
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which thread computes")
 def test_the_line_is_found_among_more_threads_than_faulthandler_writes(tmp_path: Path) -> None:
     """faulthandler writes the hundred newest. And it writes the name of this folder in ASCII."""
@@ -233,7 +233,6 @@ print("alive", flush=True)
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no such signal here")
 def test_a_process_that_was_only_stopped_goes_on() -> None:
     """Ctrl-Z and fg: no thread could run for longer than the limit, and nobody is to blame."""

@@ -11,6 +11,8 @@ from command_line import complaint, succeed
 from searchrl.cli.commands.bench import _rows
 from searchrl.programs.benchmark import Measured
 
+pytestmark = pytest.mark.thorough
+
 BENCH = (
     *("bench", "--env", "regulations", "--model", "tiny", "--group-size", 2),
     *("--set", "rollout.prompts_per_step=2", "--set", "rollout.max_turn_tokens=16"),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
 from playing import make_env, mean, play, search
 
 from searchrl.envs.regulations import make_expert
 from searchrl.envs.regulations.questions import DRILL
 from searchrl.envs.regulations.world.searching import words_of
+
+pytestmark = pytest.mark.thorough
 
 ONLY = {"mix": {DRILL: 1.0}}
 

@@ -18,6 +18,8 @@ from searchrl.envs.regulations.world.searching import words_of
 from searchrl.envs.regulations.world.wordings import load_families, load_shelves, load_topics
 from searchrl.errors import ConfigError
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(params=LEVELS)
 def level(request: pytest.FixtureRequest) -> str:
@@ -54,7 +56,6 @@ def test_no_handbook_has_noise_unless_the_setting_asks_for_it(level: str) -> Non
     assert len(again - usual) <= 20
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.2, 0.35])
 def test_noise_is_the_share_of_the_handbooks_with_random_words(share: float) -> None:
     """In every split: an evaluation without it needs a configuration without it."""
@@ -125,7 +126,6 @@ def test_units_are_never_replaced(noisy: RegulationsEnv) -> None:
     assert all(f"{value.bare} {value.unit}" in text for text, value in counted)
 
 
-@pytest.mark.thorough
 def test_the_expert_finds_and_copies_the_right_answer(noisy: RegulationsEnv) -> None:
     games = [play(noisy, make_expert, split="train", index=index) for index in range(200)]
     assert mean(game.reward for game in games) >= 0.97

@@ -23,6 +23,8 @@ from searchrl.envs.regulations.world.school import School
 from searchrl.envs.regulations.world.searching import Finder
 from searchrl.envs.regulations.world.wordings import load_phrases
 
+pytestmark = pytest.mark.thorough
+
 NUM_SCHOOLS = 40
 SPLITS = ("train", "test")
 

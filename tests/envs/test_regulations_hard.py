@@ -33,6 +33,8 @@ from searchrl.envs.regulations.world.wordings import Wordings, load_district_wor
 from searchrl.errors import ConfigError
 from searchrl.retrieval.ablations import EmptyRetriever
 
+pytestmark = pytest.mark.thorough
+
 HARD_KINDS = set(TASK_KINDS) - {DRILL}
 NUM_SCHOOLS = 32
 # Some tasks of each of the first schools: few handbooks have to be written.
@@ -304,7 +306,6 @@ def test_a_third_of_the_new_wordings_is_for_the_test_split_and_brings_no_new_wor
         assert all(words_in(text) <= known for text in one.test), name
 
 
-@pytest.mark.thorough
 def test_training_never_shows_a_wording_of_the_test_split(env: RegulationsEnv) -> None:
     words = load_district_words()
     for split in ("train", "validation"):
@@ -376,13 +377,11 @@ def test_passive_and_clumsy_play_and_fail(env: RegulationsEnv) -> None:
     assert 0.2 <= mean(game.reward for game in clumsy) <= 0.6
 
 
-@pytest.mark.thorough
 def test_matching_words_does_not_solve_it(env: RegulationsEnv) -> None:
     games = [play(env, make_two_search_regex, split="test", index=index) for index in INDICES]
     assert mean(game.reward for game in games) <= 0.35
 
 
-@pytest.mark.thorough
 def test_questions_of_unseen_wordings_occur_in_no_training_task(tasks: list[Task]) -> None:
     env = make_env(difficulty="hard")
     # As many tasks of each of some schools as there are: few handbooks have to be written.

@@ -21,6 +21,8 @@ from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ToolCallProtocol
 
+pytestmark = pytest.mark.thorough
+
 POLICIES = {
     "question_as_query": make_question_as_query,
     "one_search": make_one_search,
@@ -55,7 +57,6 @@ def read(question: str, *articles: tuple[str, str], then: tuple[tuple[str, str],
 
 
 # Honest.
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", POLICIES)
 def test_policy_needs_neither_the_environment_nor_what_only_it_knows(
     env: RegulationsEnv, games: dict[str, list[Played]], name: str

@@ -22,6 +22,8 @@ from searchrl.envs.regulations.scripts import FIRST_THOUGHT, PASSIVE_THOUGHT, SI
 from searchrl.protocols import inline
 from searchrl.retrieval.ablations import EmptyRetriever
 
+pytestmark = pytest.mark.thorough
+
 KINDS = {"lookup", "two_hop", "not_regulated"}
 
 

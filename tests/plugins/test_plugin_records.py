@@ -27,6 +27,8 @@ from searchrl.programs.agent import load_agent
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
 
+pytestmark = pytest.mark.thorough
+
 PLUGIN = '''
 import searchrl
 from searchrl.envs.regulations import RegulationsEnv, make_expert

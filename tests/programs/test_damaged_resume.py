@@ -14,7 +14,7 @@ from searchrl.errors import DamagedError, RunFolderError
 from searchrl.programs.train import train
 from searchrl.run_folder import Run, list_checkpoints, newest_checkpoint
 
-pytestmark = pytest.mark.usefixtures("threads_restored")
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,6 @@ def test_without_a_whole_checkpoint_every_fault_is_named_and_nothing_is_touched(
     assert sorted(path for path in cut_run.rglob("*")) == before
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("damage", ["flipped", "missing", "folder", "unreadable"])
 def test_damaged_records_are_kept_aside_and_the_weights_are_those_of_the_whole_run(
     whole_run: Run, cut_run: Path, damage: str
@@ -115,7 +114,6 @@ def test_damaged_records_are_kept_aside_and_the_weights_are_those_of_the_whole_r
     assert steps[-2:] == [5, 6]
 
 
-@pytest.mark.thorough
 def test_damaged_metrics_lose_only_the_rows_that_cannot_be_read(whole_run: Run, cut_run: Path):
     file = cut_run / "metrics.jsonl"
     lines = file.read_bytes().split(b"\n")
@@ -151,7 +149,6 @@ def test_checkpoint_of_an_older_version_is_refused_with_the_way_on(cut_run: Path
     assert str(newest) in str(caught.value)
 
 
-@pytest.mark.thorough
 def test_a_run_with_damaged_weights_is_the_start_of_another_from_older_ones(
     micro_model: Path, cut_run: Path, tmp_path: Path
 ):

@@ -28,7 +28,7 @@ from searchrl.programs.alarms import AlarmDesk
 from searchrl.programs.train import train
 from searchrl.run_folder import Run, RunWriter
 
-pytestmark = pytest.mark.usefixtures("threads_restored")
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("threads_restored")]
 
 BELLS = Path(__file__).resolve().parents[1] / "fixtures" / "bells.py"
 
@@ -89,7 +89,6 @@ class TestWarning:
         run = train(config(micro_model, tmp_path / "run", bell={"at": 2}))
         assert_same_run(whole_run, run)
 
-    @pytest.mark.thorough
     @pytest.mark.parametrize(
         ("chime", "crash", "again"), [(4, 3, ["chime@4"]), (4, 5, []), (5, 6, ["chime@5"])]
     )
@@ -236,7 +235,6 @@ class TestRollback:
         with pytest.raises(AssertionError):
             assert_same_weights(run.path / "policy", plain.path / "policy")
 
-    @pytest.mark.thorough
     @pytest.mark.parametrize("where", ["load", "anew", "checkpoint", "later"])
     def test_a_kill_at_any_point_of_it_is_safe(
         self, where: str, micro_model, tmp_path, monkeypatch: pytest.MonkeyPatch

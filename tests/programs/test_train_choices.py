@@ -16,6 +16,8 @@ from searchrl.engine.episodes.world import make_worlds
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import load_plugins
 
+pytestmark = pytest.mark.thorough
+
 ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
 SETTINGS: dict[str, Any] = {
     "env": "arms",

@@ -17,6 +17,8 @@ from searchrl import Run, train
 from searchrl.report.folder import write_report
 from searchrl.report.patterns import find_pattern
 
+pytestmark = pytest.mark.thorough
+
 ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
 SETTINGS: dict[str, Any] = {
     "env": "arms",

@@ -20,7 +20,10 @@ from searchrl.report.folder import write_report
 from searchrl.report.rewards import score_run
 from searchrl.run_folder import Run
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium with chromedriver")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(browser.find() is None, reason="no Chromium with chromedriver"),
+]
 
 OTHER = "em-0.5*searches"
 RIGHT = "#/rollout/train.1/step0/p0/0"

@@ -11,6 +11,8 @@ from command_line import complaint, succeed
 
 from searchrl import Run, train
 
+pytestmark = pytest.mark.thorough
+
 ARMS = str(Path(__file__).parents[1] / "fixtures" / "arms.py")
 FLAGS = ("--plugin", ARMS, "--env", "arms")
 FEW = ("--num-tasks", "4")

@@ -33,6 +33,8 @@ from searchrl.plugins import Registry
 from searchrl.programs.doctor import examine_plan
 from searchrl.programs.setup.session import Session
 
+pytestmark = pytest.mark.thorough
+
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "doctor.md"
 Patch = pytest.MonkeyPatch
 Inject = Callable[[Patch, Session], None]

@@ -34,6 +34,8 @@ from searchrl.engine.model.tolerance import Tolerance
 from searchrl.envs.choices import find_space, read_row, take_view
 from searchrl.errors import CheckError, ConfigError, EnvironmentFailure, PluginError
 
+pytestmark = pytest.mark.thorough
+
 EXACT = Tolerance(0.0, 0.0)
 
 

@@ -20,6 +20,8 @@ from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import micro_batches, pack_step
 from searchrl.errors import PluginError, PolicyError
 
+pytestmark = pytest.mark.thorough
+
 SEEN: list[StepScores] = []
 
 

@@ -26,6 +26,8 @@ from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.plugins import Entry, Registry, load_plugins
 
+pytestmark = pytest.mark.thorough
+
 PLUGIN = Path(__file__).resolve().parents[3] / "benchmarks" / "slow_tools.py"
 WIDE = Limits(10_000, 10_000, 100_000, env_timeout_s=60)
 SEARCH = "<think>t</think>\n<search>mira</search>"

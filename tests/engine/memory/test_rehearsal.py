@@ -22,6 +22,8 @@ from searchrl.engine.model import head, layout
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.errors import ConfigError, PolicyError
 
+pytestmark = pytest.mark.thorough
+
 CUDA = torch.device("cuda")
 QWEN3_4B, QWEN3_06B = "Qwen/Qwen3-4B", "Qwen/Qwen3-0.6B"
 
@@ -79,7 +81,6 @@ def test_longer_micro_batches_take_more(micro_model: Path, tmp_path: Path):
     assert both[1] > 1.3 * both[0]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("preset", "name"),
     [

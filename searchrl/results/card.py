@@ -23,7 +23,6 @@ from tokenizers import Tokenizer
 
 from searchrl.config import RunConfig
 from searchrl.engine.episodes.world import name_defaults
-from searchrl.errors import DamagedError
 from searchrl.plugins import Registry
 from searchrl.results.source import Source
 from searchrl.run_folder.policies import read_space
@@ -71,8 +70,8 @@ def is_hub_id(name: str) -> bool:
     return "/" in name
 
 
-def make_card(source: Source, weights: Weights, registry: Registry) -> str:
-    """The text of a model card, its header included."""
+def make_card(source: Source, weights: Weights, registry: Registry, prompt: str = "") -> str:
+    """The text of a model card, its header included. `prompt` is that of `find_prompt`."""
     config, provenance = name_defaults(source.config, registry), source.provenance
     task, figures = config.tasks[0], source.figures
     protocol = registry.make_protocol(
@@ -111,19 +110,19 @@ def make_card(source: Source, weights: Weights, registry: Registry) -> str:
         instruction=clean(protocol.instruction) if config.model.instructions else "",
         fence=_fence(protocol.instruction),
         stops=list(protocol.stops),
-        prompt=_example_prompt(source),
+        prompt=prompt,
         reward=", then ".join(stages),
         facts=_facts(source),
     )
     return f"---\n{header.to_yaml()}\n---\n\n{body.strip()}\n"
 
 
-def _example_prompt(source: Source) -> str:
-    """A prompt of the run as the model read it, as a Python expression; "" if none was kept."""
-    try:
-        row = next(source.run.rollouts(), None)
-    except DamagedError:  # the weights are whole
-        return ""
+def find_prompt(source: Source) -> str:
+    """A prompt of the run as the model read it, as a Python expression; "" if none was kept.
+
+    Raises `DamagedError` for a file of rollouts that cannot be read.
+    """
+    row = next(source.run.rollouts(), None)
     if row is None or not (source.policy / "tokenizer.json").is_file():
         return ""
     num_prompt = len(row["authors"]) - len(row["authors"].lstrip("P"))

@@ -22,9 +22,9 @@ from searchrl.core.encoding import encode_text
 from searchrl.engine.learning.checkpoint import naming_write_errors
 from searchrl.engine.model.foreign import ensure_plain_model
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_model
-from searchrl.errors import ConfigError, RunFolderError
+from searchrl.errors import ConfigError, DamagedError, RunFolderError
 from searchrl.plugins import Registry
-from searchrl.results.card import BASE, Kind, Weights, is_hub_id, make_card
+from searchrl.results.card import BASE, Kind, Weights, find_prompt, is_hub_id, make_card
 from searchrl.results.source import Source
 from searchrl.run_folder.policies import CHOICES
 from searchrl.run_folder.reader import find_missing_rollouts
@@ -115,6 +115,11 @@ def export_policy(
                 f"the base was a folder of this machine and is called '{known}' in the export; "
                 "name it as others know it with --base, or export whole weights with --merge"
             )
+    prompt = ""
+    try:
+        prompt = find_prompt(source)
+    except DamagedError as error:  # the weights are whole
+        notes.append(f"the card shows no prompt: {error}")
     weights = Weights(Path(repo or folder.resolve()).name, kind, known, repo)
     with _filling(folder) as beside:
         if kind == "merged" and found is not None:
@@ -126,7 +131,8 @@ def export_policy(
             _name_base(beside / "adapter_config.json", known)
             if known == BASE:
                 _copy_policy(Path(found.path), beside / BASE)
-        (beside / "README.md").write_bytes(encode_text(make_card(source, weights, registry)))
+        card = make_card(source, weights, registry, prompt)
+        (beside / "README.md").write_bytes(encode_text(card))
     return Exported(folder, kind, known, tuple(notes))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -200,16 +201,18 @@ class Transport:
 
         Not in the bytes, where escapes of JSON would hide it.
         """
-        for secret in self._secrets():
-            said = json.dumps(answer)
-            if len(secret) >= _SECRET_CHARS and (hidden := json.dumps(secret)[1:-1]) in said:
-                answer = json.loads(said.replace(hidden, "[key]"))
-        return answer
+        secrets = [secret for secret in self._secrets() if len(secret) >= _SECRET_CHARS]
+        if not secrets:
+            return answer
+        said = cleaned = json.dumps(answer)
+        for secret in secrets:
+            cleaned = cleaned.replace(json.dumps(secret)[1:-1], "[key]")
+        return answer if cleaned == said else json.loads(cleaned)
 
-    def _secrets(self) -> tuple[str, ...]:
+    def _secrets(self) -> Iterable[str]:
         """The key; of a header of two words, `Basic abc=`, the second one is as secret."""
-        key = self.target.key
-        return (key, key.rpartition(" ")[2]) if key else ()
+        key = self.target.key or ""
+        return filter(None, dict.fromkeys((key, key.rpartition(" ")[2])))
 
 
 def quote(value: object) -> str:

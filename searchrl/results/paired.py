@@ -31,6 +31,9 @@ Figures = Mapping[str, Mapping[str, float]]
 
 _LEAST_APART = 2
 """So many values must differ from the commonest one: the spread of a single one is not known."""
+_UNSEEN = 12
+"""Few values of a long tail show too little of it: their skewness and kurtosis count 1 + 12/n fold.
+Of 8, 10, 12 and 15 the least with which 10 lognormal values (sigma 1) cover the truth in .93."""
 
 
 def estimate(figures: Figures) -> dict[str, Metric]:
@@ -109,7 +112,8 @@ def find_interval(
     Student's t, corrected twice from the values themselves. A spread that rests on few of them is
     known badly: the degrees of freedom follow from the kurtosis, n - 1 for a normal one (O'Neill
     2014, The American Statistician 68). On the side of a long tail the end moves out by the first
-    term of Edgeworth's series (Hall 1992, Journal of the Royal Statistical Society B 54).
+    term of Edgeworth's series (Hall 1992, Journal of the Royal Statistical Society B 54). Both
+    moments are enlarged where there are few values (`_UNSEEN`).
 
     Args:
         values: the observations.
@@ -133,8 +137,9 @@ def find_interval(
     square = (errors**2).mean()
     if square == 0:
         return None
-    skewness = (errors**3).mean() / square**1.5
-    kurtosis = (errors**4).mean() / square**2
+    enlarged = 1 + _UNSEEN / n
+    skewness = enlarged * (errors**3).mean() / square**1.5
+    kurtosis = enlarged * (errors**4).mean() / square**2
     known = n - (sizes > 1).sum() - (sizes == 1).any()
     t = stdtrit(max(1, min(known, 2 * n / (kurtosis - (n - 3) / (n - 1)))), 0.975)
     error = math.sqrt(square / n)

@@ -78,14 +78,9 @@ def searchrl(folder: Path, *arguments: str, text: str = "") -> tuple[str, float]
     "arguments",
     [
         ["play", "--env", "holding"],
-        *(
-            pytest.param(words, marks=pytest.mark.thorough)
-            for words in (
-                ["eval", "--env", "holding", "--policy", "scripted", "--num-tasks", "4"],
-                ["train", "--env", "holding", *SHORT_RUN],
-                ["train", "--env", "regulations", "--retriever", "holding", *SHORT_RUN],
-            )
-        ),
+        ["eval", "--env", "holding", "--policy", "scripted", "--num-tasks", "4"],
+        ["train", "--env", "holding", *SHORT_RUN],
+        ["train", "--env", "regulations", "--retriever", "holding", *SHORT_RUN],
     ],
     ids=["play", "eval", "train, at the start-up checks", "train"],
 )

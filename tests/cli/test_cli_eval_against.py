@@ -13,6 +13,7 @@ from searchrl.run_folder import Run
 FIRST = ("eval", "--policy", "scripted", "--num-tasks", "40")
 
 
+@pytest.mark.thorough
 def test_a_paired_comparison_of_two_policies(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = [*FIRST, "--against", "scripted:passive", "--run-dir", folder]

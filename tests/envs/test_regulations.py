@@ -186,6 +186,7 @@ def test_names_of_entities_are_unambiguous(level: str) -> None:
 
 
 # The tasks.
+@pytest.mark.thorough
 def test_one_question_has_one_right_answer(level: str) -> None:
     asked: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for school, _, draft in drafts_of(level):
@@ -280,6 +281,7 @@ def test_a_school_is_never_asked_the_same_twice(level: str) -> None:
         assert {t.meta["school"] for t in asked} == {env.school("test", number).name}
 
 
+@pytest.mark.thorough
 def test_gold_answers_are_short_and_verbatim_in_the_gold_article(level: str) -> None:
     for task in tasks_of(level):
         if task.kind == "not_regulated":

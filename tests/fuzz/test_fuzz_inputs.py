@@ -20,8 +20,6 @@ from fuzz_files import handbooks, instructions, plugins, rows, traces
 from fuzz_judge import MAX_LINES, Case, find_fault, judge
 from fuzz_settings import config_files, expressions, schedules, set_words
 
-pytestmark = pytest.mark.thorough
-
 SEED = os.environ.get("FUZZ_SEED", "0")
 
 KINDS: dict[str, Callable[[Random], Iterator[Case]]] = {
@@ -66,6 +64,7 @@ def test_bad_input_gets_one_clear_message(kind: str, folder: Path) -> None:
     try_out(kind, f"{kind}/{SEED}", 40, folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chunk", range(NUM_CHUNKS))
 @pytest.mark.parametrize("kind", KINDS)

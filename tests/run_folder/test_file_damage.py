@@ -193,6 +193,7 @@ def cells_of(run: Path, command: str) -> list[list[str]]:
     return [[file] for file in files if file not in earlier] + [earlier]
 
 
+@pytest.mark.thorough
 def test_whole_run_is_called_damaged_by_no_command(whole: Any) -> None:
     for command in COMMANDS:
         text, (exit_code, _) = whole(command)

@@ -64,13 +64,8 @@ def test_a_fault_is_found_by_its_criterion_at_its_line(
     path = write_unsound(kind, name, tmp_path)
     (line,) = fault_lines(path)
     lines = {line}
-    if kind in (
-        "env",
-        "choice_env",
-        "tool_env",
-        "protocol",
-        "tracker",
-    ):  # what a method returns is said at the method
+    # What a method returns is said at the method.
+    if kind in ("env", "choice_env", "tool_env", "protocol", "tracker"):
         lines |= definitions_around(path, line)
 
     failed = {result.number: result for result in report_on(path).failed}

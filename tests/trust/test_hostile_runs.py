@@ -17,11 +17,7 @@ from fixtures.hostile_runs import ATTACKS, make_hostile, make_outside
 from searchrl.engine.model import templates
 from searchrl.plugins import load_plugins
 
-pytestmark = [
-    pytest.mark.thorough,
-    pytest.mark.usefixtures("threads_restored"),
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.usefixtures("threads_restored"), pytest.mark.timeout(600)]
 
 SMALL = "--set rollout.prompts_per_step=1 --set eval.num_tasks=1 --set eval.forced=false"
 OUT = "--run-dir {out}"

@@ -54,7 +54,7 @@ def test_blocks_of_the_observation(toy: dict[str, Any]) -> None:
 def test_networks_and_their_settings() -> None:
     found = dict(re.findall(r"^\| `(control-\w+)` \| (.*?) \|", README, re.MULTILINE))
     entries = [e for e in load_plugins(["searchrl_control"]).entries() if e.kind == "policy"]
-    own = {e.name: e.load() for e in entries if e.name.startswith("control-")}
+    own = {e.name: e.load() for e in entries if e.owner.answers_to("searchrl_control")}
     assert found.keys() == own.keys()
     for name, told in found.items():
         settings = list(inspect.signature(own[name]).parameters)[1:]

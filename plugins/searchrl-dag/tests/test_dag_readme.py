@@ -40,5 +40,5 @@ def test_settings_kinds_and_scripts_of_the_environment() -> None:
 
 def test_rewards() -> None:
     registered = load_plugins(["searchrl_dag"]).entries()
-    own = {e.name for e in registered if e.kind == "reward" and e.name.startswith("dag")}
+    own = {e.name for e in registered if e.kind == "reward" and e.owner.answers_to("searchrl_dag")}
     assert own and own <= first_cells("## Rewards")

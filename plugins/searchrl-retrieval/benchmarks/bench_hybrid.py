@@ -128,8 +128,8 @@ def main() -> int:
         gain = _gain(hybrid, parts.better)
         lows.append(gain.get("low", 0.0))
         means = "".join(f"{_mean(v):9.4f}" for v in (parts.of_vector, parts.of_bm25, hybrid))
-        interval = f"{gain['value']:+.4f} [{gain.get('low', 0):+.4f}, {gain.get('high', 0):+.4f}]"
-        print(f"{name:10}{gain['n']:5}{means}   {interval}")
+        ends = f" [{gain['low']:+.4f}, {gain['high']:+.4f}]" if "low" in gain else " (none differ)"
+        print(f"{name:10}{gain['n']:5}{means}   {gain['value']:+.4f}{ends}")
     holds = min(lows) > -0.01 and sum(low > 0 for low in lows) >= 2
     print(f"lower ends above -0.01 everywhere and above 0 on two: {'yes' if holds else 'NO'}")
     return 0 if holds else 1

@@ -18,6 +18,7 @@ from searchrl_retrieval.evaluation.collection import Collection, read_collection
 from searchrl_retrieval.evaluation.contenders import read_contenders
 from searchrl_retrieval.evaluation.judging import Difference, Judged, compare_all, judge
 
+from searchrl.contracts import Metric, Paired
 from searchrl.plugins import load_plugins
 from searchrl.plugins.parts import make_retriever_factory
 
@@ -82,16 +83,20 @@ def _print(
         cells = []
         for name in names:
             one = judged[name][label].metrics[KEY]
-            cells.append(f"{one['value']:.4f} [{one.get('low', 0):.3f}, {one.get('high', 0):.3f}]")
+            cells.append(f"{one['value']:.4f}{_ends(one)}")
         print(f"| {label} | " + " | ".join(cells) + " |")
     print("\n| first minus second | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     for number, pair in enumerate(pairs[names[0]]):
         cells = []
         for name in names:
             one = pairs[name][number].figures[KEY]
-            low, high = one.get("low", 0), one.get("high", 0)
-            cells.append(f"{one['value']:+.4f} [{low:+.3f}, {high:+.3f}]")
+            cells.append(f"{one['value']:+.4f}{_ends(one, '+')}")
         print(f"| {pair.first} − {pair.second} | " + " | ".join(cells) + " |")
+
+
+def _ends(one: Metric | Paired, sign: str = "") -> str:
+    """The interval, if there is one."""
+    return f" [{one['low']:{sign}.3f}, {one['high']:{sign}.3f}]" if "low" in one else ""
 
 
 if __name__ == "__main__":

@@ -375,13 +375,8 @@ HEALTHY: dict[str, dict[str, Any]] = {
     "checkpointing": {"model": LORA | {"gradient_checkpointing": True}},
 }
 
-RARE = ("the plain generator", "float16", "checkpointing", "a temperature")
 
-
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=[pytest.mark.thorough] if kind in RARE else []) for kind in HEALTHY],
-)
+@pytest.mark.parametrize("kind", HEALTHY)
 def test_a_healthy_run_passes_and_is_as_before(kind: str, make_session: MakeSession) -> None:
     session = make_session(**HEALTHY[kind])
     is_same, version = same_weights(session), session.policy.version

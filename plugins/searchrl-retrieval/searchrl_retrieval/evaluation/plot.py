@@ -5,6 +5,7 @@ Owns how it looks. Drawn by matplotlib without a display. Called by `searchrl re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,8 @@ def _draw_panel(axes: Any, key: str, judged: Mapping[str, Judged]) -> None:
     rows = range(len(metrics))
     values = [one["value"] for one in metrics]
     spread = [
-        [one["value"] - one.get("low", one["value"]) for one in metrics],
-        [one.get("high", one["value"]) - one["value"] for one in metrics],
+        [one["value"] - one.get("low", math.nan) for one in metrics],
+        [one.get("high", math.nan) - one["value"] for one in metrics],
     ]
     axes.errorbar(values, rows, xerr=spread, fmt="o", color=COLOUR, capsize=3, markersize=5)
     for row, value in zip(rows, values, strict=True):

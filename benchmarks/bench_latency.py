@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--max-turns", type=int, default=4, help="turns of an episode, at most")
     args = parser.parse_args()
     set_threads(args.threads)
-    from searchrl.engine.episodes.playing import Rollout
+    from searchrl.engine.rollout.playing import Rollout
 
     latency_s = args.latency_ms / 1000
     tools, sample = make_sampler(args)
@@ -76,9 +76,9 @@ def main() -> None:
 
 def make_sampler(args: Any) -> tuple[Any, Callable[[], list[Any]]]:
     """The module with the tools, and what samples all episodes once: the same ones every time."""
-    from searchrl.engine.episodes.dialogue import RolloutRequest
-    from searchrl.engine.episodes.drivers import make_driver
-    from searchrl.engine.episodes.world import make_worlds
+    from searchrl.engine.rollout.dialogue import RolloutRequest
+    from searchrl.engine.rollout.drivers import make_driver
+    from searchrl.engine.rollout.world import make_worlds
     from searchrl.engine.sampling.generator import mix_key
     from searchrl.plugins import load_plugins
     from searchrl.programs.setup.planning import plan_run

@@ -3,8 +3,7 @@
     python benchmarks/simulate_coverage.py --rounds 2000
 
 Draws samples of known mean in shapes that figures of search agents have and prints a table:
-coverage of the interval, and the share of samples that have one. `--before` adds the percentile
-interval of the bootstrap, expanded for few tasks, as it was used before (1,000 draws each).
+coverage of the interval, and the share of samples that have one.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from searchrl.engine.figures.metrics import COUNT, mean
-from searchrl.results.paired import find_interval
+from searchrl.statistics import COUNT, find_interval, mean
 
 SIZES = (10, 20, 50, 100, 200)
 NUM_SAMPLES = 4
@@ -62,18 +60,6 @@ STRATA = ((5, 5, 1), (3, 1, 1, 1), (10, 1, 1, 1, 1, 1), (1,) * 8, (20, 20))
 """Sizes of strata whose means differ; the tasks within are normal."""
 
 
-def by_percentiles(values: np.ndarray, strata: Sequence[int] = ()) -> tuple[float, float] | None:
-    """The interval of before: percentiles of 1,000 means of drawn tasks, within each stratum."""
-    rng, labels = np.random.default_rng(1), np.array(strata or [0] * len(values))
-    sums = np.zeros(1000)
-    for label in np.unique(labels):
-        own = values[labels == label]
-        wide = own.mean() + (own - own.mean()) * math.sqrt(len(own) / max(1, len(own) - 1))
-        sums += wide[rng.integers(0, len(own), (1000, len(own)))].sum(axis=1)
-    low, high = np.quantile(sums / len(values), (0.025, 0.975))
-    return float(low), float(high)
-
-
 def by_range(values: np.ndarray, _strata: Sequence[int] = ()) -> tuple[float, float] | None:
     """The interval of metrics of a run: Agresti and Coull's for counts."""
     found = mean(np.round(100 * values).tolist(), COUNT)
@@ -85,30 +71,30 @@ def main() -> None:
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--rounds", type=int, default=2000)
-    parser.add_argument("--before", action="store_true", help="the percentile bootstrap, too")
     given = parser.parse_args()
     heads = " | ".join(f"n = {n}" for n in SIZES)
     print(f"| shape | interval | {heads} |\n|---|---|{'---|' * len(SIZES)}")
     for shape in SHAPES:
         ways = {"now": find_interval}
-        if given.before:
-            ways["before"] = by_percentiles
         if shape.name.startswith("lognormal"):
             ways["`metrics.mean`, counts"] = by_range
         for name, way in ways.items():
             cells = [cover(way, shape.draw, shape.truth, given.rounds, n) for n in SIZES]
             print(f"| {shape.name} | {name} | {' | '.join(cells)} |", flush=True)
-    print("\n| strata | now | before |\n|---|---|---|")
+    print("\n| strata | coverage |\n|---|---|")
     for sizes in STRATA:
         labels = [number for number, size in enumerate(sizes) for _ in range(size)]
         levels = np.array([0.3 * label for label in labels])
         truth = float(levels.mean())
-        cells = [
-            cover(way, lambda r, n, at=levels: at + r.normal(0, 1, n), truth, given.rounds,
-                  len(labels), labels)
-            for way in (find_interval, by_percentiles)
-        ]  # fmt: skip
-        print(f"| {', '.join(map(str, sizes))} | {' | '.join(cells)} |", flush=True)
+        held = cover(
+            find_interval,
+            lambda r, n, at=levels: at + r.normal(0, 1, n),
+            truth,
+            given.rounds,
+            len(labels),
+            labels,
+        )
+        print(f"| {', '.join(map(str, sizes))} | {held} |", flush=True)
 
 
 def cover(

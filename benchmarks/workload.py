@@ -272,7 +272,7 @@ class OurSide:
 
     def update(self, trajectories: list[Trajectory]) -> dict[str, float]:
         """Score what was sampled and take one optimiser step."""
-        return self.learner.train_step(self._score(trajectories))
+        return self.learner.train_step(self._score(trajectories)).metrics
 
     def _score(self, trajectories: list[Trajectory]) -> list[Group[TrainItem]]:
         items = []

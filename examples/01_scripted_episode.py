@@ -9,14 +9,14 @@ Run: python examples/01_scripted_episode.py [NUMBER OF THE TASK]
 import sys
 from itertools import groupby
 
+from searchrl import load_plugins
 from searchrl.config import build_config
 from searchrl.core.trajectory import Author, Trajectory
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.rollout import TextCodec
-from searchrl.engine.episodes.world import make_worlds
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.rollout import TextCodec
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec
-from searchrl.plugins import load_plugins
 
 COLOURS = {Author.PROMPT: "\033[2m", Author.MODEL: "\033[32m", Author.ENV: "\033[33m"}
 RESET = "\033[0m"

@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Any
 from searchrl.hookspecs import PLUGIN_API, hookimpl, hookspec
 
 if TYPE_CHECKING:
+    from searchrl.plugins import Entry, Registry, load_plugins
     from searchrl.plugins.make import make_env
+    from searchrl.plugins.parts import make_judge, make_retriever_factory
     from searchrl.programs.agent import Answer, load_agent
     from searchrl.programs.evaluate import evaluate
     from searchrl.programs.train import train
-    from searchrl.results.paired import compare, estimate
     from searchrl.run_folder import Run
+    from searchrl.statistics import compare, estimate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "PLUGIN_API",
     "Answer",
+    "Entry",
+    "Registry",
     "Run",
     "compare",
     "estimate",
@@ -32,18 +36,26 @@ __all__ = [
     "hookimpl",
     "hookspec",
     "load_agent",
+    "load_plugins",
     "make_env",
+    "make_judge",
+    "make_retriever_factory",
     "train",
 ]
 
 _LAZY = {
     "Answer": "searchrl.programs.agent",
+    "Entry": "searchrl.plugins",
+    "Registry": "searchrl.plugins",
     "Run": "searchrl.run_folder",
-    "compare": "searchrl.results.paired",
-    "estimate": "searchrl.results.paired",
+    "compare": "searchrl.statistics",
+    "estimate": "searchrl.statistics",
     "evaluate": "searchrl.programs.evaluate",
     "load_agent": "searchrl.programs.agent",
+    "load_plugins": "searchrl.plugins",
     "make_env": "searchrl.plugins.make",
+    "make_judge": "searchrl.plugins.parts",
+    "make_retriever_factory": "searchrl.plugins.parts",
     "train": "searchrl.programs.train",
 }
 

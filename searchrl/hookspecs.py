@@ -1,9 +1,8 @@
 """Every plugin kind, one hook each: the whole extension surface of SearchRL on one screen.
 
 A plugin is a Python file or module with functions marked `@hookimpl` and named as below. Each
-hook receives one argument, `register`, and calls it once per thing it offers. Discovery,
-isolation and name resolution live in `plugins.py`; what a registered object must be able to do
-is in `contracts`. A function that is named like a hook and is none is reported, not ignored.
+hook receives one argument, `register`, and calls it once per thing it offers. What a registered
+object must be able to do is in `contracts`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ HOOKS: Mapping[str, str] = {
     "alarm": "register_alarms",
     "algorithm": "register_algorithms",
     "generator": "register_generators",
-    "policy": "register_policies",
     "command": "register_commands",
 }
 """Plugin kind -> the hook that registers it."""
@@ -91,7 +89,7 @@ class RegisterEnv(Protocol):
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
         policies: Mapping[str, str] | None = None,
-        turns: str = "text",
+        is_safe: Factory | None = None,
         description: str = "",
     ) -> None:
         """Offer an environment; see `register_envs`."""
@@ -102,7 +100,7 @@ def register_envs(register: RegisterEnv) -> None:
     """Offer environments.
 
     `register(name, factory, *, protocol, reward, retriever, tools, expert, scripts, policies,
-    turns, description)`.
+    is_safe, description)`.
 
     `factory(*, protocol: TagProtocol, retriever: RetrieverFactory, **settings)` returns a
     `gymnasium.Env` of text. `protocol` names the tag protocol to use where a configuration names
@@ -113,11 +111,11 @@ def register_envs(register: RegisterEnv) -> None:
     returns the scripted policy of one episode; `scripts` maps further names to such factories, for
     policies that are imperfect on purpose. `policies` maps protocols to small models that the
     package brings, `{"think-search-answer": "package:assets/tiny"}`: `--model tiny` means the one
-    of the protocol that is played. `turns="choice"` says that the environment takes the number of
-    an action as a turn (`Discrete`) and shows numbers (`Box`, `Discrete`, or a `Dict` of them): it
-    is played by policies of `register_policies`, and by a model in words. A name that ends in a
-    colon is a scheme: `--env gym:FrozenLake-v1` calls the factory of `gym:` with
-    `name="FrozenLake-v1"` added.
+    of the protocol that is played. Where the spaces are not text, the factory returns a
+    `searchrl.envs.foreign.TextAdapter` around the environment. A name that ends in a colon is a
+    scheme: `--env gym:FrozenLake-v1` calls the factory of `gym:` with `name="FrozenLake-v1"` added.
+    `is_safe("FrozenLake-v1")` says whether such a name imports nothing but the package's own code:
+    only then is it taken from somebody else's run folder.
     """
 
 
@@ -184,16 +182,6 @@ def register_generators(register: Register) -> None:
     `factory(policy, sampling, *, num_slots, max_length, **settings)` returns an
     `engine.generator.Generator`. It raises `PolicyError` with the reason if it cannot run this
     policy; under `engine.generator: auto` the plain one then takes its place, and says so.
-    """
-
-
-@hookspec
-def register_policies(register: Register) -> None:
-    """Offer policies that are no language model: networks for environments of choices.
-
-    `register(name, factory)`; `factory(space, **settings)` returns a `torch.nn.Module` that does
-    what `contracts.ChoicePolicy` says. `space` is a `contracts.ChoiceSpace`. A configuration names
-    it: `policy: mlp`, or a mapping with its settings.
     """
 
 

@@ -20,7 +20,6 @@ from searchrl.core.advantage import dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.figures.metrics import Metrics
 from searchrl.engine.learning.packing import pack_step
 from searchrl.engine.learning.step_groups import (
     StepGroups,
@@ -28,6 +27,7 @@ from searchrl.engine.learning.step_groups import (
     sample_groups,
     update_metrics,
 )
+from searchrl.engine.metrics.metrics import Metrics
 from searchrl.errors import ConfigError, FailureLimitError
 from searchrl.plugins import load_plugins
 from searchrl.programs.observer import SilentObserver

@@ -21,9 +21,8 @@ _FOLDERS = {
     "": "py.typed",
     "assets": "criteria.toml games.json model_card.md.jinja probe_texts.toml reward_cases.toml",
     "assets/corpus_demo": "corpus.jsonl questions.jsonl",
-    "assets/presets": (
-        "qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml small_network.yaml tiny.yaml"
-    ),
+    "assets/multihop_demo": "corpus.jsonl questions.jsonl",
+    "assets/presets": ("qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml"),
     "assets/scaffold": (
         "alarm.py.jinja algorithm.py.jinja env.py.jinja group_reward.py.jinja "
         "judge.py.jinja protocol.py.jinja retriever.py.jinja reward.py.jinja single.py.jinja "
@@ -38,7 +37,7 @@ _FOLDERS = {
         "names.json office.json phrases.json things.json"
     ),
     "report/page": (
-        "actions.js choices.js compare.js core.js drawings.js group.js help.js index.html.jinja "
+        "compare.js core.js drawings.js group.js help.js index.html.jinja "
         "lists.js main.js page.css retrieval.js rewards.js rollout.js rollouts.js run.js "
         "theme.js tokens.js weights.js"
     ),

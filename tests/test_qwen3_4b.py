@@ -17,15 +17,15 @@ from pytest import CaptureFixture, MonkeyPatch
 
 from searchrl.config import RunConfig, build_config, load_yaml
 from searchrl.core.trajectory import Trajectory
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.memory.footprint import Footprint, find_footprint
 from searchrl.engine.memory.forecast import predict
 from searchrl.engine.memory.plan import MemoryPlan, Settings
 from searchrl.engine.model.loading import ResolvedModel
 from searchrl.engine.model.rendering import Renderer
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.plugins import load_plugins
 
 pytestmark = pytest.mark.thorough

@@ -26,8 +26,6 @@ class Truncation:
     def check(self, history: History) -> Alert | None:
         """Look at the last steps, for every task."""
         for label in labels(history):
-            if history.names(f"{label}action/"):
-                continue  # an environment of choices says itself how many there are
             curve = history.curve(f"{label}truncated")
             found = streak(curve, above(self.max_share))
             if len(found) >= self.steps:

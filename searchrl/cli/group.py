@@ -32,7 +32,8 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.plugins import Entry, Origin, Registry, load_plugins
-from searchrl.plugins.packages import say_package
+from searchrl.plugins.registry import NOT_FOUND
+from searchrl.tool_calls import STUCK_S, watch
 
 _BY_SIGNAL = 128
 """Exit code of a program that a signal ended: this and the signal's number, as shells have it."""
@@ -68,20 +69,16 @@ class CommandGroup(click.Group):
         """Find the command of a command line; an unknown one gets near matches."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            known = say_package("command", name) or suggest(name, self.list_commands(ctx))
-            raise click.UsageError(f"unknown command '{name}'.{known}", ctx)
+            known = suggest(name, self.list_commands(ctx))
+            raise click.UsageError(f"unknown command '{name}'.{known}{NOT_FOUND}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them, then the plugins that are not loaded."""
-        registry = _registry(ctx)
-        width = formatter.width - 6 - max(map(len, self.list_commands(ctx)), default=0)
-        rows = [
-            (name, _short_help(registry.get("command", name), width))
-            for name in self.list_commands(ctx)
-        ]
+        registry, names = _registry(ctx), self.list_commands(ctx)
+        width = formatter.width - 6 - max(map(len, names), default=0)
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(n, _short_help(registry.get("command", n), width)) for n in names])
         notes = [*map(str, registry.failures), *registry.conflicts]
         if notes:
             with formatter.section("Not loaded (details: searchrl plugins)"):
@@ -100,8 +97,14 @@ class CommandGroup(click.Group):
                 return super().main(*args, **extra)
         except SearchRLError as error:
             # Only the first process prints. An alarm has said how to go on, as its last line.
-            if read_place().is_first and not isinstance(error, AlarmStop | BudgetSpent):
-                _show_error(error)
+            if not read_place().is_first or isinstance(error, AlarmStop | BudgetSpent):
+                pass
+            elif isinstance(error, CheckError):  # with the tokens around the place
+                from searchrl.cli.terminal import show_check_error
+
+                show_check_error(error)
+            else:
+                say(style("Error:", fg="red", bold=True), f" {shorten(str(error))}", err=True)
             sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -109,12 +112,11 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            whole = error.format_message()
-            if shorten(whole) == whole:
+            if (short := shorten(error.message)) == error.message:
                 raise
             if isinstance(error, click.UsageError):
-                raise click.UsageError(shorten(whole), error.ctx) from None
-            raise click.ClickException(shorten(whole)) from None
+                raise click.UsageError(short, error.ctx) from None
+            raise click.ClickException(short) from None
         except KeyboardInterrupt as error:
             number = error.number if isinstance(error, Stopped) else signal.SIGINT
             with _on_a_terminal_that_may_be_gone():
@@ -159,16 +161,6 @@ def _on_a_terminal_that_may_be_gone() -> Iterator[None]:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for number in (1, 2):
             os.dup2(nowhere, number)
-
-
-def _show_error(error: SearchRLError) -> None:
-    """One message; that of a check comes with the tokens around the place."""
-    if isinstance(error, CheckError):
-        from searchrl.cli.excerpts import show_check_error
-
-        show_check_error(error)
-    else:
-        say(style("Error:", fg="red", bold=True), f" {shorten(str(error))}", err=True)
 
 
 def _registry(ctx: click.Context) -> Registry:
@@ -221,3 +213,4 @@ def plugin_sources(ctx: click.Context) -> Sequence[str]:
 )
 def main(plugin: tuple[str, ...]) -> None:
     """Reinforcement learning of search agents: language models that think, search and answer."""
+    watch(STUCK_S)

@@ -2,12 +2,12 @@
 
 An installed plugin that is broken does not stop a command, so the user must be told why its names
 are missing; one that the user named ends it. And a user who evaluates an old run must know whether
-its plugins are still the same code. Called by the commands that build a config.
+its plugins are still the same code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ from searchrl.cli.permission import permit
 from searchrl.config import RunConfig, build_config
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
-from searchrl.plugins.records import read_records
+from searchrl.plugins.provenance import read_records
 from searchrl.programs.setup.carrying import find_source
 from searchrl.run_folder import Run, find_damage
 
@@ -30,32 +30,33 @@ def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Regis
     Raises `PluginError` if the run names code that may not run, if a named file or module does not
     exist or fails to load, and for any failure if `strict_plugins` is set.
     """
-    file = click.get_current_context().params.get("config")
     if run_dir is None and (source := find_source(config)) is not None:
         run_dir = source.path
+    pinned = permit(config, run_dir)
+    file = click.get_current_context().params.get("config")
     if run_dir is None and file:
         run_dir = Path(file).parent
-    settings = config.to_dict()
     registry = load_plugins(
         config.plugins,
         strict=config.strict_plugins,
         must_load=True,
-        pinned=permit(settings, run_dir),
-        recorded=read_records(run_dir, settings),
+        pinned=pinned,
+        recorded=read_records(run_dir, config.to_dict()),
     )
     say_failures(registry)
     say_notes(find_damage(Path(run_dir)) if run_dir is not None else ())
     return registry
 
 
-def load_run(run: Run, plugins: Sequence[str], *, is_strict: bool) -> tuple[RunConfig, Registry]:
-    """The config of a run with these plugins as well, and the registry of all of them.
+def load_run(run: Run) -> tuple[RunConfig, Registry]:
+    """The config of a run with the plugins of the command line as well, and all of them.
 
     Raises as `load_registry`.
     """
-    own = [absolute_source(source) for source in plugins]
-    every = list(dict.fromkeys([*run.config.plugins, *own]))
-    config = build_config(run.config.to_dict(), {"plugins": every, "strict_plugins": is_strict})
+    values = click.get_current_context().params
+    every = dict.fromkeys([*run.config.plugins, *map(absolute_source, values["plugin"])])
+    own = {"plugins": list(every), "strict_plugins": values["strict"]}
+    config = build_config(run.config.to_dict(), own)
     return config, load_registry(config, run.path)
 
 

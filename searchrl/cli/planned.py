@@ -1,4 +1,4 @@
-"""The plan of a training command: what `--dry-run` shows, and the checks on flags around it.
+"""The plan of a training command: what `--dry-run` shows, and the checks on options around it.
 
 Owns the checks before any weight is loaded: names, expressions, data files, the run folder.
 Imports torch (a plan names a device), so commands import it when they run.
@@ -7,6 +7,7 @@ Imports torch (a plan names a device), so commands import it when they run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,16 +18,17 @@ from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
 from searchrl.cli.loading import load_registry
 from searchrl.config import RunConfig
-from searchrl.config.policy import MODEL, is_registered
+from searchrl.config.endpoint import MODEL
 from searchrl.config.sections import SCRATCH
-from searchrl.engine.episodes.curriculum import Curriculum
-from searchrl.engine.episodes.world import make_worlds
-from searchrl.engine.figures.evaluation import count_tasks
-from searchrl.engine.memory.plan import CUDA_CONTEXT, format_bytes, parse_bytes
-from searchrl.engine.memory.watch import Outlook, foresee_memory
+from searchrl.engine.memory.forecast import foresee_memory
+from searchrl.engine.memory.plan import CUDA_CONTEXT, MemoryPlan, format_bytes, parse_bytes
+from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.loading import NO_SCRATCH
+from searchrl.engine.rollout.curriculum import Curriculum
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
+from searchrl.programs.observer import Observer
 from searchrl.programs.setup.doubts import (
     ensure_can_learn,
     few_tasks,
@@ -42,23 +44,29 @@ _NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_ste
 """Sections of the configuration that a command does not read."""
 
 
+def load_plan(
+    plan: Plan, command: str, observer: Observer, run_dir: Path | None = None
+) -> tuple[Plan, Registry]:
+    """The plan of a command that trains, settled, with its plugins; `run_dir` as `load_registry`.
+
+    Raises as these do, and `ConfigError` as `ensure_model_policy`.
+    """
+    ensure_model_policy(plan.config, command)
+    registry = load_registry(plan.config, run_dir)
+    plan = plan.settled(registry)
+    for note in plan.notes:
+        observer.note(note)
+    return plan, registry
+
+
 def ensure_model_policy(config: RunConfig, command: str) -> None:
     """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
 
-    Raises `ConfigError` if `policy` is neither `model` nor a network that `command` can train, or
-    if it cannot begin with the model.
+    Raises `ConfigError` if `policy` is not `model`, or `command` cannot begin with the model.
     """
-    if command in ("train", "bench", "doctor") and is_registered(config.policy.name):
-        return
-    if is_registered(config.policy.name):
+    if config.policy != MODEL:
         raise ConfigError(
-            f"policy = '{config.policy.name}': `searchrl {command}` trains language models, and "
-            "this is a network of choices; train it with: searchrl train --policy "
-            f"{config.policy.name}"
-        )
-    if config.policy.name != MODEL:
-        raise ConfigError(
-            f"policy = '{config.policy.name}': `searchrl {command}` trains a model; other policies "
+            f"policy = '{config.policy}': `searchrl {command}` trains a model; other policies "
             "have no weights here. Use `searchrl eval --policy scripted` to see how they do"
         )
     if config.model.name == SCRATCH and config.init_from is None and command != "sft":
@@ -68,7 +76,7 @@ def ensure_model_policy(config: RunConfig, command: str) -> None:
 def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
     """The device that `--gpu-memory` plans for, on another machine.
 
-    Raises `ConfigError` if the flag stands without `--dry-run`, or beside another device.
+    Raises `ConfigError` if the option stands without `--dry-run`, or beside another device.
     """
     if not values["dry_run"]:
         raise ConfigError(
@@ -82,77 +90,17 @@ def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
     return torch.device("cuda")
 
 
-def show_plan(
-    plan: Plan,
-    command: Literal["train", "sft"],
-    *,
-    is_json: bool,
-    details: bool,
-    gpu_memory: str | None = None,
-) -> None:
+def show_plan(plan: Plan, command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
     """Print what a run of `command` would do, and stop before it loads any weight.
 
     Builds the environments, so that wrong names, expressions and data are found. The memory plan
     is that of `train`; `sft` has none. Warnings and the verdict on memory are the last lines. With
-    `details` the settings that the command reads stand before, as YAML, with all else as comments.
-    `gpu_memory` is the size of a GPU on another machine.
+    `--details` the settings that the command reads stand before, as YAML, all else as comments.
     """
-    with_memory = command == "train"
-    size = None if gpu_memory is None else parse_bytes(gpu_memory)
+    is_train, gpu_memory = command == "train", values.get("gpu_memory")
+    room = None if gpu_memory is None else max(0, parse_bytes(gpu_memory) - CUDA_CONTEXT)
     registry = load_registry(plan.config)
     plan = plan.settled(registry)
-    facts = _facts(plan, registry, has_rewards=with_memory, is_elsewhere=size is not None)
-    has_reference = facts.pop("has_reference")
-    outlook: Outlook | str = ""
-    if with_memory and plan.model is not None:
-        outlook = foresee_memory(
-            plan.config,
-            plan.model,
-            plan.device,
-            has_reference=has_reference,
-            room=None if size is None else max(0, size - CUDA_CONTEXT),
-        )
-    warnings = facts["warnings"]
-    if is_json:
-        if outlook:
-            facts["memory"] = outlook if isinstance(outlook, str) else outlook.to_dict()
-        print_json({**facts, "notes": list(plan.notes), "config": plan.config.to_dict()})
-        return
-    del facts["warnings"]
-    mark = "# " if details else ""
-    if details:
-        settings = {k: v for k, v in plan.config.to_dict().items() if k not in _NOT_READ[command]}
-        say(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip())
-    for note in plan.notes:
-        say(f"{mark}{note}")
-    for task in plan.config.tasks:
-        weight, reward = (
-            part if isinstance(part, str | float) else "in stages"
-            for part in (task.weight, task.reward)
-        )
-        say(f"{mark}task: {task.env.name}, weight {weight}, reward {reward}")
-    for name, value in facts.items():
-        text = ", ".join(f"{k}: {v:,}" for k, v in value.items()) if name == "num_tasks" else value
-        say(f"{mark}{name}: {text}")
-    if details and isinstance(outlook, Outlook):
-        say("# memory:")
-        for part in outlook.plan.parts:
-            size_of = format_bytes(part.num_bytes)
-            say(f"#   {part.name}: {size_of} ({part.phase}: {part.why})")
-        if outlook.rehearsal:
-            say(f"# rehearsal: {outlook.rehearsal}")
-    more = "" if details else "; --details shows every setting"
-    say(f"{mark}dry run: nothing was loaded or written{more}")
-    for warning in warnings:
-        say(f"{mark}warning: " + warning.replace("\n", " "))
-    if outlook:
-        verdict = f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict
-        say(f"{mark}{verdict}")
-
-
-def _facts(
-    plan: Plan, registry: Registry, *, has_rewards: bool, is_elsewhere: bool
-) -> dict[str, Any]:
     config = plan.config
     ensure_whole_distribution(config)
     worlds = make_worlds(config, registry)
@@ -161,33 +109,61 @@ def _facts(
         registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
     find_alarms(registry, config.alarms.watch)
     num_tasks = count_tasks(worlds, config.eval)
-    doubts = list(few_tasks(config, worlds))
-    if not is_elsewhere:  # another machine fetches its own weights
-        doubts.append(plan.find_absence())
-    if has_rewards:
+    # Another machine fetches its own weights.
+    doubts = [*few_tasks(config, worlds), plan.find_absence() if room is None else ""]
+    facts: dict[str, Any] = {}
+    learning: dict[str, Any] = {}
+    outlook: MemoryPlan | str = ""
+    if is_train:
         ensure_can_learn(config, algorithm, worlds)
         doubts = [*tiny_abroad(plan, worlds), *doubts, *few_validation_tasks(config, worlds)]
+        loss = algorithm.resolve(config.algorithm)
+        facts["judging"] = "; ".join(foresee_training(config, worlds))
+        learning = {
+            "loss": f"{config.algorithm.name}, {loss.describe()}",
+            "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
+            "curriculum": str(Curriculum(worlds)),
+        }
+        outlook = foresee_memory(
+            config, plan.model, plan.device, has_reference=loss.beta > 0, room=room
+        )
     elif config.sft.traces is not None:
         load_traces(config.sft.traces)
-    judging = list(foresee_training(config, worlds)) if has_rewards else []
-    stages = Curriculum(worlds) if has_rewards else ""
     for world in worlds:
         world.close()
-    loss = algorithm.resolve(config.algorithm)
-    judged = {"judging": "; ".join(judging)} if judging else {}
-    learning = {
-        "loss": f"{config.algorithm.name}, {loss.describe()}",
-        "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
-    }
-    return {
-        **judged,
-        "warnings": [doubt for doubt in doubts if doubt],
-        "model": plan.label,
-        "device": str(plan.device),
-        "run_dir": str(choose_folder(config)),
-        **(learning if has_rewards else {}),
-        **({"curriculum": str(stages)} if str(stages) else {}),
-        "num_tasks": num_tasks,
-        "fingerprint": config.fingerprint,
-        "has_reference": loss.beta > 0,
-    }
+    warnings = [doubt for doubt in doubts if doubt]
+    facts |= {"model": plan.model.label, "device": str(plan.device)}
+    facts |= {"run_dir": str(choose_folder(config)), **learning, "num_tasks": num_tasks}
+    facts = {name: value for name, value in facts.items() if value != ""}
+    facts["fingerprint"] = config.fingerprint
+    if values["json"]:
+        if outlook:
+            facts["memory"] = outlook if isinstance(outlook, str) else outlook.to_dict()
+        facts |= {"warnings": warnings, "notes": list(plan.notes), "config": config.to_dict()}
+        print_json(facts)
+        return
+    details = values["details"]
+    lines = list(plan.notes)
+    for task in config.tasks:
+        weight, reward = (
+            part if isinstance(part, str | float) else "in stages"
+            for part in (task.weight, task.reward)
+        )
+        lines.append(f"task: {task.env.name}, weight {weight}, reward {reward}")
+    facts["num_tasks"] = ", ".join(f"{split}: {count:,}" for split, count in num_tasks.items())
+    lines += [f"{name}: {value}" for name, value in facts.items()]
+    if details:
+        settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_READ[command]}
+        say(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip())
+        if isinstance(outlook, MemoryPlan):
+            lines.append("memory:")
+            for part in outlook.parts:
+                size = format_bytes(part.num_bytes)
+                lines.append(f"  {part.name}: {size} ({part.phase}: {part.why})")
+    more = "" if details else "; --details shows every setting"
+    lines.append(f"dry run: nothing was loaded or written{more}")
+    lines += ["warning: " + warning.replace("\n", " ") for warning in warnings]
+    if outlook:
+        lines.append(f"memory {outlook}" if isinstance(outlook, str) else outlook.verdict)
+    for line in lines:
+        say(f"{'# ' if details else ''}{line}")

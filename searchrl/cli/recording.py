@@ -13,12 +13,12 @@ from typing import Any
 
 from searchrl.cli.lines import say, style
 from searchrl.config import RunConfig
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.figures.metrics import find_headline
+from searchrl.engine.metrics.metrics import find_headline
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.records import rollout_record
 from searchrl.plugins import Registry
 from searchrl.run_folder import RunWriter, holding
-from searchrl.trust.store import trust_created
+from searchrl.trust.permission import trust_created
 
 
 def record_episodes(
@@ -55,7 +55,7 @@ def record_episodes(
         for name, played in {phase: rollouts, **more}.items():
             if played:
                 log = config.log
-                rows = (rollout_record(r, name, None, max_seen=log.max_seen) for r in played)
+                rows = (rollout_record(r, name, None) for r in played)
                 writer.write_rollouts(name, rows, compress=log.compress)
         if metrics:  # figures without the episodes they are of would be worth little
             writer.log(0, metrics, phase)

@@ -1,7 +1,6 @@
 """Where a command prints tables and transcripts: a rich console, with colours on a terminal.
 
-Owns only how it is made, and that foreign text commands nothing there. A command that shows no run
-imports this and not the display of a run; one that prints lines needs `lines` alone.
+Foreign text commands nothing there. A command that prints lines needs `lines` alone.
 """
 
 from __future__ import annotations
@@ -11,10 +10,18 @@ from collections.abc import Iterable
 from typing import IO, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
-from searchrl.cli.lines import behind
+from searchrl.cli.lines import behind, say, style
+from searchrl.core.excerpt import COLUMNS, Excerpt
+from searchrl.errors import CheckError
 from searchrl.trust.texts import clean
+
+_AUTHORS = {"prompt": "dim", "model": "", "env": "yellow"}
+"""Colours of tokens by author, as in transcripts."""
 
 PLAIN_WIDTH = 110
 """Columns of plain output: a log is read on another terminal than the one that wrote it."""
@@ -28,7 +35,7 @@ class CleanConsole(Console):
     ) -> Iterable[Segment]:
         """What is to be printed; every table, panel and line of text goes through here."""
         for segment in super().render(renderable, options):
-            if segment.control is None and clean(segment.text) != segment.text:
+            if segment.control is None:
                 yield Segment(clean(segment.text), segment.style)
             else:
                 yield segment
@@ -52,3 +59,33 @@ def make_console(file: TextIO | None = None) -> Console:
         emoji=False,
         soft_wrap=not is_terminal,
     )
+
+
+def show_finding(console: Console, indent: int, label: str, text: str, style: str = "") -> None:
+    """A labelled text, wrapped below itself on a terminal; elsewhere every line is whole."""
+    for number, line in enumerate(text.splitlines() or [""]):
+        row = Text.assemble((f"{'' if number else label:<7}", "dim"), (line, style))
+        if console.is_terminal:
+            console.print(Padding(row, (0, 0, 0, indent)))
+        else:
+            console.print(Text.assemble(" " * indent, row))
+
+
+def show_check_error(error: CheckError) -> None:
+    """Print what a check found and the tokens around the place, on standard error."""
+    head = style("Error:", fg="red", bold=True)
+    say(head, f" check '{error.check}': {error.what}", err=True)
+    if isinstance(error.excerpt, Excerpt):
+        make_console(sys.stderr).print(draw_excerpt(error.excerpt))
+
+
+def draw_excerpt(excerpt: Excerpt) -> Table:
+    """Neighbouring tokens as rows; the one at fault is marked."""
+    table = Table("", *COLUMNS, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.title, table.title_justify, table.title_style = excerpt.title, "left", "dim"
+    for token in excerpt.tokens:
+        colour = "bold red" if token.is_fault else _AUTHORS.get(token.author, "")
+        # As texts: what a token says is never taken for markup.
+        cells = (Text(cell, colour) for cell in token.cells)
+        table.add_row(Text(">" if token.is_fault else "", colour), *cells)
+    return table

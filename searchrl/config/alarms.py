@@ -61,7 +61,6 @@ BUILTIN_ALARMS = (
     "search_collapse",
     "length_collapse",
     "likelihood_collapse",
-    "action_collapse",
     "dead_groups",
     "constant_reward",
     "one_component",

@@ -1,6 +1,6 @@
 """The section `endpoint`: how an OpenAI-compatible server is asked.
 
-Owns the keys of that section, read by `searchrl.endpoints`, and how a policy names a server. It
+Owns the keys of that section, read by `searchrl.api_client`, and how a policy names a server. It
 holds no key of an account, only the name of the environment variable that does.
 """
 
@@ -10,16 +10,32 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from searchrl.config.sections import AUTO, Count, Seconds, Section, Text, Weight
+from searchrl.config.sections import AUTO, Count, Seconds, Section, Weight
+from searchrl.contracts.settings import FilePath, VariableName
 
-_ENDPOINT = "endpoint:"
+MODEL = "model"
+"""The policy that is a language model here: the one that `model.name` names."""
+_SCRIPTED, _ENDPOINT = "scripted", "endpoint:"
 
 
 def endpoint_address(policy: str) -> str | None:
     """The address of the endpoint that a `policy` setting names; None if it names none."""
     return policy.removeprefix(_ENDPOINT) if policy.startswith(_ENDPOINT) else None
+
+
+def _known(policy: str) -> str:
+    is_script = policy.partition(":")[0] == _SCRIPTED
+    if policy != MODEL and not is_script and endpoint_address(policy) is None:
+        raise ValueError(
+            f"unknown policy {policy!r}: expected model, scripted, scripted:NAME or "
+            "endpoint:URL; a model of yours is named by --model"
+        )
+    return policy
+
+
+PolicyName = Annotated[str, AfterValidator(_known)]
 
 
 _OFF = "off"
@@ -34,17 +50,17 @@ class EndpointConfig(Section):
     """`chat` sends messages to `/chat/completions`: the instruction, the question, then turns and
     observations in alternation. `completions` sends one text to `/completions`, in which
     observations stand inline as in training; for models without a chat template."""
-    key_env: Text = "SEARCHRL_API_KEY"
+    key_env: Annotated[VariableName, Field(min_length=1)] = "SEARCHRL_API_KEY"
     """The environment variable that holds the key; without it, none is sent. The key itself is
     never written, logged or shown."""
     concurrency: Count = 8
     """Episodes played at the same time, and requests under way at the same time."""
     timeout_s: Seconds = 120.0
-    """Seconds until a call without a whole answer counts as failed."""
+    """Seconds until a request without a whole answer counts as failed, its repetitions included."""
     max_retries: Annotated[int, Field(ge=0)] = 4
-    """Repetitions of a call that timed out, lost its connection, or met a busy or broken server,
-    with growing random waits, or as long as the server asks, up to two minutes. What then has no
-    answer is unscored."""
+    """Repetitions of a call that lost its connection, or met a busy or broken server, with growing
+    random waits, or as long as the server asks, up to two minutes. What then has no answer is
+    unscored."""
     max_calls: Annotated[int, Field(ge=0)] | None = None
     """HTTP requests that may be sent, repetitions among them; null: no limit. When this limit, or
     one of the next two, is reached, no more is sent. Episodes that were not over are unscored and
@@ -59,7 +75,7 @@ class EndpointConfig(Section):
     """Price of a million prompt tokens. With both prices, the cost is shown and recorded."""
     completion_price: Weight | None = None
     """Price of a million tokens of answers."""
-    cache: Text = "auto"
+    cache: Annotated[FilePath, Field(min_length=1)] = "auto"
     """SQLite file in which every reply is kept, so that an evaluation that is repeated sends
     nothing. `auto`: a file in your own cache folder; `off`: none."""
     extra: dict[str, Any] = Field(default_factory=dict)

@@ -1,16 +1,15 @@
 """What is wrong with a configuration, in lines for a person: the key, the value, file and line.
 
-Owns the words. pydantic finds the faults; its names of types and of the parts of a union are not
-shown. Pure functions; called by `tree.build_config`.
+pydantic finds the faults; its names of types and of the parts of a union are not shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from searchrl.errors import show_value, suggest
 
@@ -18,6 +17,7 @@ _MAX_LINES = 20
 """Faults that are listed; the others are counted."""
 _MAX_SHOWN = 60
 """Characters of a key that are shown."""
+_ABSENT = object()
 
 
 class FileLayer(dict[str, Any]):
@@ -42,46 +42,61 @@ def explain(
     error: ValidationError,
     merged: Mapping[str, Any],
     layers: Sequence[Mapping[str, Any]],
-    root: type[BaseModel],
-    task_keys: Sequence[str],
+    known: Sequence[str],
 ) -> str:
     """All faults of a merged configuration, one line each, as far as there is room.
 
-    `layers` are what was merged, later wins; `root` is the whole tree, and `task_keys` are those
-    of its first task that also stand at the top.
+    `layers` are what was merged, later wins; `known` are all keys, as `sft.stages.0.lr`, and the
+    short forms.
     """
     faults: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for item in error.errors(include_url=False, include_context=False):
-        location = _real(merged, item["loc"], is_new=item["type"] in ("missing", "extra_forbidden"))
-        faults.setdefault(location, []).append(dict(item))
+        faults.setdefault(_location(merged, item), []).append(dict(item))
     # Of a value that may be a text or a list, only what is wrong inside the list is of use.
     holders = {key[:end] for key in faults for end in range(len(key))}
-    faults = {key: items for key, items in faults.items() if key not in holders}
-    lines = [
-        _explain_one(location, items, layers, root, task_keys)
-        for location, items in list(faults.items())[:_MAX_LINES]
-    ]
-    if len(faults) > _MAX_LINES:
-        lines.append(f"  … and {len(faults) - _MAX_LINES} more; fix these first")
+    shown = [(key, items) for key, items in faults.items() if key not in holders]
+    lines = [_explain_one(key, items, layers, known) for key, items in shown[:_MAX_LINES]]
+    if len(shown) > _MAX_LINES:
+        lines.append(f"  … and {len(shown) - _MAX_LINES} more; fix these first")
     return "\n".join(lines)
+
+
+def _location(merged: object, item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where a fault is, without the parts that name one of several types instead of a place."""
+    found: list[str] = []
+    inner = merged
+    for part in item["loc"]:
+        below = _below(inner, str(part))
+        is_new = part == item["loc"][-1] and item["type"] in ("missing", "extra_forbidden")
+        if below is not _ABSENT or is_new:
+            found.append(str(part))
+            inner = below
+    return tuple(found)
+
+
+def _below(inner: object, part: str) -> object:
+    """What stands at a key or a place of a list."""
+    if isinstance(inner, list):
+        inner = dict(enumerate(inner))
+    if not isinstance(inner, Mapping):
+        return _ABSENT
+    return next((value for key, value in inner.items() if str(key) == part), _ABSENT)
 
 
 def _explain_one(
     location: tuple[str, ...],
     items: Sequence[Mapping[str, Any]],
     layers: Sequence[Mapping[str, Any]],
-    root: type[BaseModel],
-    task_keys: Sequence[str],
+    known: Sequence[str],
 ) -> str:
-    is_short = location[:2] == ("tasks", "0") and len(location) > 2 and location[2] in task_keys
+    is_short = location[:2] == ("tasks", "0") and location[2:3] and location[2] in known
     short = location[2:] if is_short else location
     key = ".".join(part if len(part) <= _MAX_SHOWN else part[:_MAX_SHOWN] + "…" for part in short)
     kinds = {item["type"] for item in items}
-    end = len(location) - ("missing" in kinds)  # the place of what lacks it
-    where = _find_place({location[:end], short[: end - len(location) or None]}, layers)
+    where = _find_place(short, location, layers)
     start = f"  {where}: " if where else "  "
     if "extra_forbidden" in kinds:
-        return f"{start}unknown key {show_value(key)}.{_near(location, root, task_keys)}"
+        return f"{start}unknown key {show_value(key)}.{_near(location, known)}"
     if "invalid_key" in kinds:
         return f"{start}the key {show_value(key)} is no text; expected the name of a setting"
     if "missing" in kinds:
@@ -99,78 +114,28 @@ def _words(item: Mapping[str, Any]) -> str:
     return str(item["msg"]).removeprefix("Value error, ")
 
 
-def _real(merged: object, loc: Sequence[int | str], *, is_new: bool) -> tuple[str, ...]:
-    """A location without the parts that name one of several types instead of a place."""
-    found: list[str] = []
-    inner: Any = merged
-    for number, part in enumerate(loc):
-        is_last = number == len(loc) - 1
-        if isinstance(inner, Mapping) and (part in inner or (is_last and is_new)):
-            inner = inner.get(part)
-        elif isinstance(inner, list) and isinstance(part, int) and part < len(inner):
-            inner = inner[part]
-        elif isinstance(inner, Mapping) and (named := [k for k in inner if str(k) == part]):
-            inner = inner[named[0]]  # a key that is no text: pydantic writes it as one
-        else:
-            continue
-        found.append(str(part))
-    return tuple(found)
-
-
-def _find_place(spellings: set[tuple[str, ...]], layers: Sequence[Mapping[str, Any]]) -> str:
+def _find_place(
+    short: Sequence[str], whole: Sequence[str], layers: Sequence[Mapping[str, Any]]
+) -> str:
     """File and line of a key, if the last layer that sets it is a file; else ""."""
     for layer in reversed(layers):
-        for location in spellings:
-            if _sets(layer, location):
-                return layer.place_of(location) if isinstance(layer, FileLayer) else ""
+        for location in (short, whole):
+            if location and _below(layer, location[0]) is not _ABSENT:
+                inner: object = layer
+                for part in location:
+                    inner = _below(inner, part) if isinstance(inner, Mapping | list) else inner
+                if inner is not _ABSENT or (isinstance(layer, FileLayer) and len(layers) == 1):
+                    return layer.place_of(location) if isinstance(layer, FileLayer) else ""
     return ""
 
 
-def _sets(layer: object, location: Sequence[str]) -> bool:
-    """Whether a layer holds a key, or something else where its section should be."""
-    inner = layer
-    for number, part in enumerate(location):
-        if isinstance(inner, Mapping):
-            named = [key for key in inner if str(key) == part]
-            if not named:
-                return False
-            inner = inner[named[0]]
-        elif isinstance(inner, list):
-            if not part.isdecimal() or int(part) >= len(inner):
-                return False
-            inner = inner[int(part)]
-        else:
-            return number > 0
-    return True
-
-
-def _near(location: tuple[str, ...], root: type[BaseModel], task_keys: Sequence[str]) -> str:
+def _near(location: tuple[str, ...], known: Sequence[str]) -> str:
     """What may have been meant by an unknown key: its home if it stands in the wrong section."""
     name = location[-1]
-    top = _fields_at(root, [], task_keys)  # also what is found for a key that is no section
-    sections = {section: _fields_at(root, [section], task_keys) for section in root.model_fields}
-    homes = [f"{s}.{name}" for s, names in sections.items() if names != top and name in names]
+    *above, _ = ("0" if part.isdecimal() else part for part in location)
+    homes = [key for key in known if key.endswith(f".{name}") and ".0." not in key]
     if homes:
         return f" Did you mean {' or '.join(map(repr, homes))}?"
-    return suggest(name[:_MAX_SHOWN], _fields_at(root, location[:-1], task_keys))
-
-
-def _fields_at(
-    root: type[BaseModel], location: Sequence[str], task_keys: Sequence[str]
-) -> list[str]:
-    """Field names of the section at a location such as ["rollout"] or ["tasks", "0"]."""
-    model = root
-    for part in location:
-        info = model.model_fields.get(part)
-        if info is None:
-            continue
-        model = next(_sections_in(info.annotation), model)
-    names = list(model.model_fields)
-    return names + list(task_keys) if model is root else names
-
-
-def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _sections_in(part)
+    start = "".join(f"{part}." for part in above)
+    siblings = [key.removeprefix(start) for key in known if key.startswith(start)]
+    return suggest(name[:_MAX_SHOWN], [one for one in siblings if "." not in one])

@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from searchrl.config.sections import CurriculumStage, Named, RewardStage, Section
+from searchrl.config.sections import Named, Section
 from searchrl.config.sft import SftStage
 from searchrl.config.tree import NAMED_SECTIONS, TASK_KEYS, RunConfig
 from searchrl.errors import UnknownNameError, suggest
@@ -173,10 +173,9 @@ def describe(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is list:
-        names = {str: "texts", Named: "names", RewardStage: "stages", SftStage: "stages"}
+        names = {str: "texts", Named: "names", SftStage: "stages"}
         part = get_args(arguments[0])[0] if get_origin(arguments[0]) is Annotated else arguments[0]
-        is_stage = isinstance(part, type) and issubclass(part, CurriculumStage)
-        return f"list of {'stages' if is_stage else names.get(part, 'entries')}"
+        return f"list of {names.get(part, 'entries')}"
     if origin is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Section):

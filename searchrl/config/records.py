@@ -36,9 +36,6 @@ class LogConfig(Section):
     with their settings."""
     rollouts: bool = True
     """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
-    max_seen: Annotated[int, Field(ge=0)] = 64
-    """Numbers that a row holds of what was seen before a choice by number; an observation of more
-    is left out, because it would be most of the file. Probabilities are always there."""
     compress: bool = True
     """Compress these files with gzip."""
     max_rollout_files: Annotated[int, Field(ge=0)] = 0

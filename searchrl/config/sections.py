@@ -11,7 +11,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,7 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from searchrl.config.curriculum import checked_condition, checked_stages
+from searchrl.config.curriculum import checked_stages
+from searchrl.contracts.settings import Weights
 
 LARGEST = 2**32
 """Largest whole number of any setting. More steps, tokens or tasks than this nobody has, and what
@@ -105,62 +105,24 @@ class Named(BaseModel):
         return dict(self.model_extra or {})
 
 
-When = Annotated[str, AfterValidator(checked_condition)]
-
-
-class RewardStage(Section):
-    """One stage of a reward schedule: `expr` holds until step `until_step` (the last: for ever)."""
-
-    expr: str
-    """The expression of this stage."""
-    until_step: Count | None = None
-    """The last step of the stage; the last stage has none and holds for ever."""
-    when: When | None = None
-    """The stage begins once this [condition](#curriculum) is true, or after `until_step` of the
-    stage before, if that comes first."""
-
-
-class CurriculumStage(Section):
-    """When a stage of a curriculum begins: the first with the run, each other one as it says."""
-
-    from_step: Count | None = None
-    """The stage begins after this many steps."""
-    when: When | None = None
-    """The stage begins once this [condition](#curriculum) is true, such as `em>0.8`. With
-    `from_step` as well, whichever comes first."""
-
-
-class WeightStage(CurriculumStage):
-    """One stage of a task's weight."""
-
-    weight: Weight
-    """The weight in this stage; at 0 the task is not drawn."""
-
-
-class DifficultyStage(CurriculumStage):
-    """One stage of a task's difficulty."""
-
-    difficulty: Level
-    """What the environment's setting `difficulty` is in this stage."""
-
-
 class TaskConfig(Section):
     """One environment of the run with its own reward, judge, protocol and retriever."""
 
     env: Named = Named(name="regulations")
     """Where episodes come from: a registered name, or a mapping of the name and the environment's
     own [settings](builtins.md)."""
-    weight: Annotated[float, Field(gt=0)] | dict[Step, Weight] | list[WeightStage] = 1.0
-    """How often this task is drawn compared with the others: a number, `{0: 1.0, 30: 0.5}` for
-    weights that begin at these steps, or [a list of stages](#curriculum)."""
-    difficulty: dict[Step, Level] | list[DifficultyStage] | None = None
-    """The environment's setting `difficulty` as it changes in training, `{0: easy, 30: hard}` or
-    [a list of stages](#curriculum). Evaluations play the last one. One that never changes is
+    weight: Annotated[float, Field(gt=0)] | dict[Step, Weight] = 1.0
+    """How often this task is drawn compared with the others: a number, or
+    [stages](#curriculum) such as `{0: 1.0, 30: 0.5}`."""
+    difficulty: dict[Step, Level] | None = None
+    """The environment's setting `difficulty` as it changes in training: [stages](#curriculum) such
+    as `{0: easy, 30: hard}`. Evaluations play the last one. One that never changes is
     `env.difficulty`."""
-    reward: str | list[RewardStage] = AUTO
-    """A reward [expression](rewards.md#expressions), or a list of stages (below). `auto`: the one
-    that the environment is registered with, else `format+em`, in which form and answer count alike.
-    With a model that writes the format well, `0.2*format+em` puts the weight on the answer."""
+    reward: str | dict[Step, str] = AUTO
+    """A reward [expression](rewards.md#expressions), or [stages](#curriculum) of them. `auto`: the
+    one that the environment is registered with, else `format+em`, in which form and answer count
+    alike. With a model that writes the format well, `0.2*format+em` puts the weight on the
+    answer."""
     metrics: list[str] = Field(
         default=["format", "em", "searched", "searches", "support_recall", "all_gold"]
     )
@@ -180,7 +142,7 @@ class TaskConfig(Section):
     """Who judges answers, for reward components that take a judge: a name, or a mapping of the name
     and its [settings](builtins.md#judges). `lexical` compares words and asks nobody."""
 
-    @field_validator("weight", "difficulty", mode="before")
+    @field_validator("weight", "difficulty", "reward", mode="before")
     @classmethod
     def _is_written_well(cls, value: Any, info: ValidationInfo) -> Any:
         return checked_stages(value, info.field_name or "")
@@ -191,13 +153,6 @@ class TaskConfig(Section):
         if value is not None and "env" in info.data and "difficulty" in info.data["env"].settings:
             raise ValueError("env.difficulty says it already; keep one of them")
         return value
-
-    @field_validator("metrics", mode="after")
-    @classmethod
-    def _renamed(cls, value: list[str]) -> list[str]:
-        """Runs made before 2026-12 name `retrieved`, which is two metrics now."""
-        new = [("support_recall", "all_gold") if name == "retrieved" else (name,) for name in value]
-        return list(dict.fromkeys(name for names in new for name in names))
 
     @field_validator("protocol", "retriever", mode="before")
     @classmethod
@@ -237,7 +192,7 @@ class ScratchConfig(Section):
 class ModelConfig(Section):
     """The policy. `name`: a path, a hub id, `tiny` (embedded), `auto` or `scratch` (sft only)."""
 
-    name: Text = "auto"
+    name: Annotated[Weights, Field(min_length=1)] = "auto"
     """A folder, a hub id, a run folder, `tiny` (embedded), `scratch` (`sft` only) or `auto`:
     Qwen/Qwen3-4B where a GPU or its weights are here, else `tiny`, and it says so; a run stores
     what it became. `tiny` is [the policy that the environment brings](hooks.md#a-policy-of-its-own)
@@ -342,8 +297,8 @@ class RolloutConfig(Section):
     """Seconds an environment's reset or step may take, its searches included; null: no limit. A
     hang becomes a failure that names the environment, or the retriever or protocol that it called.
     Episodes that hang wait at the same time, so a whole batch of them costs little more than one
-    such wait. Code that holds Python's lock for so long cannot be given up: it ends the run. At
-    most 1,000,000 (eleven days): some systems' clocks cannot wait longer."""
+    such wait. Code that never gives the interpreter back ends the process after five minutes, or
+    after this limit if it is longer. At most 1,000,000 (eleven days)."""
     reward_timeout_s: Seconds | None = 60.0
     """Seconds a reward component may take for one episode; null: no limit."""
     max_failure_frac: Fraction = 0.2

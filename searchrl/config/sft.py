@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from searchrl.config.sections import Batch, Count, Section, Weight
+from searchrl.contracts.settings import FilePath
 
 
 class SftStage(Section):
@@ -45,7 +46,7 @@ class SftConfig(Section):
 
     stages: Annotated[list[SftStage], Field(min_length=1)] = Field(default=[SftStage()])
     """Stages of the cold start, in order; the keys are below."""
-    traces: str | None = None
+    traces: FilePath | None = None
     """JSONL of recorded demonstrations instead of scripted ones; see
     [traces](data_formats.md#traces)."""
     micro_batch_tokens: Count = 16384

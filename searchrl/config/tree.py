@@ -21,11 +21,10 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from searchrl.config.alarms import AlarmsConfig
-from searchrl.config.curriculum import check_tasks
-from searchrl.config.endpoint import EndpointConfig
+from searchrl.config.curriculum import check_weights
+from searchrl.config.endpoint import MODEL, EndpointConfig, PolicyName
 from searchrl.config.faults import FileLayer, explain
 from searchrl.config.packaged import find_packaged, is_packaged
-from searchrl.config.policy import PolicyName
 from searchrl.config.records import CheckpointConfig, LogConfig
 from searchrl.config.sections import (
     AUTO,
@@ -33,32 +32,30 @@ from searchrl.config.sections import (
     EngineConfig,
     EvalConfig,
     ModelConfig,
-    Named,
     OptimConfig,
     RolloutConfig,
     SamplingConfig,
     Section,
     TaskConfig,
-    Text,
 )
 from searchrl.config.sft import SftConfig
 from searchrl.config.yaml_text import MAX_CHARS, MAX_DEPTH, read_yaml
+from searchrl.contracts.settings import FilePath
 from searchrl.errors import ConfigError, show_value, suggest, suggest_path
 
 TASK_KEYS = ("env", "reward", "judge", "protocol", "retriever")
 """Keys that, at the top level, are short forms of the first entry of `tasks`."""
 
-NAMED_SECTIONS = ("model", "algorithm", "policy")
-"""Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`, `policy: scripted`."""
+NAMED_SECTIONS = ("model", "algorithm")
+"""Keys whose text is read as the name: `model: PATH`, `algorithm: dapo`."""
 
-_PLUGIN_KEYS = (*TASK_KEYS, "policy")
+_PLUGIN_KEYS = ("env", "judge", "protocol", "retriever")
 
-WHOLE_KEYS = ("mix", "weight", "difficulty")
+WHOLE_KEYS = ("mix", "weight", "difficulty", "reward")
 """Mappings that a later layer replaces as a whole: their values mean something only together."""
 
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
-_INDEX = re.compile(r"[0-9]{1,9}")
 _KINDS = {type(None): "nothing", list: "a list", str: "a text", bool: "true or false"}
 
 
@@ -81,17 +78,14 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     log: LogConfig = LogConfig()
     alarms: AlarmsConfig = AlarmsConfig()
-    policy: PolicyName = Named(name="model")
+    policy: PolicyName = MODEL
     """`model`; `scripted` replays the environment's expert, `scripted:NAME` another of its scripts;
     `endpoint:URL` asks the model `model.name` of an [OpenAI-compatible
-    server](evaluate.md#api-models). Any other name is that of a
-    [network](hooks.md#register_policies) for environments of choices, with its settings beside the
-    name. `model` and networks can be trained."""
+    server](evaluate.md#api-models). Only `model` can be trained."""
     preset: str | None = None
     """Settings for a kind of model; everything you write wins over them. By default the embedded
-    tiny model gets `tiny`, any other model `qwen3_4b_lora`, and a network `small_network`.
-    `package:path` is a preset that an installed package brings; it lies over that of the model. See
-    [presets](#presets)."""
+    tiny model gets `tiny`, any other model `qwen3_4b_lora`. `package:path` is a preset that an
+    installed package brings; it lies over that of the model. See [presets](#presets)."""
     plugins: list[str] = Field(default_factory=list)
     """Plugin files or modules, as with `--plugin`. A run remembers them."""
     strict_plugins: bool = False
@@ -111,7 +105,7 @@ class RunConfig(Section):
     crashes where the system gives it no more threads."""
     run_dir: str | None = None
     """The run folder; new or empty. By default `runs/ENV-DATE-TIME`."""
-    init_from: Text | None = None
+    init_from: Annotated[FilePath, Field(min_length=1)] | None = None
     """A run folder, checkpoint or adapter whose weights the policy starts from, such as that of
     `searchrl sft`. Of a run, [what it learned to play with](cli.md#starting-from-a-run) is taken
     over too."""
@@ -119,7 +113,7 @@ class RunConfig(Section):
     @field_validator("tasks", mode="after")
     @classmethod
     def _fit_together(cls, value: list[TaskConfig]) -> list[TaskConfig]:
-        check_tasks(value)
+        check_weights(value)
         return value
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,72 +217,52 @@ def nest(key: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Deep-merge mappings, `over` wins; lists and scalars are replaced.
+def merge(base: Any, over: Any, key: str = "") -> Any:
+    """Deep-merge two values of a `key`, `over` wins; lists and scalars are replaced.
 
     A digit key in `over` (`--set tasks.0.weight=2`) addresses an element of a list in `base`; the
-    number after the last one adds an element (`--set tasks.1.env=corpus`).
-    A mapping of weights (`mix`) is replaced, not added to. So is a mapping whose `name` changes:
-    settings of another plugin do not carry over.
+    number after the last one adds an element (`--set tasks.1.env=corpus`). A mapping of weights or
+    stages (`WHOLE_KEYS`) is replaced, and so is a mapping whose `name` changes: settings of another
+    plugin do not carry over.
     """
-    result = dict(base)
-    for key, value in over.items():
-        old = result.get(key)
-        if key == "algorithm" and isinstance(old, Mapping) and _is_renamed(old, value):
-            # The keys beside the name belong to every algorithm; `settings` to one only.
-            old = {k: v for k, v in old.items() if k != "settings"}
-        if key in TASK_KEYS:
-            old, value = _as_named(key, old), _as_named(key, value)
-        if not isinstance(value, Mapping):
-            result[key] = value
-        elif isinstance(old, list) and _addresses(key, value):
-            result[key] = items = list(old)
-            for position, item in value.items():
-                if int(position) > len(items):
-                    raise ConfigError(
-                        f"'{key}' has {len(items)} entries, so no {key}.{position}; the next one "
-                        f"to add is {key}.{len(items)}"
-                    )
-                if int(position) == len(items):
-                    items.append({})
-                items[int(position)] = merge({"": items[int(position)]}, {"": item})[""]
-        elif key in WHOLE_KEYS or (key in _PLUGIN_KEYS and _is_renamed(old, value)):
-            result[key] = dict(value)
-        else:
-            result[key] = merge(old, value) if isinstance(old, Mapping) else dict(value)
-    return result
+    base, over = _as_named(key, base), _as_named(key, over)
+    if isinstance(base, list) and isinstance(over, Mapping) and all(map(_is_index, over)):
+        items = merge(dict(enumerate(base)), {int(place): item for place, item in over.items()})
+        if len(items) <= max(items, default=-1):
+            raise ConfigError(
+                f"'{key}' has {len(base)} entries, so no {key}.{max(items)}; the next one to add "
+                f"is {key}.{len(base)}"
+            )
+        return list(items.values())
+    if not (isinstance(base, Mapping) and isinstance(over, Mapping)) or key in WHOLE_KEYS:
+        return over
+    is_renamed = base.get("name", AUTO) not in (AUTO, over.get("name", base.get("name")))
+    if is_renamed and key in _PLUGIN_KEYS:
+        return over
+    if is_renamed and key == "algorithm":  # the other keys belong to every algorithm
+        base = {**base, "settings": {}}
+    return {**base, **{name: merge(base.get(name), value, name) for name, value in over.items()}}
 
 
-def _addresses(key: str, value: Mapping[Any, Any]) -> bool:
-    """Whether the keys of `value` are those of elements in a list; steps of a weight are none."""
-    is_whole = key in WHOLE_KEYS and any(isinstance(k, int) for k in value)
-    return not is_whole and all(_INDEX.fullmatch(str(k)) for k in value)
-
-
-def _is_renamed(old: Any, value: Any) -> bool:
-    """Whether `value` names another plugin than `old` does; `auto` is not decided yet."""
-    both = isinstance(old, Mapping) and isinstance(value, Mapping)
-    names = [mapping["name"] for mapping in (old, value) if "name" in mapping] if both else []
-    return len(names) == 2 and names[0] not in (AUTO, names[1])
-
-
-def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Rewrite a layer's short forms: `env: corpus` as a key of the first task, `model: PATH`."""
-    data = {
-        key: {"name": value} if key in NAMED_SECTIONS and isinstance(value, str) else value
-        for key, value in layer.items()
-        if key not in TASK_KEYS
-    }
-    short = {key: _as_named(key, layer[key]) for key in TASK_KEYS if key in layer}
-    if not short:
-        return data
-    addressed = {"tasks": {"0": short}}
-    return merge(data, addressed) if "tasks" in data else data | addressed
+def _is_index(key: object) -> bool:
+    return isinstance(key, int) or (isinstance(key, str) and key.isdecimal() and len(key) < 10)
 
 
 def _as_named(key: str, value: Any) -> Any:
     """`corpus` → `{"name": "corpus"}` for the keys that name a plugin."""
-    return {"name": value} if isinstance(value, str) and key != "reward" else value
+    return {"name": value} if isinstance(value, str) and key in _PLUGIN_KEYS else value
+
+
+def _canonical(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """A layer whose short forms, `env: corpus`, are keys of the first task."""
+    data = {
+        key: {"name": value} if isinstance(value, str) and key in NAMED_SECTIONS else value
+        for key, value in layer.items()
+        if key not in TASK_KEYS
+    }
+    if short := {key: _as_named(key, layer[key]) for key in TASK_KEYS if key in layer}:
+        data["tasks"] = merge(data["tasks"], {"0": short}) if "tasks" in data else {"0": short}
+    return data
 
 
 def build_config(*layers: Mapping[str, Any]) -> RunConfig:
@@ -297,7 +271,7 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     Raises `ConfigError` that lists every wrong key or value at once, with suggestions.
     """
     # All defaults, so that `--set sft.stages.0.steps=100` finds the stage it addresses.
-    merged: dict[str, Any] = _canonical(RunConfig().to_dict())
+    merged: dict[str, Any] = RunConfig().to_dict()
     for layer in layers:
         try:
             merged = merge(merged, _canonical(layer))
@@ -307,5 +281,8 @@ def build_config(*layers: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
-        lines = explain(error, merged, layers, RunConfig, TASK_KEYS)
+        from searchrl.config.keys import config_keys
+
+        known = [*TASK_KEYS, *(key.key.replace("[]", ".0") for key in config_keys())]
+        lines = explain(error, merged, layers, known)
         raise ConfigError(f"the configuration is not valid:\n{lines}") from error

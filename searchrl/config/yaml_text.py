@@ -1,8 +1,4 @@
-"""YAML as it is used in configurations: plain values, no dates, every key once, nothing huge.
-
-Owns the dialect, its limits, the lines of keys and the one kind of error it raises. `tree.py`, the
-only caller, knows what the values mean and how layers of them are merged.
-"""
+"""Strict YAML: plain values, no dates, every key once, nothing huge; with the line of each key."""
 
 from __future__ import annotations
 
@@ -18,12 +14,9 @@ MAX_DEPTH = 40
 """Deepest nesting. Settings are a few levels deep; what walks through them is recursive."""
 MAX_VALUES = 100_000
 """Most values, counted as often as aliases repeat them: a few lines can mean billions."""
-_MAX_DIGITS = 400
-"""Longest whole number: the largest float has 309 digits."""
 
-
-_UNUSABLE = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
-"""Not those by which Python stands for a file name's bytes that are no UTF-8."""
+_NO_TEXT = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+"""NUL and halves of pairs, but not those by which Python writes bytes of file names."""
 
 
 class Parsed(NamedTuple):
@@ -41,47 +34,32 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise _fault(key, f"the key {_cut(key.value)} is there twice; keep one of them")
-                seen.add(key.value)
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise _fault(key, f"the key '{key.value[:60]}' is there twice; keep one of them")
+            seen.add(str(key.value))
         return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Make a value; what PyYAML raises for a tag that does not fit becomes a fault."""
+        """Make a value; whatever PyYAML raises for one becomes a fault with its line."""
         try:
-            return super().construct_object(node, deep)
-        except (yaml.YAMLError, RecursionError):
-            raise
-        except Exception as error:  # PyYAML raises many kinds
-            kind = str(node.tag).rpartition(":")[2]
-            raise _fault(node, f"{_cut(node.value)} cannot be read as '{kind}'") from error
-
-    def construct_scalar(self, node: Any) -> Any:
-        """A text, unless it holds what no file's name and no prompt can: a NUL, half a pair."""
-        value = super().construct_scalar(node)
-        if isinstance(value, str) and (found := _UNUSABLE.search(value)):
-            what = "a NUL character" if found.group() == "\0" else "half of a surrogate pair"
-            raise _fault(node, f"the text {_cut(value)} holds {what}; leave it out")
+            value = super().construct_object(node, deep)
+        except (ValueError, LookupError, TypeError, OverflowError, AttributeError) as error:
+            kind = node.tag.rpartition(":")[2]
+            raise _fault(node, f"{node.value!s:.60} cannot be read as '{kind}'") from error
+        if isinstance(value, str) and _NO_TEXT.search(value):
+            raise _fault(node, "the text holds a NUL or half of a surrogate pair; leave it out")
         return value
-
-    def construct_yaml_int(self, node: Any) -> int:
-        """A whole number, unless it has hundreds of digits."""
-        if len(node.value) > _MAX_DIGITS:
-            raise _fault(node, f"a number of {len(node.value):,} digits; no setting is so large")
-        return super().construct_yaml_int(node)
 
     def construct_undefined(self, node: Any) -> Any:
         """A tag that is of no use here, such as `!!binary` and `!!python/object`."""
         tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
-        raise _fault(node, f"the tag {_cut(tag)} means nothing here; write the plain value")
+        raise _fault(node, f"the tag '{tag[:60]}' means nothing here; write the plain value")
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 for _tag in ("tag:yaml.org,2002:binary", None):  # bytes are no setting
     _Loader.add_constructor(_tag, _Loader.construct_undefined)
 
@@ -90,68 +68,51 @@ def read_yaml(text: str) -> Parsed:
     """Parse a YAML text.
 
     Raises ValueError, with line and column where there is one, for text that cannot be read (also
-    for too large numbers, too deep nesting and too many values) and for a key that a mapping has
-    twice.
+    for too deep nesting and too many values) and for a key that a mapping has twice.
     """
     if len(text) > MAX_CHARS:
-        raise ValueError(
-            f"it has more than {MAX_CHARS:,} characters; a configuration is far shorter"
-        )
+        raise ValueError(f"it has more than {MAX_CHARS:,} characters; no configuration is so long")
     try:
         loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return Parsed(None, {})
-            _ensure_small(node)
-            return Parsed(loader.construct_document(node), dict(_lines(node, ())))
-        finally:
-            loader.dispose()
+        node = loader.get_single_node()
+        if node is None:
+            return Parsed(None, {})
+        _measure(node, 0, {})
+        return Parsed(loader.construct_document(node), dict(_lines(node, ())))
     except yaml.MarkedYAMLError as error:
         raise ValueError(_describe(error)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise ValueError(
-            f"line {line}: the character U+{int(error.character):04X} may not stand in YAML"
-        ) from error
+        shown = f"U+{int(error.character):04X}"
+        raise ValueError(f"line {line}: the character {shown} may not stand in YAML") from error
     except RecursionError as error:
-        raise ValueError(_too_deep()) from error
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from error
 
 
-def _ensure_small(root: yaml.Node) -> None:
-    """Refuse what is too deep or, with its aliases written out, too large; aliases may be loops."""
-    sizes: dict[int, int] = {}
+def _measure(node: yaml.Node, depth: int, sizes: dict[int, int]) -> int:
+    """The number of values in a node, aliases written out; refuses what is too deep or too large.
 
-    def measure(node: yaml.Node, depth: int) -> int:
-        if depth > MAX_DEPTH:
-            raise _fault(node, _too_deep())
-        if (known := sizes.get(id(node))) is not None:
-            return known
-        size = 1 + sum(measure(child, depth + 1) for child in _children(node))
-        if size > MAX_VALUES:
+    Aliases may be loops.
+    """
+    if depth > MAX_DEPTH:
+        raise _fault(node, f"nested more than {MAX_DEPTH} levels deep")
+    if id(node) not in sizes:
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        children = [child for item in inner for child in (item if type(item) is tuple else (item,))]
+        sizes[id(node)] = 1 + sum(_measure(child, depth + 1, sizes) for child in children)
+        if sizes[id(node)] > MAX_VALUES:
             raise _fault(node, f"its aliases (*name) repeat more than {MAX_VALUES:,} values")
-        sizes[id(node)] = size
-        return size
-
-    measure(root, 0)
-
-
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from node.value
-    elif isinstance(node, yaml.MappingNode):
-        for pair in node.value:
-            yield from pair
+    return sizes[id(node)]
 
 
 def _lines(node: yaml.Node, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
     """The line of each key, those of list entries by their number; the first few levels."""
-    pairs: list[tuple[str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.SequenceNode):
         pairs = [(str(number), item, item) for number, item in enumerate(node.value)]
     elif isinstance(node, yaml.MappingNode):
-        named = (pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode))
-        pairs = [(key.value, key, value) for key, value in named]
+        pairs = [(str(key.value), key, value) for key, value in node.value]
+    else:
+        return
     for name, key, value in pairs:
         yield (*above, name), key.start_mark.line + 1
         if len(above) < 4:  # `sft.stages.0.mix.expert`; a fault deeper inside has the line of that
@@ -162,10 +123,6 @@ def _fault(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:
     return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
 
 
-def _too_deep() -> str:
-    return f"nested more than {MAX_DEPTH} levels deep"
-
-
 def _describe(error: yaml.MarkedYAMLError) -> str:
     """`line 3, column 5: what is wrong`, with the line itself and a caret below it."""
     mark = error.problem_mark or error.context_mark
@@ -173,10 +130,6 @@ def _describe(error: yaml.MarkedYAMLError) -> str:
     if mark is None:
         return what
     snippet = mark.get_snippet(indent=2) if mark.buffer is not None else None
-    shown = f"\n{snippet}" if snippet else ""
-    return f"line {mark.line + 1}, column {mark.column + 1}: {what}{shown}"
-
-
-def _cut(value: object) -> str:
-    text = repr(value) if isinstance(value, str) else "a list or mapping"
-    return text if len(text) <= 60 else text[:59] + "…"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {what}" + (
+        f"\n{snippet}" if snippet else ""
+    )

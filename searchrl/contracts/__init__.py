@@ -6,15 +6,6 @@ objects in `plugins`. All names are imported from here: `from searchrl.contracts
 """
 
 from searchrl.contracts.playing import Drawer, Expert, ExpertFactory, TagProtocol, TokenBudget
-from searchrl.contracts.policies import (
-    CHOICE_TURNS,
-    TEXT_TURNS,
-    TURNS,
-    ChoicePolicy,
-    ChoiceSpace,
-    Chosen,
-    PolicyFactory,
-)
 from searchrl.contracts.problems import (
     JUDGE_SCALE,
     MAX_REWARD,
@@ -33,27 +24,37 @@ from searchrl.contracts.retrieving import (
     StoredRetriever,
 )
 from searchrl.contracts.scoring import GroupReward, Judge, PaidJudge, RankingJudge, Reward
+from searchrl.contracts.settings import (
+    Account,
+    Address,
+    Command,
+    FilePath,
+    ModuleName,
+    NeedsTrust,
+    VariableName,
+    Weights,
+)
+from searchrl.contracts.traffic import Traffic
 from searchrl.contracts.watching import Alarm, Metric, Paired, Tracker
 
 __all__ = [
-    "CHOICE_TURNS",
     "JUDGE_SCALE",
     "MAX_REWARD",
-    "TEXT_TURNS",
-    "TURNS",
+    "Account",
+    "Address",
     "Alarm",
-    "ChoicePolicy",
-    "ChoiceSpace",
-    "Chosen",
+    "Command",
     "Drawer",
     "Expert",
     "ExpertFactory",
+    "FilePath",
     "GroupReward",
     "Judge",
     "Metric",
+    "ModuleName",
+    "NeedsTrust",
     "PaidJudge",
     "Paired",
-    "PolicyFactory",
     "RankingJudge",
     "RankingRetriever",
     "Retriever",
@@ -63,6 +64,9 @@ __all__ = [
     "TagProtocol",
     "TokenBudget",
     "Tracker",
+    "Traffic",
+    "VariableName",
+    "Weights",
     "find_action_problem",
     "find_alert_problem",
     "find_passages_problem",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from searchrl.contracts.traffic import Traffic
 from searchrl.core.episode import Episode, JudgeCase, Score, Unscored, Verdict
-from searchrl.endpoints.exchange import Traffic
 
 
 @runtime_checkable

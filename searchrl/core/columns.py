@@ -13,7 +13,7 @@ Shape suffixes: T tokens of a micro-batch (any shape, all columns alike), R its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -76,12 +76,15 @@ class LossStats:
     sum_square_target: float = 0.0
     max_abs_log_ratio: float = 0.0
     """Largest |logp - old_logp| before the clamp; 0 at the first update, or something is wrong."""
+    is_clipped_T: Tensor | None = field(default=None, compare=False, repr=False)
+    """Of one micro-batch: the tokens whose gradient the clip took; None for a loss without one."""
 
     def __add__(self, other: LossStats) -> LossStats:
         """Return the statistics of both micro-batches together."""
         if not isinstance(other, LossStats):
             return NotImplemented
-        both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        names = [field.name for field in fields(self) if field.name != "is_clipped_T"]
+        both = {name: getattr(self, name) + getattr(other, name) for name in names}
         both["max_abs_log_ratio"] = max(self.max_abs_log_ratio, other.max_abs_log_ratio)
         return LossStats(**both)
 
@@ -162,8 +165,6 @@ class LossColumns:
     gradient."""
     target_T: Tensor | None = None
     """What it is to become."""
-    on_clipped: Callable[[Tensor], None] | None = None
-    """Hears, for every token, whether the clip took its gradient; silent for a loss without one."""
 
     def sum_per_rollout(self, column_T: Tensor) -> Tensor:
         """Return, at every token, the sum of `column_T` over the kept tokens of its rollout.
@@ -200,8 +201,6 @@ class LossColumns:
         loss = -(self.weight_T * objective_T).sum()
         if extra_loss is not None:
             loss = loss + extra_loss
-        if self.on_clipped is not None and is_clipped_T is not None:
-            self.on_clipped(is_clipped_T & (self.weight_T > 0))
 
         with torch.no_grad():
             is_in_T = self.weight_T > 0
@@ -246,7 +245,9 @@ class LossColumns:
             values = torch.stack([value.to(loss.dtype) for value in sums.values()]).tolist()
         named = dict(zip(sums, values, strict=True))
         counted = {k: int(v) if k.startswith("num_") else v for k, v in named.items()}
-        return loss, LossStats(**counted)
+        if is_clipped_T is not None:
+            is_clipped_T = is_clipped_T & is_in_T
+        return loss, LossStats(**counted, is_clipped_T=is_clipped_T)
 
 
 def loss_columns(
@@ -282,7 +283,6 @@ def loss_columns(
             not finite (probabilities of exactly 0) is 0 in the column and drops no token.
         value_T: of a critic; it has a gradient. One that is not finite drops its token.
         target_T: what `value_T` is to become.
-        on_clipped: hears where a clip took the gradient; see `LossColumns`.
 
     What stands at a token without a weight is never read. A token at which a log-prob is not finite
     is dropped and counted. It leaves the numerator only, and nothing takes over its weight: by the
@@ -336,7 +336,6 @@ def loss_columns(
         entropy_T=None if entropy_T is None else kept(_finite(entropy_T)),
         value_T=None if value_T is None else kept(value_T),
         target_T=None if target_T is None else kept(target_T.detach()),
-        on_clipped=on_clipped,
     )
 
 

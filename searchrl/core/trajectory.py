@@ -40,22 +40,11 @@ class TurnStop(StrEnum):
     STOP_STRING = "stop_string"
     EOS = "eos"
     MAX_TOKENS = "max_tokens"
-    CHOICE = "choice"
-    """The turn is one action, which a policy without tokens chose by its number."""
 
 
 def is_finite(logp: float | None) -> bool:
     """Whether a token has a log-prob that a ratio can be taken of."""
     return logp is not None and math.isfinite(logp)
-
-
-class View(NamedTuple):
-    """What a policy without tokens saw before one choice."""
-
-    values: bytes
-    """Numbers in 32 bits, little endian: what the policy was given, to the bit."""
-    legal: tuple[bool, ...]
-    """Which actions could be chosen, by number."""
 
 
 class TokenStep(NamedTuple):
@@ -87,10 +76,6 @@ class Turn:
 class Trajectory:
     """Append-only columns over the tokens of one rollout (one segment of it).
 
-    Of a policy without tokens, an id is the number of an action and a turn is one id. What it saw
-    is then in `views`, and how probable each action was in `probs`, one for each turn; such a
-    rollout has no prompt and no observations in ids.
-
     `group_id` is unique per prompt instance, never an index. `task_id` and `env` name what was
     asked. `generated_text` is the decoded model and environment text after the prompt, for
     reading only.
@@ -103,16 +88,12 @@ class Trajectory:
     origin: Origin = Origin.SAMPLED
     segment: int = 0
     generated_text: str = ""
-    after: View | None = None
-    """What a policy without tokens saw after its last choice, if a limit cut the episode there."""
     _ids: list[int] = field(default_factory=list, repr=False)
     _authors: list[Author] = field(default_factory=list, repr=False)
     _logps: list[float | None] = field(default_factory=list, repr=False)
     _turns_of: list[int] = field(default_factory=list, repr=False)
     _versions: list[int] = field(default_factory=list, repr=False)
     _turns: list[Turn] = field(default_factory=list, repr=False)
-    _views: list[View] = field(default_factory=list, repr=False)
-    _probs: list[tuple[float, ...]] = field(default_factory=list, repr=False)
 
     def append_prompt(self, ids: Sequence[int]) -> None:
         """Append the rendered prompt (once, first).
@@ -132,8 +113,6 @@ class Trajectory:
         version: int,
         reason: TurnStop,
         overhang: str = "",
-        saw: View | None = None,
-        probs: Sequence[float] = (),
     ) -> Turn:
         """Append one model turn: ids verbatim and the sampler's log-prob of each.
 
@@ -144,13 +123,10 @@ class Trajectory:
             version: policy version the tokens were sampled from.
             reason: why the turn ended.
             overhang: text behind the stop string inside the last token.
-            saw: what a policy without tokens saw before it chose its one id.
-            probs: how probable each action was then, by number; empty where nobody knows.
 
         Raises:
             ValueError: if lengths differ, or log-probs are given for a demonstration or missing
-                for a sampled turn; if some turns have a view and others none, or one with a view
-                is not a single id that could be chosen, or has not one probability per action.
+                for a sampled turn.
         """
         if (logps is None) != (self.origin is Origin.DEMONSTRATION):
             has = "needs" if logps is None else "has no"
@@ -158,15 +134,6 @@ class Trajectory:
         columns: Sequence[float | None] = [None] * len(ids) if logps is None else logps
         if len(columns) != len(ids):
             raise ValueError(f"{len(ids)} ids but {len(columns)} log-probs")
-        if self._turns and (saw is None) is bool(self._views):
-            raise ValueError("either every turn has a view, or none has")
-        if saw is not None:
-            if len(ids) != 1 or not 0 <= ids[0] < len(saw.legal) or not saw.legal[ids[0]]:
-                raise ValueError(f"a choice is one of the legal actions, got {list(ids)}")
-            if len(probs) not in (0, len(saw.legal)):
-                raise ValueError(f"{len(saw.legal)} actions but {len(probs)} probabilities")
-            self._views.append(saw)
-            self._probs.append(tuple(probs))
         start = len(self._ids)
         turn = Turn(len(self._turns), start, start + len(ids), reason, overhang)
         self._extend(ids, Author.MODEL, columns, turn=turn.index, version=version)
@@ -231,16 +198,6 @@ class Trajectory:
     def turns(self) -> tuple[Turn, ...]:
         """The model turns as token ranges."""
         return tuple(self._turns)
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        """What was seen before each turn; empty for a policy of tokens."""
-        return tuple(self._views)
-
-    @property
-    def probs(self) -> tuple[tuple[float, ...], ...]:
-        """How probable each action was at each turn; empty for a policy of tokens."""
-        return tuple(self._probs)
 
     @property
     def num_prompt_tokens(self) -> int:

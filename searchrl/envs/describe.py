@@ -3,7 +3,6 @@
 Owns `Actions` (names, parser and samples of an action space), the text of an observation, terminal
 colours as text, and the form of `searchrl/assets/games.json`: the goals and action names of
 Gymnasium's own text games, from its documentation. Steps no environment and knows no protocol.
-Called by `foreign`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A file without hooks is a plugin all the same if it holds classes of `gymnasium.Env`. Owns how they
 become ids of Gymnasium: those that the file registers itself, under `module:Class` as well, and
-`Class-v0` for those that it does not. The adapter behind `gym:` plays them. Caller: `loading`.
+`Class-v0` for those that it does not. The adapter behind `gym:` plays them.
 """
 
 from __future__ import annotations

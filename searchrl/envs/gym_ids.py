@@ -22,8 +22,13 @@ def gym_id(env: str) -> str:
 
 
 def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
-    """Register `env` with Gymnasium (again: replaces it) and return its id."""
+    """Register `env` with Gymnasium (again: replaces it) and return its id.
+
+    An id that a package registered itself stays.
+    """
     name = gym_id(env)
+    if name in registry and registry[name].entry_point != _MAKE_ENV:
+        return name  # the package's own, such as one that is not in words
     # Replaced without a warning: it is the same env, perhaps with other plugin sources.
     registry.pop(name, None)
     kwargs: dict[str, Any] = {"env": env}
@@ -31,3 +36,10 @@ def register_gym_id(env: str, plugins: Sequence[str] = ()) -> str:
         kwargs["plugins"] = tuple(plugins)
     register(name, entry_point=_MAKE_ENV, kwargs=kwargs)
     return name
+
+
+def is_of_gymnasium(name: str) -> bool:
+    """Whether an id is one of Gymnasium's own: to make it imports no code of others."""
+    spec = registry.get(name)
+    made_by = spec.entry_point if spec is not None else None
+    return isinstance(made_by, str) and made_by.startswith("gymnasium.")

@@ -2,7 +2,7 @@
 
 Owns the names of the two splits that training uses, how many training tasks are held out if there
 is no validation split, the two checks that every environment makes, and the text of their errors.
-Knows no environment. Called by `text`, `foreign`, plugins and `TaskWorld`.
+Knows no environment.
 """
 
 from __future__ import annotations

@@ -4,17 +4,18 @@ Owns the episode mechanics: numbered tasks, reset and step on raw model turns, r
 every result checked, the observation budget, rewards of 0 or 1 and the transcript shown by
 `render`. It speaks strings only and knows neither tokens nor tags: the protocol parses and
 wraps. It does not know what the tasks are; `regulations` and `corpus` derive from it.
-The rollout driver, `play` and plain Gymnasium loops call it.
 """
 
 from __future__ import annotations
 
+import inspect
 import string
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import gymnasium
 from gymnasium.error import ResetNeeded
@@ -29,7 +30,7 @@ from searchrl.contracts import (
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.envs.text_space import TextSpace as TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
 
@@ -82,63 +83,92 @@ def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
     return (*turns, "Plain text without any tag.", "")
 
 
-class TextEnv(gymnasium.Env[str, str]):
-    """A search task per episode; the action is one raw model turn.
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What every search environment can be set to.
 
-    A subclass says which tasks there are (`num_tasks`, `make_task`), how a task is put to the
-    model (`make_prompt`) and which passages can be searched for it (`passages`), or how it is
-    searched (`look_up`). A task must be
-    a pure function of (split, index, world_seed). `budget` bounds every observation; the
-    rollout driver sets it to count the policy's tokens.
-
-    Args:
-        protocol: parses turns and wraps observations.
-        retriever: called once per corpus: `factory(passages)`. Environments that are given one
-            `IndexCache` here share its indexes.
+    Attributes:
         topk: passages shown per search turn.
         shuffle: show them in random order (the same for one task and turn), so that the model
             has to read all of them.
         max_turns: model turns before the episode is truncated.
         world_seed: which world the tasks come from.
         render_mode: None or "ansi" (the transcript as text).
-        matches: decides whether an answer is right; `same_answer` by default.
+        matches: decides whether an answer is right.
+    """
+
+    topk: int = 3
+    shuffle: bool = False
+    max_turns: int = 4
+    world_seed: int = 0
+    render_mode: str | None = None
+    matches: Matches = same_answer
+
+
+class TextEnv(gymnasium.Env[str, str]):
+    """A search task per episode; the action is one raw model turn.
+
+    A subclass says which tasks there are (`num_tasks`, `make_task`), how a task is put to the
+    model (`make_prompt`) and which passages can be searched for it (`passages`), or how it is
+    searched (`look_up`). A task must be a pure function of (split, index, world_seed). `budget`
+    bounds every observation; the rollout driver sets it to count the policy's tokens.
+
+    Args:
+        protocol: parses turns and wraps observations.
+        retriever: called once per corpus: `factory(passages)`. Environments that are given one
+            `IndexCache` here share its indexes.
+        settings: the fields of `settings_type`: `SearchSettings`, or what a subclass adds to them.
     """
 
     # Gymnasium warns about any rendering environment without a frame rate.
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
     name: ClassVar[str] = "text"
+    settings_type: ClassVar[type[SearchSettings]] = SearchSettings
     splits: tuple[str, ...] = ("train", "test")
     notes: tuple[str, ...] = ()
     """Sentences that a user should read beside the figures: what the data do not tell, and why."""
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give the class a signature that names its settings, by which they are checked."""
+        super().__init_subclass__(**kwargs)
+        own = inspect.signature(cls.__init__).parameters
+        named = {name: one for name, one in own.items() if name != "self"}
+        if any(one.kind is one.VAR_KEYWORD for one in own.values()):
+            kinds = get_type_hints(cls.settings_type, include_extras=True)
+            for field in fields(cls.settings_type):
+                named.setdefault(
+                    field.name,
+                    inspect.Parameter(
+                        field.name,
+                        inspect.Parameter.KEYWORD_ONLY,
+                        default=field.default,
+                        annotation=kinds[field.name],
+                    ),
+                )
+            named = dict(inspect.signature(cls.__mro__[1]).parameters) | named
+        kept = [one for one in named.values() if one.kind is not one.VAR_KEYWORD]
+        cls.__signature__ = inspect.Signature(sorted(kept, key=lambda one: one.kind))
 
     def __init__(
-        self,
-        *,
-        protocol: TagProtocol,
-        retriever: RetrieverFactory,
-        topk: int = 3,
-        shuffle: bool = False,
-        max_turns: int = 4,
-        world_seed: int = 0,
-        render_mode: str | None = None,
-        matches: Matches = same_answer,
+        self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
-        if topk < 1 or max_turns < 1:
+        self.settings = given = self.settings_type(**settings)
+        if given.topk < 1 or given.max_turns < 1:
             raise ConfigError(
                 f"env {self.name}: topk and max_turns must be at least 1, "
-                f"got topk={topk}, max_turns={max_turns}."
+                f"got topk={given.topk}, max_turns={given.max_turns}."
             )
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+        if given.render_mode is not None and given.render_mode not in self.metadata["render_modes"]:
             raise ConfigError(
                 f"env {self.name}: render_mode must be null or one of "
-                f"{self.metadata['render_modes']}, got {render_mode!r}."
+                f"{self.metadata['render_modes']}, got {given.render_mode!r}."
             )
         self.protocol = protocol
-        self.topk = topk
-        self.shuffle = shuffle
-        self.max_turns = max_turns
-        self.world_seed = world_seed
-        self.render_mode = render_mode
+        self.topk = given.topk
+        self.max_turns = given.max_turns
+        self.world_seed = given.world_seed
+        self.render_mode = given.render_mode
         self.budget: TokenBudget | None = None
         self.last_passages: tuple[Passage, ...] = ()
         try:
@@ -151,7 +181,6 @@ class TextEnv(gymnasium.Env[str, str]):
             ) from error
         self.action_space = TextSpace(turns=example_turns(protocol))
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
-        self._matches = matches
         self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
         self._searched: Retriever | None = None
         """The index of the running episode, once it has searched."""
@@ -283,13 +312,15 @@ class TextEnv(gymnasium.Env[str, str]):
         terminated = parsed.kind == ANSWER
         if terminated:
             answer = str(parsed.payload or "")
-            reward = float(any(self._matches(answer, gold) for gold in task.answers))
+            reward = float(any(self.settings.matches(answer, gold) for gold in task.answers))
         elif parsed.kind == SEARCH:
             self.last_passages, observation, ranks = self.look_up(task, parsed, action)
             self._gold_left -= {passage.id for passage in self.last_passages}
         else:
-            reason = parsed.reason or _explain_unknown(parsed)
-            observation = self.protocol.render_notice(reason, self.budget)
+            unknown = f"This environment has no action '{parsed.kind}'."
+            if isinstance(parsed.payload, ToolCall):
+                unknown = f"There is no tool {parsed.payload.name!r} here; the only one is search."
+            observation = self.protocol.render_notice(parsed.reason or unknown, self.budget)
         truncated = not terminated and self._num_turns >= self.max_turns
         self._is_over = terminated or truncated
         if self._is_over:
@@ -300,8 +331,10 @@ class TextEnv(gymnasium.Env[str, str]):
             "action": parsed,
             "passages": self.last_passages,
             "ranks": ranks,
-            "signals": self._signals(task),
+            "signals": {},
         }
+        if gold := set(task.gold_ids):
+            info["signals"] = {"gold_shown": 1.0 - len(self._gold_left) / len(gold)}
         return observation, reward, terminated, truncated, info
 
     def render(self) -> str | None:
@@ -341,19 +374,7 @@ class TextEnv(gymnasium.Env[str, str]):
             ) from error
 
     def _ordered(self, task: Task, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        if not self.shuffle:
+        if not self.settings.shuffle:
             return passages
         order = Random(f"shuffle/{self.world_seed}/{task.id}/{self._num_turns}")
         return tuple(order.sample(passages, len(passages)))
-
-    def _signals(self, task: Task) -> dict[str, float]:
-        if not task.gold_ids:
-            return {}
-        return {"gold_shown": 1.0 - len(self._gold_left) / len(set(task.gold_ids))}
-
-
-def _explain_unknown(action: Action) -> str:
-    """What the model is told about an action that this environment does not have."""
-    if isinstance(action.payload, ToolCall):
-        return f"There is no tool {action.payload.name!r} here; the only one is search."
-    return f"This environment has no action '{action.kind}'."

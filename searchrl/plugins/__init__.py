@@ -1,12 +1,12 @@
 """The plugin system: how names become objects. Re-exports what programs and tests use.
 
 `loading` finds plugins and calls their hooks, `registration` checks what they register,
-`registry` holds it; `owners` and `records` say whose it is, `builtins` is our own plugin, `make`
-builds an environment from names, `deadline` calls foreign code with a time limit.
+`registry` holds it; `provenance` says whose it is, `builtins` is our own plugin, `make` builds an
+environment from names.
 """
 
 from searchrl.plugins.loading import load_plugins, reload_plugins
-from searchrl.plugins.owners import Origin, Owner
+from searchrl.plugins.provenance import Origin, Owner
 from searchrl.plugins.registry import Entry, PluginFailure, PluginSpec, Registry
 
 __all__ = [

@@ -7,7 +7,7 @@ This file holds no behaviour: each object is in the module that its string names
 from __future__ import annotations
 
 from searchrl.config.packaged import EMBEDDED
-from searchrl.hookspecs import Register, RegisterEnv, hookimpl
+from searchrl.hookspecs import Register, RegisterEnv, RegisterTool, hookimpl
 
 PLUGIN_API = 2
 
@@ -32,17 +32,17 @@ def register_envs(register: RegisterEnv) -> None:
     register(
         "corpus",
         "searchrl.envs.corpus:CorpusEnv",
-        expert="searchrl.envs.corpus:make_expert",
+        expert="searchrl.envs.scripts:make_expert",
         description="your own questions over your own texts",
     )
     register(
         "multihop",
-        "searchrl.envs.multihop:MultihopEnv",
+        "searchrl.envs.corpus:MultihopEnv",
         scripts={
-            "no_search": "searchrl.envs.multihop:make_no_search",
-            "one_search": "searchrl.envs.multihop:make_one_search",
-            "two_search": "searchrl.envs.multihop:make_two_search",
-            "oracle_hop": "searchrl.envs.multihop:make_oracle_hop",
+            "no_search": "searchrl.envs.scripts:make_no_search",
+            "one_search": "searchrl.envs.scripts:make_one_search",
+            "two_search": "searchrl.envs.scripts:make_two_search",
+            "oracle_hop": "searchrl.envs.scripts:make_oracle_hop",
         },
         description="questions of several hops: HotpotQA, 2WikiMultihopQA, MuSiQue",
     )
@@ -52,6 +52,7 @@ def register_envs(register: RegisterEnv) -> None:
         protocol="act",
         reward="env",
         scripts={"random": "searchrl.envs.foreign:make_random"},
+        is_safe="searchrl.envs.gym_ids:is_of_gymnasium",
         description="any Gymnasium environment of text or discrete spaces: gym:FrozenLake-v1",
     )
 
@@ -60,22 +61,13 @@ def register_envs(register: RegisterEnv) -> None:
 def register_protocols(register: Register) -> None:
     """The tags for searching, for acting in other environments, and for calling tools."""
     for name, target, description in (
-        (
-            "think-search-answer",
-            "think_search_answer:ThinkSearchAnswer",
-            "<think>, then <search> or <answer>; results come in <information>",
-        ),
-        (
-            "act",
-            "act:ThinkAct",
-            "<think> if you like, then <act>; the environment replies in <observation>",
-        ),
-        (
-            "tool-call",
-            "tool_call:ToolCallProtocol",
-            "<think>, then <tool_call> or <answer>: tools as Qwen3 and Hermes know them",
-        ),
-    ):
+        ("think-search-answer", "think_search_answer:ThinkSearchAnswer",
+         "<think>, then <search> or <answer>; results come in <information>"),
+        ("act", "act:ThinkAct",
+         "<think> if you like, then <act>; the environment replies in <observation>"),
+        ("tool-call", "tool_call:ToolCallProtocol",
+         "<think>, then <tool_call> or <answer>: tools as Qwen3 and Hermes know them"),
+    ):  # fmt: skip
         register(name, f"searchrl.protocols.{target}", description=description)
 
 
@@ -113,14 +105,19 @@ def register_judges(register: Register) -> None:
 
 
 @hookimpl
-def register_retrievers(register: Register) -> None:
+def register_retrievers(register: RegisterTool) -> None:
     """BM25, and two ablations that show whether an agent reads what it finds."""
+    register(
+        "bm25",
+        "searchrl.retrieval.bm25:BM25Retriever",
+        concurrent=False,  # it computes: many at once would only all be late
+        description="rank-bm25 over Unicode words and CJK bigrams",
+    )
     for name, target, description in (
-        ("bm25", "bm25:BM25Retriever", "rank-bm25 over Unicode words and CJK bigrams"),
-        ("random", "ablations:RandomRetriever", "ablation: passages without regard to the query"),
-        ("empty", "ablations:EmptyRetriever", "ablation: never finds anything"),
+        ("random", "RandomRetriever", "ablation: passages without regard to the query"),
+        ("empty", "EmptyRetriever", "ablation: never finds anything"),
     ):
-        register(name, f"searchrl.retrieval.{target}", description=description)
+        register(name, f"searchrl.retrieval.ablations:{target}", description=description)
 
 
 @hookimpl
@@ -154,11 +151,6 @@ def register_alarms(register: Register) -> None:
         ("search_collapse", "collapse:SearchCollapse", "an agent that searched stops searching"),
         ("length_collapse", "collapse:LengthCollapse", "turns run into their limit, or shrink"),
         ("likelihood_collapse", "collapse:LikelihoodCollapse", "good rollouts become unlikely"),
-        (
-            "action_collapse",
-            "choices:ActionCollapse",
-            "a policy without tokens does always the same",
-        ),
         ("dead_groups", "reward:DeadGroups", "all groups are dead for many steps"),
         ("constant_reward", "reward:ConstantReward", "every rollout has the same reward"),
         ("one_component", "reward:OneComponent", "a component carries the reward, em stands still"),
@@ -202,16 +194,6 @@ def register_generators(register: Register) -> None:
 
 
 @hookimpl
-def register_policies(register: Register) -> None:
-    """A network for environments of choices."""
-    register(
-        "mlp",
-        "searchrl.engine.choosing.networks:Mlp",
-        description="layers over what is seen before each choice; hidden=[] is linear",
-    )
-
-
-@hookimpl
 def register_commands(register: Register) -> None:
     """The subcommands of `searchrl`."""
     for name, description in (
@@ -230,7 +212,7 @@ def register_commands(register: Register) -> None:
             "Take a few training steps and say what this machine will do with this configuration.",
         ),
         ("runs", "List run folders: what, when, how far, figures and size on disk."),
-        ("trust", "Allow for good the code that a run folder names."),
+        ("trust", "Allow for good what a run folder names and may not use without you."),
         ("new", "Write a plugin that works, with its tests, to change into your own."),
         ("check", "Check a plugin, or any registered name, against the criteria of its kind."),
         ("config", "Explain the configuration: every key's type, default and reason."),

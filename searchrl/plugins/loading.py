@@ -22,42 +22,38 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 import pluggy
 
-from searchrl import __version__, hookspecs
+from searchrl import __version__
 from searchrl.envs.gym_files import adopt_envs
 from searchrl.envs.gym_ids import register_gym_id
 from searchrl.errors import PluginError, suggest, suggest_path
 from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
-from searchrl.plugins.owners import (
+from searchrl.plugins.provenance import (
     Origin,
     Owner,
+    PluginRecord,
     canonical,
+    ensure_sources,
     find_distribution,
     find_file,
-    find_version,
     hash_bytes,
+    tracing,
 )
-from searchrl.plugins.records import PluginRecord, ensure_sources
-from searchrl.plugins.registration import COLLECTORS, Collector, PluginFault, list_gym_envs
+from searchrl.plugins.registration import Collector, PluginFault, list_gym_envs
 from searchrl.plugins.registry import Entry, PluginFailure, PluginSpec, Registry, describe_error
 from searchrl.plugins.remedies import find_remedy
-from searchrl.plugins.trace import timing
 
 BUILTINS = "searchrl.plugins.builtins"
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A plugin not loaded yet: who it claims to be, and how to get it."""
-
-    owner: Owner
-    load: Callable[[], object]
+_Candidate = tuple[Owner, Callable[[], object]]
+"""A plugin not loaded yet: who it claims to be, and how to get it."""
 
 
 class _HookRaised(Exception):
@@ -92,22 +88,21 @@ def load_plugins(
     """
     ensure_sources(recorded, files)
     own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
-    candidates = [_Candidate(own, lambda: importlib.import_module(BUILTINS))]
+    candidates: list[_Candidate] = [(own, lambda: importlib.import_module(BUILTINS))]
     if entry_points and os.environ.get("SEARCHRL_NO_INSTALLED_PLUGINS", "0") in ("", "0"):
         candidates += _find_entry_points()
-    candidates += _find_named(files, [c.owner.name for c in candidates], pinned)
+    candidates += _find_named(files, [owner.name for owner, _ in candidates], pinned)
     entries: list[Entry] = []
     failures: list[PluginFailure] = []
     loaded: dict[int, Owner] = {}
-    for candidate in candidates:
-        owner = candidate.owner
+    for owner, load in candidates:
         if owner.origin is Origin.FILE and owner.file in {o.file for o in loaded.values()}:
             # The file of an installed plugin, named once more: the same plugin, not a rival.
             continue
         try:
             # What a plugin prints while it loads is not the output of the command.
-            with contextlib.redirect_stdout(sys.stderr), timing(owner, "import"):
-                plugin = candidate.load()
+            with contextlib.redirect_stdout(sys.stderr), tracing(owner, "import"):
+                plugin = load()
             if first := loaded.get(id(plugin)):
                 if owner.origin is Origin.ENTRY_POINT:
                     raise PluginFault(f"is the same module as {first}; keep one entry point")
@@ -131,17 +126,11 @@ def load_plugins(
     )
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
-    _register_gym_ids(registry)
-    return registry
-
-
-def _register_gym_ids(registry: Registry) -> None:
-    """Make every plugin's environment a Gymnasium id too, as `import searchrl` does for ours."""
-    for entry in registry.entries():
+    for entry in entries:  # as `import searchrl` does for ours
         is_plain = entry.name in registry.names("env") and ":" not in entry.name
         if entry.kind == "env" and is_plain and entry.owner.origin is not Origin.BUILTIN:
-            source = entry.owner.source
-            register_gym_id(entry.name, (source,) if source else ())
+            register_gym_id(entry.name, tuple(filter(None, (entry.owner.source,))))
+    return registry
 
 
 def reload_plugins(spec: PluginSpec) -> Registry:
@@ -168,24 +157,21 @@ def _find_entry_points() -> list[_Candidate]:
     distribution. The same name twice within one distribution is a fault of that distribution.
     """
     found = list(importlib.metadata.entry_points(group=PROJECT))
-    names = [(ep.dist.name if ep.dist else "") or ep.name for ep in found]
-    seen: set[tuple[str, str]] = set()
-    candidates = []
-    for entry_point, dist_name in zip(found, names, strict=True):
-        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{entry_point.name}"
+    pairs = [((ep.dist.name if ep.dist else "") or ep.name, ep.name) for ep in found]
+    names = [dist_name for dist_name, _ in pairs]
+    candidates: list[_Candidate] = []
+    for place, (entry_point, (dist_name, own)) in enumerate(zip(found, pairs, strict=True)):
+        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{own}"
         version = entry_point.dist.version if entry_point.dist else ""
-        owner = Owner(name, Origin.ENTRY_POINT, dist_name, version)
-        key = (dist_name, entry_point.name)
-        load = functools.partial(_load_entry_point, entry_point, is_repeated=key in seen)
-        seen.add(key)
-        candidates.append(_Candidate(owner, load))
+        load = entry_point.load
+        if (dist_name, own) in pairs[:place]:
+            load = functools.partial(_refuse_repeated, own)
+        candidates.append((Owner(name, Origin.ENTRY_POINT, dist_name, version), load))
     return candidates
 
 
-def _load_entry_point(entry_point: importlib.metadata.EntryPoint, *, is_repeated: bool) -> object:
-    if is_repeated:
-        raise PluginFault(f"declares the entry point '{entry_point.name}' twice; keep one")
-    return entry_point.load()
+def _refuse_repeated(name: str) -> object:
+    raise PluginFault(f"declares the entry point '{name}' twice; keep one")
 
 
 def _find_named(
@@ -193,9 +179,8 @@ def _find_named(
 ) -> list[_Candidate]:
     """One candidate per `--plugin` source, each once; names made unique by a number."""
     used = {canonical(name) for name in taken}
-    absolute = {_find_file(source): None for source in sources}
-    candidates = []
-    for source in absolute:
+    candidates: list[_Candidate] = []
+    for source in dict.fromkeys(map(_find_file, sources)):
         path = Path(source)
         is_file = path.is_absolute()
         stem = path.stem if is_file else source
@@ -205,11 +190,10 @@ def _find_named(
         used.add(canonical(name))
         if is_file:
             owner = Owner(name, Origin.FILE, file=source, source=source)
-            load = functools.partial(_load_file, path, pinned.get(source))
-            candidates.append(_Candidate(owner, load))
+            candidates.append((owner, functools.partial(_load_file, path, pinned.get(source))))
         else:
             owner = Owner(name, Origin.MODULE, source=source)
-            candidates.append(_Candidate(owner, functools.partial(_load_module, source)))
+            candidates.append((owner, functools.partial(_load_module, source)))
     return candidates
 
 
@@ -287,15 +271,14 @@ def _load_module(name: str) -> ModuleType:
 
 def _identify(plugin: object, owner: Owner) -> Owner:
     """Complete the owner record of an imported plugin and check its API number."""
-    file = owner.file or find_file(plugin)
+    file, own = owner.file or find_file(plugin), getattr(plugin, "__dict__", {})
+    version = own.get("__version__", "") if isinstance(own.get("__version__"), str) else ""
     if owner.origin is Origin.FILE:
-        owner = replace(owner, version=find_version(plugin), sha256=vars(plugin)["__sha256__"])
+        owner = replace(owner, version=version, sha256=own["__sha256__"])
     elif owner.origin is Origin.MODULE:
-        distribution = find_distribution(owner.source)
-        if distribution is None:
-            owner = replace(owner, version=find_version(plugin))
-        else:
-            owner = replace(owner, distribution=distribution.name, version=distribution.version)
+        found = find_distribution(owner.source)
+        distribution, version = (found.name, found.version) if found else ("", version)
+        owner = replace(owner, distribution=distribution, version=version)
     return replace(owner, file=file, api=_read_api(plugin, file))
 
 
@@ -304,39 +287,29 @@ def _read_api(plugin: object, file: str) -> int | None:
     if not hasattr(plugin, "PLUGIN_API"):
         return None
     declared = plugin.PLUGIN_API
-    problem = ""
-    if type(declared) is not int or declared < 1:
-        problem = (
-            f"declares PLUGIN_API = {declared!r}; expected a whole number from 1 to {PLUGIN_API}, "
-            f"as in 'PLUGIN_API = {PLUGIN_API}'"
-        )
-    elif declared > PLUGIN_API:
-        problem = (
-            f"was written for plugin API {declared}; searchrl {__version__} has plugin API "
-            f"{PLUGIN_API}. Upgrade searchrl (pip install --upgrade …), or install a release of "
-            f"the plugin for API {PLUGIN_API}"
-        )
-    if problem:
-        raise PluginFault(problem, _find_line(file, "PLUGIN_API"))
-    return int(declared)
+    if type(declared) is int and 1 <= declared <= PLUGIN_API:
+        return declared
+    lines = Path(file).read_text("utf-8", errors="replace").splitlines() if file else []
+    line = next((i for i, text in enumerate(lines, 1) if text.startswith("PLUGIN_API")), 0)
+    raise PluginFault(
+        f"declares PLUGIN_API = {declared!r}; searchrl {__version__} takes whole numbers from 1 to "
+        f"{PLUGIN_API}. Of a higher one, upgrade searchrl (pip install --upgrade …)",
+        line,
+    )
 
 
 def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     """Call every hook of one plugin and return all it registers, or raise and return nothing."""
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
-    _check_hooks(manager, plugin)
-    manager.register(plugin, owner.name)
-    manager.check_pending()  # pluggy's own check; `_check_hooks` says more, with line numbers
+    hooks = _find_hooks(plugin)
     entries: list[Entry] = []
     for kind, hook in HOOKS.items():
-        caller = getattr(manager.hook, hook)
-        if not caller.get_hookimpls():
+        if hook not in hooks:
             continue
-        collector = COLLECTORS.get(kind, Collector)(kind, owner)
+        collector = Collector(kind, owner)
         try:
-            with contextlib.redirect_stdout(sys.stderr), timing(owner, hook, collector.entries):
-                caller(register=collector)
+            with contextlib.redirect_stdout(sys.stderr), tracing(owner, hook, collector.entries):
+                for function in hooks[hook]:
+                    function(register=collector)
         except PluginFault:
             raise
         except (Exception, SystemExit) as error:
@@ -350,9 +323,11 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
     return entries
 
 
-def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
-    """Refuse what pluggy accepts silently: misspelt, unmarked or uncallable hook functions."""
-    num_hooks = 0
+def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
+    """The hooks of a plugin; refuses misspelt, unmarked and uncallable hook functions."""
+    manager = pluggy.PluginManager(PROJECT)
+    found: dict[str, list[Callable[..., object]]] = {}
+    has_hooks = False
     for name in dir(plugin):
         options = manager.parse_hookimpl_opts(plugin, name)
         if options is None and name not in HOOKS.values():
@@ -361,34 +336,31 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: object) -> None:
         if options is None:
             # A function imported from elsewhere may have the name of a hook.
             is_function = isinstance(function, types.FunctionType)
-            module = plugin.__name__ if isinstance(plugin, ModuleType) else None
-            if is_function and function.__module__ == module:
+            if is_function and function.__module__ == getattr(plugin, "__name__", None):
                 raise PluginFault(f"does not mark {name} with @hookimpl", _line_of(function))
             continue
-        num_hooks += 1
+        has_hooks = True
         hook = options.get("specname") or name
         if hook not in HOOKS.values() and options.get("optionalhook"):
             continue
-        parameters = inspect.signature(function).parameters
-        is_fit = list(parameters) == ["register"]
+        signature = inspect.signature(function)
         if hook not in HOOKS.values():
             problem = f"has an unknown hook '{hook}'.{suggest(hook, HOOKS.values())}"
         elif inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             problem = f"has {name} as a coroutine or generator, not a plain function"
-        elif not is_fit or parameters["register"].default is not inspect.Parameter.empty:
-            found = ", ".join(str(p) for p in parameters.values())
-            problem = f"defines {name}({found}); expected {name}(register)"
+        elif [str(p).partition(":")[0] for p in signature.parameters.values()] != ["register"]:
+            problem = f"defines {name}{signature}; expected {name}(register)"
         else:
+            found.setdefault(hook, []).append(function)
             continue
         raise PluginFault(problem, _line_of(function))
-    if num_hooks:
-        return
-    if isinstance(plugin, ModuleType) and "__sha256__" in vars(plugin) and adopt_envs(plugin):
-        return
-    raise PluginFault(
-        "has no hooks: define a function such as register_rewards(register) and mark it with "
-        "@searchrl.hookimpl (or a class of gymnasium.Env, for --env gym:NAME-v0)"
-    )
+    is_file = isinstance(plugin, ModuleType) and "__sha256__" in vars(plugin)
+    if not has_hooks and not (is_file and adopt_envs(plugin)):  # type: ignore[arg-type]
+        raise PluginFault(
+            "has no hooks: define a function such as register_rewards(register) and mark it with "
+            "@searchrl.hookimpl (or a class of gymnasium.Env, for --env gym:NAME-v0)"
+        )
+    return found
 
 
 # --- saying what went wrong ----------------------------------------------------------------
@@ -407,18 +379,22 @@ def _refuse(failure: PluginFailure) -> str:
 
 
 def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
-    hook, detail, line, file, fix = "", "", 0, owner.file, ""
     if isinstance(error, PluginFault):
-        message, line = str(error), error.line
-    else:
-        stage = "at import"
-        if isinstance(error, _HookRaised) and error.__cause__ is not None:
-            hook, stage, error = error.hook, f"in {error.hook}", error.__cause__
-        message = f"raised {stage}: {describe_error(error)}"
-        detail, fix = "".join(traceback.format_exception(error)), find_remedy(error)
-        file, line = _find_place(error, owner.file)
-    where = (owner.source, message, file, line, hook, owner.version)
-    return PluginFailure(owner.name, *where, detail, fix)
+        message, file, line = str(error), owner.file, error.line
+        return PluginFailure(owner.name, owner.source, message, file, line, "", owner.version)
+    hook, stage = "", "at import"
+    if isinstance(error, _HookRaised) and error.__cause__ is not None:
+        hook, stage, error = error.hook, f"in {error.hook}", error.__cause__
+    return PluginFailure(
+        owner.name,
+        owner.source,
+        f"raised {stage}: {describe_error(error)}",
+        *_find_place(error, owner.file),
+        hook,
+        owner.version,
+        "".join(traceback.format_exception(error)),
+        find_remedy(error),
+    )
 
 
 def _find_place(error: BaseException, file: str) -> tuple[str, int]:
@@ -426,24 +402,14 @@ def _find_place(error: BaseException, file: str) -> tuple[str, int]:
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0
     frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
-    own = [frame for frame in frames if frame[0] == file]
-    if own:
+    if own := [frame for frame in frames if frame[0] == file]:
         return own[-1]
     library = str(Path(importlib.__file__).parent)
     passed = (__file__, "<frozen", library, str(Path(pluggy.__file__).parent))
-    foreign = [frame for frame in frames if not frame[0].startswith(passed)]
-    return foreign[0] if foreign else (file, 0)
+    return next((frame for frame in frames if not frame[0].startswith(passed)), (file, 0))
 
 
 def _line_of(function: Callable[..., object]) -> int:
     inner = inspect.unwrap(function)
     inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
     return inner.__code__.co_firstlineno if isinstance(inner, types.FunctionType) else 0
-
-
-def _find_line(file: str, word: str) -> int:
-    """The first line of `file` that begins with `word`, or 0."""
-    if not file:
-        return 0
-    lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((i for i, text in enumerate(lines, 1) if text.startswith(word)), 0)

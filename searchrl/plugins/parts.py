@@ -13,18 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
-
 from searchrl.config.sections import Named
 from searchrl.contracts import (
-    CHOICE_TURNS,
     GroupReward,
     Judge,
     RetrieverFactory,
     Reward,
-    TagProtocol,
 )
-from searchrl.envs.choices import find_space
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import (
@@ -39,10 +34,8 @@ def make_retriever_factory(
 ) -> RetrieverFactory:
     """Return the factory of a registered retriever with its settings, all of them checked.
 
-    Raises:
-        UnknownNameError: for a name that is not registered, with near matches.
-        ConfigError: for unknown settings and wrong values, those of its parts included.
-        PluginError: if its plugin cannot be loaded, or see `fill_parts`.
+    Raises UnknownNameError with near matches, ConfigError for unknown settings and wrong values,
+    those of its parts included, and PluginError if its plugin cannot be loaded.
     """
     entry = registry.get("retriever", name)
     own = entry.ensure_settings(fill_parts(registry, entry, settings))
@@ -52,10 +45,8 @@ def make_retriever_factory(
 def make_judge(registry: Registry, name: str, settings: Mapping[str, Any]) -> Judge:
     """Make a registered judge with its settings.
 
-    Raises:
-        UnknownNameError: for a name that is not registered, with near matches.
-        ConfigError: for unknown settings and wrong values.
-        PluginError: if its plugin cannot be loaded, or makes no judge.
+    Raises UnknownNameError with near matches, ConfigError for unknown settings and wrong values,
+    and PluginError if its plugin cannot be loaded, or makes no judge.
     """
     entry = registry.get("judge", name)
     made = entry.make(**settings)
@@ -108,32 +99,10 @@ def find_judged(
 
 
 def make_component(entry: Entry, judge: Callable[[], Judge]) -> Reward | GroupReward:
-    """Make a reward component; `judge` is called only if it takes one.
-
-    Raises:
-        ConfigError, PluginError: as `Entry.make`, and what `judge` raises.
-    """
+    """Make a reward component; `judge` is called only if it takes one."""
     needs = takes_judge(entry.load())
     made: Reward | GroupReward = entry.make(judge=judge()) if needs else entry.make()
     return made
-
-
-def put_into_words(
-    entry: Entry, env: gymnasium.Env[Any, Any], protocol: TagProtocol
-) -> gymnasium.Env[Any, Any]:
-    """An environment as one of text: of choices, one in which they are named; of text, as it is."""
-    if entry.turns != CHOICE_TURNS:
-        return env
-    from searchrl.envs.foreign import TextAdapter
-
-    space = find_space(env, entry.title)
-    return TextAdapter(
-        env,
-        protocol=protocol,
-        name=entry.title,
-        action_names=list(space.actions),
-        max_turns=space.max_choices,
-    )
 
 
 def fill_parts(
@@ -146,11 +115,9 @@ def fill_parts(
 
     Only of a retriever or an environment, and only settings that are annotated `RetrieverFactory`;
     others, and factories of Python callers, stay as they are. `make(name, settings)` makes a
-    factory; by default it is `make_retriever_factory`.
-
-    Raises:
-        ConfigError: for a value that names no retriever; and as `make_retriever_factory`.
-        PluginError: if a retriever may be called by several threads at once, and its part may not.
+    factory; by default it is `make_retriever_factory`, and raises as that. Raises ConfigError for a
+    value that names no retriever, and PluginError if a retriever may be called by several threads
+    at once, and its part may not.
     """
     filled = dict(settings)
     if entry.kind not in ("retriever", "env") or not settings:
@@ -160,7 +127,13 @@ def fill_parts(
         value = settings.get(key)
         if value is None or callable(value) or key in passed_keywords(entry.kind):
             continue
-        name, own = _read(entry, key, value)
+        own = dict(value) if isinstance(value, Mapping) else {"name": value}
+        name = own.pop("name", None)
+        if not isinstance(name, str) or not name:
+            raise ConfigError(
+                f"{entry.kind} '{entry.title}': cannot use {key} = {value!r}: expected the name of "
+                "a retriever, or a mapping of its name and its settings: {name: bm25, k1: 1.2}"
+            )
         part = registry.get("retriever", name)
         if entry.kind == "retriever" and entry.is_concurrent and not part.is_concurrent:
             raise PluginError(
@@ -169,15 +142,3 @@ def fill_parts(
             )
         filled[key] = make(name, own)
     return filled
-
-
-def _read(entry: Entry, key: str, value: object) -> tuple[str, dict[str, Any]]:
-    """The name and the settings of a part as a configuration writes it."""
-    if isinstance(value, str) and value:
-        return value, {}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return value["name"], {k: v for k, v in value.items() if k != "name"}
-    raise ConfigError(
-        f"{entry.kind} '{entry.title}': cannot use {key} = {value!r}: expected the name of a "
-        "retriever, or a mapping of its name and its settings, such as {name: bm25, k1: 1.2}"
-    )

@@ -1,4 +1,4 @@
-"""The `register` callbacks that hooks receive: they check and collect, and change nothing else.
+"""The `register` callback that hooks receive: it checks and collects, and changes nothing else.
 
 Owns what a legal registration is (names, factories, signatures, options) and the fault that says
 which line was wrong. `loading` calls the hooks; only if the whole plugin loads do the collected
@@ -7,25 +7,83 @@ entries become part of a registry. A file of Gymnasium classes registers without
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from searchrl.config.packaged import is_packaged
-from searchrl.contracts import TEXT_TURNS, TURNS
 from searchrl.envs.gym_files import SCHEME, find_ids
+from searchrl.errors import suggest
 from searchrl.hookspecs import Factory
-from searchrl.plugins.owners import Origin, Owner
+from searchrl.plugins.provenance import Origin, Owner
 from searchrl.plugins.registry import Entry
 from searchrl.plugins.signatures import find_signature_problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _LAZY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_FACTORY = "a callable or a string 'package.module:attribute'"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_factory(value: object) -> bool:
+    return callable(value) or (isinstance(value, str) and bool(_LAZY.fullmatch(value)))
+
+
+def _are(inner: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A check of a mapping of names."""
+    return lambda value: (
+        isinstance(value, Mapping)
+        and all(
+            isinstance(name, str) and _NAME.fullmatch(name) and inner(one)
+            for name, one in value.items()
+        )
+    )
+
+
+def _are_tools(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(tool, Mapping) for tool in value)
+
+
+def _is_folder(value: object) -> bool:
+    return isinstance(value, str) and is_packaged(value)
+
+
+_CONCURRENT = (_is_bool, "True if it takes several calls at once, else False")
+
+_OPTIONS: Mapping[str, Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "env": {
+        "protocol": (_is_text, "the name of a tag protocol"),
+        "reward": (_is_text, "a reward expression such as 'format+em'"),
+        "retriever": (_is_text, "the name of a retriever"),
+        "tools": (_are_tools, "a list of mappings with name, description and parameters"),
+        "expert": (_is_factory, _FACTORY),
+        "scripts": (_are(_is_factory), f"a mapping of name to {_FACTORY}"),
+        "policies": (
+            _are(_is_folder),
+            "a mapping of protocol to a folder in a package, such as 'my_package:assets/tiny'",
+        ),
+        "is_safe": (_is_factory, _FACTORY),
+    },
+    "reward": {
+        "group": (_is_bool, "True if it takes groups, else False"),
+        "concurrent": _CONCURRENT,
+    },
+    "retriever": {"concurrent": _CONCURRENT},
+}
+"""What `register` of a kind takes besides name, factory and description: a check, and its words."""
 
 
 class PluginFault(Exception):
@@ -46,31 +104,29 @@ class Collector:
         self.fault: PluginFault | None = None
         self.is_open = True
 
-    def __call__(self, name: str, factory: Factory = "", *, description: str = "") -> None:
-        """See `hookspecs.Register`."""
-        self._add(name, factory, description, {})
-
-    def _add(self, name: object, factory: Any, description: object, options: Any) -> None:
-        line = self._calling_line()
-        for problem in self._find_problems(name, factory, description, options):
+    def __call__(
+        self, name: str, factory: Factory = "", *, description: str = "", **options: Any
+    ) -> None:
+        """See the `Register` classes of `hookspecs`."""
+        known = _OPTIONS.get(self.kind, {})
+        if unknown := [option for option in options if option not in known]:
+            hint = suggest(unknown[0], known, "It takes a name, a factory and a description.")
+            raise TypeError(f"register() of a {self.kind} takes no {unknown[0]!r}.{hint}")
+        frame = inspect.currentframe()
+        line = frame.f_back.f_lineno if frame and frame.f_back else 0
+        # The plugin may go on changing its own lists and mappings.
+        given = {key: copy.copy(value) for key, value in options.items() if value is not None}
+        for problem in self._find_problems(name, factory, description, given):
             fault = PluginFault(f"registers {problem}", line)
             self.fault = self.fault or fault
             raise fault
         entry = Entry(
-            *(self.kind, str(name), factory, self.owner, line, str(description)),
-            MappingProxyType(options),
+            self.kind, name, factory, self.owner, line, description, MappingProxyType(given)
         )
         self.entries.append(entry)
 
-    def _calling_line(self) -> int:
-        """The line in the plugin: the first frame outside this file."""
-        frame = inspect.currentframe()
-        while frame is not None and frame.f_code.co_filename == __file__:
-            frame = frame.f_back
-        return frame.f_lineno if frame else 0
-
     def _find_problems(
-        self, name: object, factory: object, description: object, options: Any
+        self, name: object, factory: object, description: object, options: Mapping[str, Any]
     ) -> Iterator[str]:
         """What is wrong with a registration, beginning with what is registered; lazily."""
         if not isinstance(name, str):
@@ -83,7 +139,6 @@ class Collector:
             yield f"{what} after its hook returned"
         if not _NAME.fullmatch(name.removesuffix(":")):
             yield f"{what}: a name is made of letters, digits and . _ - only"
-            return
         if name.endswith(":") and self.kind != "env":
             yield f"{what}: only an env's name may be a scheme"
         if self.kind == "reward" and (not name.isidentifier() or keyword.iskeyword(name)):
@@ -93,149 +148,16 @@ class Collector:
             )
         if any(entry.name == name for entry in self.entries):
             yield f"{what} twice"
-        yield from _find_factory_problems(what, factory)
-        problem = find_signature_problem(self.kind, factory) if callable(factory) else ""
-        if problem:
+        if not _is_factory(factory):
+            yield f"{what}: its factory is {factory!r}; expected {_FACTORY}"
+        if callable(factory) and (problem := find_signature_problem(self.kind, factory)):
             yield f"{what}: {problem}"
         if not isinstance(description, str):
-            yield f"{what}: description is {description!r}, not text"
-
-
-_DEFAULTS = {
-    "protocol": "the name of a tag protocol",
-    "reward": "a reward expression such as 'format+em'",
-    "retriever": "the name of a retriever",
-}
-"""What an environment may name, to be used where a configuration names none."""
-
-
-class RetrieverCollector(Collector):
-    """`register` of retrievers, which says who may call them."""
-
-    def __call__(
-        self, name: str, factory: Factory = "", *, concurrent: bool = True, description: str = ""
-    ) -> None:
-        """See `hookspecs.RegisterTool`."""
-        self._add(name, factory, description, {"concurrent": concurrent})
-
-    def _find_problems(
-        self, name: object, factory: object, description: object, options: Any
-    ) -> Iterator[str]:
-        yield from super()._find_problems(name, factory, description, options)
-        for option, meant in (("concurrent", "several calls at once"), ("group", "groups")):
-            if not isinstance(options.get(option, True), bool):
-                said = f"{option} is {options[option]!r}; expected True if it takes {meant}"
-                yield f"{self.kind} {name!r}: {said}, else False"
-
-
-class RewardCollector(RetrieverCollector):
-    """`register` of rewards, which says besides whether one scores episodes or groups."""
-
-    def __call__(
-        self,
-        name: str,
-        factory: Factory = "",
-        *,
-        group: bool = False,
-        concurrent: bool = True,
-        description: str = "",
-    ) -> None:
-        """See `hookspecs.RegisterReward`."""
-        self._add(name, factory, description, {"group": group, "concurrent": concurrent})
-
-
-class EnvCollector(Collector):
-    """`register` of `register_envs`, which takes scripted policies too."""
-
-    def __call__(
-        self,
-        name: str,
-        factory: Factory = "",
-        *,
-        protocol: str | None = None,
-        reward: str | None = None,
-        retriever: str | None = None,
-        tools: Sequence[Mapping[str, Any]] = (),
-        expert: Factory | None = None,
-        scripts: Mapping[str, Factory] | None = None,
-        policies: Mapping[str, str] | None = None,
-        turns: str = TEXT_TURNS,
-        description: str = "",
-    ) -> None:
-        """See `hookspecs.register_envs`."""
-        listed = tuple(tools) if isinstance(tools, list | tuple) else tools
-        options = {
-            **{"protocol": protocol, "reward": reward, "retriever": retriever},
-            **{"tools": listed, "expert": expert},
-            **{"scripts": _copied(scripts), "policies": _copied(policies), "turns": turns},
-        }
-        self._add(name, factory, description, options)
-
-    def _find_problems(
-        self, name: object, factory: object, description: object, options: Any
-    ) -> Iterator[str]:
-        yield from super()._find_problems(name, factory, description, options)
-        what = f"env {name!r}"
-        for option, meant in _DEFAULTS.items():
-            value = options[option]
-            if value is not None and (not isinstance(value, str) or not value.strip()):
-                yield f"{what}: {option} is {value!r}, not {meant}"
-        tools = options["tools"]
-        if not isinstance(tools, tuple) or not all(isinstance(tool, Mapping) for tool in tools):
-            yield (
-                f"{what}: tools is {tools!r}, not a list of mappings with name, description and "
-                "parameters"
-            )
-        if options["turns"] not in TURNS:
-            yield f"{what}: turns is {options['turns']!r}; expected one of {', '.join(TURNS)}"
-        if not isinstance(options["scripts"], Mapping):
-            yield f"{what}: scripts is not a mapping of name to factory"
-        if options["expert"] is not None:
-            yield from _find_factory_problems(f"the expert of {what}", options["expert"])
-        for script, other in options["scripts"].items():
-            if not isinstance(script, str) or not _NAME.fullmatch(script) or script == "expert":
-                yield f"{what}: {script!r} is no name for a script"
-            yield from _find_factory_problems(f"the script '{script}' of {what}", other)
-        yield from _find_policy_problems(what, options["policies"])
-
-
-COLLECTORS: Mapping[str, type[Collector]] = {
-    "env": EnvCollector,
-    "reward": RewardCollector,
-    "retriever": RetrieverCollector,
-}
-"""The `register` callback of kinds that take more than a name, a factory and a description."""
-
-
-def _copied(mapping: Any) -> Any:
-    """A copy: the plugin may go on changing its own mapping."""
-    return dict(mapping) if isinstance(mapping, Mapping) else mapping or {}
-
-
-def _find_policy_problems(what: str, policies: object) -> Iterator[str]:
-    """What is wrong with the policies of an environment; whether they are there, is asked later."""
-    if not isinstance(policies, Mapping):
-        yield f"{what}: policies is not a mapping of protocol to policy"
-        return
-    for protocol, policy in policies.items():
-        if not isinstance(protocol, str) or not _NAME.fullmatch(protocol):
-            yield f"{what}: policies has {protocol!r}, which is no name of a protocol"
-        elif not isinstance(policy, str) or not is_packaged(policy):
-            yield (
-                f"{what}: the policy for protocol {protocol!r} is {policy!r}; expected "
-                "'package:folder', a folder in a package, such as 'my_package:assets/tiny'"
-            )
-
-
-def _find_factory_problems(what: str, factory: object) -> Iterator[str]:
-    if isinstance(factory, str):
-        if not _LAZY.fullmatch(factory):
-            yield f"{what}: {factory!r} is not of the form 'package.module:attribute'"
-    elif not callable(factory):
-        yield (
-            f"{what}: {type(factory).__name__} is neither a callable nor a string "
-            "'package.module:attribute'"
-        )
+            yield f"{what}: description is {description!r}; expected text"
+        for option, value in options.items():
+            is_good, meant = _OPTIONS[self.kind][option]
+            if not is_good(value):
+                yield f"{what}: {option} is {value!r}; expected {meant}"
 
 
 def list_gym_envs(owner: Owner, entries: Sequence[Entry]) -> list[Entry]:

@@ -9,36 +9,38 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import json
+import operator
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from searchrl.contracts import CHOICE_TURNS, TEXT_TURNS, ExpertFactory
+from searchrl.contracts import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
-from searchrl.plugins.owners import Origin, Owner, find_url, hash_owner
-from searchrl.plugins.packages import say_package
-from searchrl.plugins.records import PluginRecord
+from searchrl.plugins.provenance import Origin, Owner, PluginRecord, find_url, hash_owner, tracing
 from searchrl.plugins.signatures import (
     check_settings,
-    explain_settings,
     find_signature_problem,
     has_setting,
     passed_keywords,
 )
-from searchrl.plugins.trace import import_lazily
+
+NOT_FOUND = (
+    " `searchrl plugins` lists what is loaded; what a package offers is there once it is installed "
+    "(pip install), and what a file offers with --plugin FILE."
+)
+"""How to get a name that nobody registers."""
 
 DEFAULT_PROTOCOL = "think-search-answer"
 """The tag protocol of environments that are registered without one of their own."""
 
 DEFAULT_REWARD = "format+em"
 """The reward of environments that are registered without one of their own."""
-
-CHOICE_PROTOCOL, CHOICE_REWARD = "act", "env"
-"""The same of environments whose turns are choices."""
 
 DEFAULT_RETRIEVER = "bm25"
 """The retriever of environments that are registered without one of their own."""
@@ -82,24 +84,17 @@ class Entry:
     @property
     def protocol(self) -> str:
         """The protocol of an environment if the configuration names none."""
-        own = CHOICE_PROTOCOL if self.turns == CHOICE_TURNS else DEFAULT_PROTOCOL
-        return self.options.get("protocol") or own
+        return self.options.get("protocol") or DEFAULT_PROTOCOL
 
     @property
     def reward(self) -> str:
         """The reward expression of an environment if the configuration has none."""
-        own = CHOICE_REWARD if self.turns == CHOICE_TURNS else DEFAULT_REWARD
-        return self.options.get("reward") or own
+        return self.options.get("reward") or DEFAULT_REWARD
 
     @property
     def retriever(self) -> str:
         """The retriever of an environment if the configuration names none."""
         return self.options.get("retriever") or DEFAULT_RETRIEVER
-
-    @property
-    def turns(self) -> str:
-        """What a turn of an environment is: one of `contracts.TURNS`."""
-        return str(self.options.get("turns", TEXT_TURNS))
 
     @property
     def is_concurrent(self) -> bool:
@@ -138,8 +133,8 @@ class Entry:
         Raises `PluginError` naming the plugin when the import fails or the result does not fit.
         """
         factory = self._resolve(self.factory)
-        problem = find_signature_problem(self.kind, factory)
-        if problem:
+        is_lazy = isinstance(self.factory, str)  # others were looked at when they were registered
+        if is_lazy and (problem := find_signature_problem(self.kind, factory)):
             raise PluginError(f"{self}: {problem}")
         return functools.partial(factory, name=self.argument) if self.argument else factory
 
@@ -156,13 +151,17 @@ class Entry:
         if name not in self.script_names:
             known = suggest(name, self.script_names)
             raise UnknownNameError(f"env '{self.title}' has no scripted policy {name!r}.{known}")
-        if name == "expert":
-            return self._resolve(self.options["expert"])
-        return self._resolve(self.options["scripts"][name])
+        found = self.options if name == "expert" else self.options["scripts"]
+        return self._resolve(found[name])
 
     def load_scripts(self) -> dict[str, ExpertFactory]:
         """Return every scripted policy of an environment by name; empty if there is none."""
         return {name: self.load_script(name) for name in self.script_names}
+
+    def is_safe_name(self) -> bool:
+        """Whether what was looked up under a scheme imports nothing, as far as its plugin says."""
+        is_safe = self.options.get("is_safe")
+        return is_safe is not None and bool(self._resolve(is_safe)(self.argument))
 
     def make(self, *args: Any, **settings: Any) -> Any:
         """Check the settings, then call the factory; an error in it names the plugin."""
@@ -175,8 +174,6 @@ class Entry:
         except SearchRLError:
             raise
         except Exception as error:
-            if problem := explain_settings(self.kind, self.name, factory, own, error):
-                raise ConfigError(problem) from error
             # An error in a built-in is our bug; it keeps its own traceback.
             if self.owner.origin is Origin.BUILTIN:
                 raise
@@ -192,12 +189,12 @@ class Entry:
     def _resolve(self, factory: Factory) -> Callable[..., Any]:
         if not isinstance(factory, str):
             return factory
-        module_name, _, path = factory.partition(":")
+        module, _, path = factory.partition(":")
         try:
-            what = f"{self.kind} '{self.name}'"
-            target: Any = import_lazily(self.owner, what, module_name)
-            for attribute in path.split("."):
-                target = getattr(target, attribute)
+            if module not in sys.modules:
+                with tracing(self.owner, f"{self.kind} '{self.name}' imports {module}"):
+                    importlib.import_module(module)
+            target: Any = operator.attrgetter(path)(sys.modules[module])
         except SearchRLError:
             raise
         except (Exception, SystemExit) as error:
@@ -307,21 +304,19 @@ class Registry:
     @property
     def conflicts(self) -> tuple[str, ...]:
         """One sentence per name that several plugins offer; the plain name is refused."""
-        groups: dict[tuple[str, str], list[Entry]] = {}
-        for entry in self._entries:
-            groups.setdefault((entry.kind, entry.name), []).append(entry)
-        return tuple(_describe_conflict(group) for group in groups.values() if len(group) > 1)
+        every = self._entries
+        groups = ([o for o in every if (o.kind, o.name) == (e.kind, e.name)] for e in every)
+        return tuple(dict.fromkeys(_describe_conflict(group) for group in groups if len(group) > 1))
 
     @property
     def changes(self) -> tuple[str, ...]:
         """One sentence per plugin, or name, that is other code now than in the run it is for."""
-        changes = [record.find_change(self.owners) for record in self.recorded]
+        changes: list[str] = []
         for record in self.recorded:
-            for kind, name in record.used:
-                found = self._match(kind, name)
-                if len(found) == 1:
-                    changes.append(record.find_takeover(kind, name, found[0].owner))
-        return tuple(change for change in changes if change)
+            found = [(f"{kind} '{name}'", self._match(kind, name)) for kind, name in record.used]
+            now = [(what, entries[0].owner) for what, entries in found if len(entries) == 1]
+            changes += record.find_changes(self.owners, now)
+        return tuple(changes)
 
     def explain_absence(self, kind: str, name: str) -> str:
         """Lines to print below an unknown name: failed plugins, and who provided it in the run."""
@@ -371,12 +366,6 @@ class Registry:
         fingerprint = hashlib.sha256(text.encode()).hexdigest()
         return PluginSpec(self.sources, self.has_entry_points, fingerprint)
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Registry does not cross processes: send registry.spec() and call "
-            "searchrl.plugins.reload_plugins(spec) there"
-        )
-
     def _of(self, kind: str) -> list[Entry]:
         if kind not in HOOKS:
             raise ValueError(f"no plugin kind {kind!r}; kinds: {', '.join(HOOKS)}")
@@ -386,8 +375,8 @@ class Registry:
         entries = self._of(kind)
         if plain := [entry for entry in entries if entry.name == name]:
             return plain
-        head, colon, rest = name.partition(":")
-        if not colon or not rest:
+        head, _, rest = name.partition(":")
+        if not rest:
             return []
         theirs = [entry for entry in entries if entry.owner.answers_to(head)]
         if own := [entry for entry in theirs if entry.name == rest]:
@@ -407,7 +396,7 @@ class Registry:
             text = f"plugin '{head}' has no {kind} {rest!r}.{hint}"
         else:
             text = f"unknown {kind} {name!r}.{suggest(name, known, 'None is registered.')}"
-            text += say_package(kind, name)
+            text += NOT_FOUND
         raise UnknownNameError(text + self.explain_absence(kind, name))
 
 

@@ -3,7 +3,7 @@
 Owns the check of settings by name and by annotation, the same for built-in and other plugins, and
 the list of what SearchRL itself passes to each kind. A setting without an annotation, or with one
 that cannot be resolved, is passed on unchanged. So is an object that no config file could hold.
-Callers: `registry` and `registration`. pydantic is imported only when a setting is checked.
+pydantic is imported only when a setting is checked.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from searchrl.contracts import RetrieverFactory
 from searchrl.errors import ConfigError, suggest
 
-_PROBES: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
-    "env": ((), {"protocol": None, "retriever": None}),
-    "retriever": (((),), {}),
-    "tracker": ((None,), {}),
-    "generator": ((None, None), {"num_slots": None, "max_length": None}),
-    "policy": ((None,), {}),
+_PASSED: Mapping[str, tuple[int, tuple[str, ...], str]] = {
+    "env": (0, ("protocol", "retriever"), "factory(*, protocol, retriever, **settings)"),
+    "reward": (0, ("judge",), "factory() or factory(judge): a class or function that makes it"),
+    "retriever": (1, (), "factory(passages, **settings)"),
+    "tracker": (1, (), "factory(run_dir, **settings)"),
+    "generator": (
+        2,
+        ("num_slots", "max_length"),
+        "factory(policy, sampling, *, num_slots, max_length, **settings)",
+    ),
 }
-"""The arguments SearchRL passes to a kind's factory, besides its settings."""
+"""How many arguments SearchRL passes to a factory by position, which by name, and its form."""
 
-_EXPECTED = {
-    "env": "factory(*, protocol, retriever, **settings) -> gymnasium.Env",
-    "reward": "factory() or factory(judge) -> reward; pass a class or function that makes it",
-    "retriever": "factory(passages, **settings)",
-    "tracker": "factory(run_dir, **settings)",
-    "generator": "factory(policy, sampling, *, num_slots, max_length, **settings)",
-    "policy": "factory(space, **settings) -> torch.nn.Module",
-}
+_NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Setting(NamedTuple):
+    """A setting of a factory: its type, `Any` if there is none, and its default."""
+
+    annotation: Any
+    default: Any
 
 
 def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
@@ -45,7 +47,7 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
 
     Only what SearchRL itself passes is checked: required settings may be missing here.
     """
-    args, keywords = _PROBES.get(kind, ((), {}))
+    count, names, form = _PASSED.get(kind, (0, (), ""))
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # some C callables have none: only the call can show a fault
@@ -54,15 +56,15 @@ def find_signature_problem(kind: str, factory: Callable[..., Any]) -> str:
         if kind == "reward":
             signature.bind(**({"judge": None} if takes_judge(factory) else {}))
         else:
-            signature.bind_partial(*args, **keywords)
+            signature.bind_partial(*[None] * count, **dict.fromkeys(names))
     except TypeError as error:
-        return f"the factory has signature {signature}: {error}. Expected {_EXPECTED[kind]}"
+        return f"the factory has signature {signature}: {error}. Expected {form}"
     return ""
 
 
 def passed_keywords(kind: str) -> tuple[str, ...]:
     """Names of the keyword arguments that SearchRL itself passes to a factory of `kind`."""
-    return ("judge",) if kind == "reward" else tuple(_PROBES.get(kind, ((), {}))[1])
+    return _PASSED.get(kind, (0, (), ""))[1]
 
 
 def check_settings(
@@ -70,27 +72,30 @@ def check_settings(
 ) -> dict[str, Any]:
     """Return `settings` converted to the factory's annotations: a number for a `str` becomes text.
 
-    Raises `ConfigError` for an unknown setting, with near matches, and for every wrong value.
+    Raises `ConfigError` for an unknown setting, with near matches, for one that is missing, and for
+    every wrong value.
     """
-    args, keywords = _PROBES.get(kind, ((), {}))
+    count, names, _ = _PASSED.get(kind, (0, (), ""))
+    passed = {*names, "name"} if kind == "env" else {*names}
+    found, is_open = _find_parameters(factory)
     # What SearchRL passes by position (a retriever's passages) is no setting.
-    parameters = dict(list(_parameters(factory).items())[len(args) :])
-    passed = {"judge"} if kind == "reward" else set()
-    passed = {*keywords, "name"} if kind == "env" else passed
-    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    known = [n for n, p in parameters.items() if p.kind in named and n not in passed]
+    own = {key: one for key, one in [*found.items()][count:] if key not in passed}
     for key in settings:
-        if key in passed or (key not in known and not is_open):
-            hint = suggest(key, known, "It takes no settings.")
+        if key in passed or (key not in own and not is_open):
+            hint = suggest(key, own, "It takes no settings.")
             raise ConfigError(f"{kind} '{name}' has no setting {key!r}.{hint}")
+    required = [p for p in [*_parameters(factory).values()][count:] if p.default is p.empty]
+    for one in required:
+        if one.kind in _NAMED and one.name in own and one.name not in settings:
+            is_section = kind in ("env", "protocol", "retriever", "judge")
+            how = f" Give it: --set {kind}.{one.name}=…" if is_section else ""
+            raise ConfigError(f"{kind} '{name}' needs the setting {one.name!r}.{how}")
     checked, problems = dict(settings), []
     for key, value in settings.items():
-        parameter = parameters.get(key)
-        if parameter is None or value is parameter.default or not _is_plain(value):
+        if key not in own or value is own[key].default or not _is_plain(value):
             continue
         try:
-            checked[key] = _convert(value, _resolve(factory, key, parameter.annotation))
+            checked[key] = _convert(value, _resolve(factory, key, own[key].annotation))
         except ValueError as error:
             problems.append(f"{kind} '{name}': cannot use {key}{error}")
     if problems:
@@ -98,63 +103,19 @@ def check_settings(
     return checked
 
 
-def explain_settings(
-    kind: str,
-    name: str,
-    factory: Callable[..., Any],
-    settings: Mapping[str, Any],
-    error: Exception,
-) -> str:
-    """Say which setting is unknown or missing if that is why a call of the factory failed, or "".
-
-    For factories that pass `**settings` on, to a parent's `__init__`, say: only the call shows it.
-    """
-    text = str(error) if isinstance(error, TypeError) else ""
-    args, keywords = _PROBES.get(kind, ((), {}))
-    passed = {*keywords, "name"}
-    known = {n: p for n, p in list(_all_parameters(factory).items())[len(args) :]}
-    names = [n for n in known if n not in passed]
-    if found := re.search(r"unexpected keyword argument '(\w+)'", text):
-        if found[1] in settings and found[1] not in known:
-            hint = suggest(found[1], names, "It takes no settings.")
-            return f"{kind} '{name}' has no setting {found[1]!r}.{hint}"
-        return ""
-    found = re.search(r"missing \d+ required (?:keyword-only|positional) arguments?: (.+)", text)
-    missing = re.findall(r"'(\w+)'", found[1]) if found else []
-    if not missing or not set(missing) <= set(names) - set(settings):
-        return ""
-    unknown = [key for key in settings if key not in known]
-    near = {key: suggest(key, missing, "") for key in unknown}
-    hint = "".join(f" You wrote {key!r}.{text}" for key, text in near.items() if "mean" in text)
-    needs = " and ".join(map(repr, missing))
-    example = f"--set {kind}.{missing[0]}=…" if kind in ("env", "retriever", "protocol") else ""
-    return f"{kind} '{name}' needs the setting {needs}.{hint or f' Give it: {example}'}".rstrip()
-
-
-def _all_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The named parameters of a factory; of a class that takes `**settings`, its parents' too."""
-    while isinstance(factory, functools.partial):
-        factory = factory.func
-    found = dict(_parameters(factory))
-    classes = inspect.getmro(factory) if isinstance(factory, type) else ()
-    for parent in classes:
-        if "__init__" in vars(parent) and parent is not object:
-            own = inspect.signature(vars(parent)["__init__"]).parameters
-            found |= {n: p for n, p in list(own.items())[1:] if n not in found}
-            if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own.values()):
-                break
-    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return {n: p for n, p in found.items() if p.kind not in variadic}
+def find_settings(factory: Callable[..., Any]) -> dict[str, Setting]:
+    """The settings of a factory by name."""
+    found = _find_parameters(factory)[0].items()
+    return {name: Setting(_resolve(factory, name, p.annotation), p.default) for name, p in found}
 
 
 def find_retriever_settings(factory: Callable[..., Any]) -> list[str]:
     """The settings that hold another retriever: those annotated `RetrieverFactory`, or None."""
-    names = []
-    for name, parameter in _all_parameters(factory).items():
-        kind = _resolve(factory, name, parameter.annotation)
-        if RetrieverFactory in (kind, *typing.get_args(kind)):
-            names.append(name)
-    return names
+    return [
+        name
+        for name, (kind, _) in find_settings(factory).items()
+        if RetrieverFactory in (kind, *typing.get_args(kind))
+    ]
 
 
 def takes_judge(factory: Callable[..., Any]) -> bool:
@@ -171,14 +132,39 @@ def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(factory).parameters
     except (TypeError, ValueError):
-        anything = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
-        return {"settings": anything}
+        return {"settings": inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)}
+
+
+def _find_parameters(
+    factory: Callable[..., Any],
+) -> tuple[dict[str, inspect.Parameter], bool]:
+    """The named parameters of a factory, and whether it takes others.
+
+    Of a class that passes `**settings` on, its parents' are known as well.
+    """
+    found = dict(_parameters(factory))
+    is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found.values())
+    target = _unwrap(factory)
+    for parent in inspect.getmro(target) if is_open and isinstance(target, type) else ():
+        if "__init__" in vars(parent) and parent is not object:
+            own = [*inspect.signature(vars(parent)["__init__"]).parameters.values()][1:]
+            found |= {p.name: p for p in own if p.name not in found}
+            is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own)
+            if not is_open:
+                break
+    return {name: p for name, p in found.items() if p.kind in _NAMED}, is_open
+
+
+def _unwrap(factory: Callable[..., Any]) -> Any:
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    return inspect.unwrap(factory)
 
 
 def _is_plain(value: object) -> bool:
     """Whether a config file could hold it; other objects of Python callers are not checked."""
     if isinstance(value, Mapping):
-        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
+        return all(isinstance(key, str) and _is_plain(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, str | int | float)
@@ -188,31 +174,32 @@ def _resolve(factory: Callable[..., Any], name: str, annotation: Any) -> Any:
     """The type an annotation means; `Any` for none, or one that cannot be resolved."""
     if annotation is inspect.Parameter.empty:
         return Any
-    while isinstance(factory, functools.partial):
-        factory = factory.func
-    target: Any = inspect.unwrap(factory)
-    if isinstance(target, type):
-        module = sys.modules.get(target.__module__)
-        # The parameters may be those of a parent's `__init__`, written in another module.
-        made_by = getattr(target, "__init__")  # noqa: B009  # mypy takes it for an instance's
-        known = getattr(made_by, "__globals__", vars(module) if module else {})
-    else:
-        is_function = hasattr(target, "__globals__") or inspect.ismethod(target)
-        called = target if is_function else type(target).__call__
-        known = getattr(inspect.unwrap(called), "__globals__", {})
+    if not isinstance(annotation, str):
+        return annotation
+    target = _unwrap(factory)
+    # The parameter may be that of a parent's `__init__`, written in another module.
+    makers = [vars(one).get("__init__") for one in getattr(target, "__mro__", ())]
+    called = target if hasattr(target, "__globals__") or inspect.ismethod(target) else None
+    makers = makers or [called or type(target).__call__]
     holder = types.SimpleNamespace(__annotations__={name: annotation})
-    try:
-        return typing.get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
-    except Exception:  # an annotation may be anything, such as a name for type checkers only
-        return Any
+    for made_by in (one for one in makers if name in getattr(one, "__annotations__", {})):
+        known = getattr(inspect.unwrap(made_by), "__globals__", {})
+        with contextlib.suppress(Exception):  # it may be a name for type checkers only
+            return typing.get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
+    return Any
 
 
 def _convert(value: Any, kind: Any) -> Any:
     """`value` as a `kind`; ValueError with the place inside it, the value and what is wrong."""
-    from pydantic import ValidationError
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-    adapter = _make_adapter(kind)
-    if adapter is None:
+    adapter = None
+    # A folder may be called 2024, which YAML reads as a number.
+    rules = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+    for config in (None, rules):  # a dataclass has rules of its own and takes none
+        with contextlib.suppress(Exception):
+            adapter = TypeAdapter(kind, config=config)
+    if adapter is None:  # what pydantic cannot check, such as a `typing.Protocol`
         return value
     try:
         converted = _stored(adapter.validate_python(value))
@@ -220,9 +207,11 @@ def _convert(value: Any, kind: Any) -> Any:
         first = error.errors(include_url=False)[0]
         place, inner = "", value
         for part in first["loc"]:
-            if not _holds(inner, part):
+            try:
+                inner = inner[part]
+            except (LookupError, TypeError):
                 break  # this part names one of several types, not a place in the value
-            place, inner = f"{place}.{part}", inner[part]
+            place += f".{part}"
         raise ValueError(f"{place} = {inner!r}: {first['msg']}") from error
     if isinstance(value, bool) and isinstance(converted, int | float) and converted is not value:
         raise ValueError(f" = {value!r}: Input should be a number")
@@ -237,21 +226,3 @@ def _stored(value: Any) -> Any:
     if isinstance(value, Iterator) or type(value) is list:
         return [_stored(item) for item in value]
     return {k: _stored(v) for k, v in value.items()} if type(value) is dict else value
-
-
-def _make_adapter(kind: Any) -> Any:
-    """A pydantic adapter; None for types it cannot check, such as a `typing.Protocol`."""
-    from pydantic import ConfigDict, TypeAdapter
-
-    # A folder may be called 2024, which YAML reads as a number.
-    rules = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
-    for config in (rules, None):  # a dataclass has rules of its own and takes none
-        with contextlib.suppress(Exception):
-            return TypeAdapter(kind, config=config)
-    return None
-
-
-def _holds(container: Any, part: int | str) -> bool:
-    if isinstance(container, dict):
-        return part in container
-    return isinstance(container, list) and isinstance(part, int) and part < len(container)

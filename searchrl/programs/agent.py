@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.config import RunConfig, build_config, merge
-from searchrl.config.endpoint import endpoint_address
-from searchrl.config.policy import MODEL, is_registered
+from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.core.episode import EpisodeTurn, Passage, StopReason
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_driver
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.records import turn_record
-from searchrl.engine.episodes.rollout import RolloutDriver
-from searchrl.engine.episodes.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_driver
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.records import turn_record
+from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextEnv
 from searchrl.errors import ConfigError, EnvironmentFailure
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.records import read_records
+from searchrl.plugins.provenance import read_records
 from searchrl.run_folder import Run, find_damage
 from searchrl.trust.permission import Permission
 
@@ -162,21 +161,16 @@ def load_agent(
     else:
         plan = plan_run(merge(overrides, {"model": {"name": str(run_or_model)}}))
     config = plan.config
-    if is_registered(config.policy.name):
+    if config.policy != MODEL:
         raise ConfigError(
-            f"policy '{config.policy.name}' chooses actions by number, so it answers no free "
-            f"questions; see what it does with: searchrl eval {shlex.quote(str(run_or_model))}"
-        )
-    if config.policy.name != MODEL:
-        raise ConfigError(
-            f"policy '{config.policy.name}' cannot answer free questions: only a model that is "
+            f"policy '{config.policy}' cannot answer free questions: only a model that is "
             "loaded here does; use policy: model"
         )
     if registry is None:
         recorded = read_records(run.path, config.to_dict()) if run else ()
         strict = config.strict_plugins
         allowed = permission or Permission.of(overrides)
-        pinned = allowed.ensure(config.to_dict(), run.path if run else None)
+        pinned = allowed.ensure(config, run.path if run else None)
         registry = load_plugins(
             config.plugins, strict=strict, must_load=True, recorded=recorded, pinned=pinned
         )
@@ -215,7 +209,7 @@ def run_settings(run: Run, weights: str | Path | None = None) -> dict[str, Any]:
         ConfigError: if its policy was an endpoint.
     """
     settings = run.config.to_dict()
-    policy = run.config.policy.name
+    policy = run.config.policy
     if endpoint_address(policy) is not None:
         raise ConfigError(
             f"the policy of '{run.path}' was {policy}, which has no weights there; ask "

@@ -14,12 +14,12 @@ from typing import Any
 from searchrl.alarms.watch import Sounded, Watch
 from searchrl.core.alert import AlarmAction
 from searchrl.core.history import History
-from searchrl.engine.figures.metrics import Metrics, label_tasks
 from searchrl.engine.learning.checkpoint import load_checkpoint
-from searchrl.errors import AlarmStop, RunFolderError
+from searchrl.engine.metrics.metrics import Metrics, label_tasks
+from searchrl.errors import AlarmStop
 from searchrl.programs.observer import Observer
 from searchrl.programs.setup.session import Session
-from searchrl.run_folder import Run, RunWriter, guarding, verify_checkpoint
+from searchrl.run_folder import Run, RunWriter, checkpoint_fault, guarding
 from searchrl.run_folder.checkpoints import remove_checkpoint
 from searchrl.trackers.rows import read_rows
 
@@ -124,12 +124,8 @@ class AlarmDesk:
             return "there is no best checkpoint to return to (eval.every sets when one is chosen)"
         folder = self.writer.path / "checkpoints" / f"step_{best['step']:06d}"
         fault = f"the best checkpoint, '{folder}', is gone"
-        if folder.is_dir():
-            try:
-                verify_checkpoint(folder)
-                fault = ""
-            except RunFolderError as error:
-                fault = f"the best checkpoint cannot be read: {error}"
+        if folder.is_dir() and (fault := checkpoint_fault(folder, deep=True)):
+            fault = f"the best checkpoint cannot be read: {fault}"
         # All processes have to find the same.
         faults = [one for one in self.session.workers.gather(fault) if one]
         return faults[0] if faults else folder

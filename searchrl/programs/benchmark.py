@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from searchrl.engine.figures.failures import FailureLimit
 from searchrl.engine.learning.workers import ALONE
 from searchrl.engine.memory.machine import peak_memory
+from searchrl.engine.metrics.failures import FailureLimit
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan
@@ -98,7 +98,7 @@ def measure(
             return _Step(
                 num_rollouts=len(drawn.rollouts),
                 num_tokens=sum(r.trajectory.num_model_tokens for r in drawn.rollouts),
-                num_trained=int(learned["num_tokens"]),
+                num_trained=int(learned.metrics["num_tokens"]),
                 sample_s=sampled - started,
                 update_s=_now(device) - before,
             )
@@ -132,7 +132,7 @@ def measure(
         slot_use=None if counted is None else counted.slot_use,
         peak_memory_bytes=peak_memory(device),
         device=str(device),
-        model=plan.label,
+        model=plan.model.label,
     )
 
 

@@ -17,10 +17,10 @@ from searchrl.config import RunConfig
 from searchrl.config.sft import SftStage
 from searchrl.core.episode import StopReason
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError, DataError

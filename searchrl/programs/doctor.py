@@ -1,7 +1,7 @@
 """The doctor as a program: the checks of a plan, and those at the start of training.
 
 Owns what becomes of their report: shown by `searchrl doctor`, an error or a note at the start of a
-run. The checks are `engine/checks`. Callers: `train` and `searchrl doctor`.
+run. The checks are `engine/checks`.
 """
 
 from __future__ import annotations

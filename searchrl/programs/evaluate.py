@@ -1,7 +1,7 @@
 """Evaluating a policy on its own: a model, a trained run, an endpoint or a scripted policy.
 
 Owns what `policy` may be and the Python API `evaluate`. How tasks are played and measured is
-`engine/figures/evaluation.py`. Only a model of our own needs torch. Caller: `searchrl eval`.
+`engine/metrics/evaluation.py`. Only a model of our own needs torch. Caller: `searchrl eval`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from searchrl.api_client import Client
 from searchrl.config import RunConfig, build_config
-from searchrl.config.endpoint import endpoint_address
-from searchrl.config.policy import MODEL, policy_name
-from searchrl.endpoints.client import Client
-from searchrl.engine.episodes.drivers import (
+from searchrl.config.endpoint import MODEL, endpoint_address
+from searchrl.engine.metrics.breakdown import measure, with_components
+from searchrl.engine.metrics.evaluation import EvalResult, evaluate_both, run_episodes
+from searchrl.engine.metrics.failures import FailureLimit
+from searchrl.engine.rollout.drivers import (
+    make_driver,
     make_endpoint_driver,
     make_scripted_driver,
 )
-from searchrl.engine.episodes.world import TaskWorld, make_worlds
-from searchrl.engine.figures.breakdown import measure, with_components
-from searchrl.engine.figures.evaluation import EvalResult, evaluate_both, run_episodes
-from searchrl.engine.figures.failures import FailureLimit
+from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.setup.indexes import build_indexes
@@ -68,15 +68,14 @@ def evaluate(
     """
     plan = None
     if not isinstance(config, RunConfig):
-        if needs_model(policy_name((config or {}).get("policy", MODEL))):
+        if needs_model(str((config or {}).get("policy", MODEL))):
             from searchrl.programs.setup.planning import plan_run
 
             plan = plan_run(config or {})
         config = plan.config if plan else build_config(config or {})
     if registry is None:
         # What it takes over from the run that `init_from` names is not what the caller wrote.
-        named = plan.named_code if plan else Permission.of(config.to_dict()).sources
-        pinned = Permission(named).ensure(config.to_dict(), config.init_from)
+        pinned = Permission(plan.named).ensure(config, config.init_from) if plan else {}
         registry = load_plugins(
             config.plugins, strict=config.strict_plugins, must_load=True, pinned=pinned
         )
@@ -104,7 +103,7 @@ def play_held_out(
     `on_note` hears what judges will cost, and have cost.
     """
     worlds = make_worlds(config, registry)
-    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy.name)):
+    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy)):
         on_note(line)
     result = _play(config, registry, worlds, on_phase, plan)
     for line in describe_spent(worlds):
@@ -121,7 +120,7 @@ def _play(
 ) -> EvalResult:
     """Play the policy of `config`: a script, an endpoint or a model."""
     build_indexes(worlds, on_phase)
-    script, address = script_name(config.policy.name), endpoint_address(config.policy.name)
+    script, address = script_name(config.policy), endpoint_address(config.policy)
     if script is not None:
         driver = make_scripted_driver(config)
         return run_episodes(
@@ -142,13 +141,12 @@ def _play(
     if address is not None:
         return _ask_endpoint(address, config, worlds, on_phase)
     from searchrl.programs.setup.planning import Plan
-    from searchrl.programs.setup.policies import load_any, make_player
 
     settled = plan or Plan.of(config).settled(registry)
-    policy = load_any(settled, registry, worlds, trainable=False)
+    policy = settled.load_policy(trainable=False)
     return evaluate_both(
         worlds,
-        make_player(policy, config, registry, config.eval),
+        make_driver(policy, config, registry, config.eval),
         config.eval,
         seed=config.seed,
         num_samples=config.eval.num_samples,
@@ -180,7 +178,7 @@ def _ask_endpoint(
     """Play an endpoint. It has no forced variant: a server begins its messages itself."""
     if config.model.name in _UNNAMED:
         raise ConfigError(
-            f"policy '{config.policy.name}' needs the name of a model that the server knows: "
+            f"policy '{config.policy}' needs the name of a model that the server knows: "
             "--model NAME"
         )
     cut = config.sampling
@@ -190,7 +188,7 @@ def _ask_endpoint(
                 f"sampling.{key} = {value:g} is not sent to an endpoint, because the interface has "
                 f"no such key; a server that takes it anyway: --set endpoint.extra.{key}={value:g}"
             )
-    with closing(Client.of(address, config.model.name, config.endpoint)) as client:
+    with closing(Client(address, config.model.name, config.endpoint)) as client:
         result = run_episodes(
             worlds,
             make_endpoint_driver(config, client),

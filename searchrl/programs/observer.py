@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from searchrl.config import RunConfig
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.figures.metrics import Metrics
+from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.playing import Rollout
 
 Row = Mapping[str, Any]
 """A line of a file of the run folder."""

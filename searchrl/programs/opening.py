@@ -1,7 +1,7 @@
 """How a training run begins, and how it goes on after it was stopped.
 
 Owns what is recorded and shown before the first step, and the way back to the newest checkpoint.
-Whether a run still rests on what it began with is `run_folder.changes`. Caller: `train`.
+Whether a run still rests on what it began with is `run_folder.changes`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from searchrl.programs.setup.doubts import few_tasks, few_validation_tasks, tiny
 from searchrl.programs.setup.judging import foresee_training
 from searchrl.programs.setup.planning import first_advice
 from searchrl.programs.setup.session import Session
-from searchrl.run_folder import Run, RunWriter, SilentWriter, newest_checkpoint
+from searchrl.run_folder import Run, RunWriter, newest_checkpoint
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
-from searchrl.trust.store import trust_created
+from searchrl.trust.permission import trust_created
 
 
 class Opened(NamedTuple):
@@ -50,9 +50,12 @@ def reopen_run(
     state = load_checkpoint(newest.folder, session.policy, session.learner, ProgressShape)
     progress = Progress(**state)
     session.learner.ensure_same_weights(f"resumed after step {progress.step}")
-    writer_type = RunWriter if session.workers.is_first else SilentWriter
-    writer = writer_type.reopen(
-        run_dir, progress.step, evaluated=progress.evaluated, on_note=observer.warn
+    writer = RunWriter.reopen(
+        run_dir,
+        progress.step,
+        evaluated=progress.evaluated,
+        on_note=observer.warn,
+        is_silent=not session.workers.is_first,
     )
     if not writer.has_provenance:
         _record_origin(session, writer)
@@ -79,7 +82,6 @@ def _record_origin(session: Session, writer: RunWriter) -> None:
         algorithm={"name": config.algorithm.name, **asdict(session.learner.loss_settings)},
         trainable_parameters=trainable,
         parameters=total,
-        **({"curriculum": begun} if (begun := session.curriculum.begun) else {}),
         **describe_sources(config, session.num_tasks),
     )
 
@@ -108,7 +110,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
     own = None if folder is None else RunWriter.create(config, folder)
     path = session.workers.gather(folder)[0]
     assert path is not None
-    writer = own or SilentWriter(path)
+    writer = own or RunWriter(path, is_silent=True)
     _record_origin(session, writer)
     trainable, total = policy.num_parameters
     observer.begin(work_of(session, 0))
@@ -118,7 +120,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
         config,
         {
             "splits": ", ".join(f"{name} {count:,}" for name, count in session.num_tasks.items()),
-            "model": session.plan.label,
+            "model": session.plan.model.label,
             "device": str(policy.device),
             "parameters": f"{total:,} ({trainable:,} trained)",
             "run": str(path),

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, ToolCall
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
-from searchrl.engine.figures.evaluation import count_episodes
-from searchrl.engine.figures.metrics import Metrics
+from searchrl.engine.metrics.evaluation import count_episodes
+from searchrl.engine.metrics.metrics import Metrics
 from searchrl.envs.splits import VALIDATION
 from searchrl.programs.alarms import Rollback
 from searchrl.programs.observer import Row, Work
@@ -26,7 +26,7 @@ class Progress:
     """How far a run has come: what its checkpoints hold beside weights and optimiser.
 
     `best` is the step with the best reward on validation tasks so far; `evaluated` the last step
-    after which that was looked at. `curriculum` is what decides its stages; empty: steps alone.
+    after which that was looked at.
     """
 
     step: int = 0
@@ -35,7 +35,6 @@ class Progress:
     evaluated: int = 0
     watched: int = 0
     rollbacks: list[Rollback] = field(default_factory=list)
-    curriculum: dict[str, Any] = field(default_factory=dict)
 
 
 class _Best(Shape):
@@ -50,11 +49,6 @@ class _Rollback(Shape):
     lr_scale: FiniteFloat
 
 
-class _Curriculum(Shape, extra="forbid"):
-    begun: dict[str, list[NonNegativeInt]] = Field(default_factory=dict)
-    means: list[dict[str, list[FiniteFloat]]] = Field(default_factory=list)
-
-
 class ProgressShape(Shape, extra="forbid"):
     """`Progress` as `state.json` has it."""
 
@@ -64,7 +58,6 @@ class ProgressShape(Shape, extra="forbid"):
     evaluated: NonNegativeInt = 0
     watched: NonNegativeInt = 0
     rollbacks: list[_Rollback] = Field(default_factory=list)
-    curriculum: _Curriculum = Field(default_factory=_Curriculum)
 
 
 def work_of(session: Session, done: int, rows: Sequence[Row] = ()) -> Work:

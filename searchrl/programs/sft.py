@@ -21,29 +21,23 @@ from pydantic import NonNegativeInt
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
 from searchrl.config.sft import SftStage
-from searchrl.engine.episodes.drivers import make_driver
-from searchrl.engine.episodes.playing import Interrupted
-from searchrl.engine.episodes.world import TaskWorld, make_worlds
-from searchrl.engine.figures.evaluation import (
+from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
+from searchrl.engine.learning.supervised import SupervisedLearner
+from searchrl.engine.learning.torchrun import ensure_one_process
+from searchrl.engine.memory.machine import describe_machine
+from searchrl.engine.metrics.evaluation import (
     count_episodes,
     count_tasks,
     evaluate_both,
     summary_metrics,
 )
-from searchrl.engine.figures.failures import FailureLimit
-from searchrl.engine.figures.metrics import (
-    Metrics,
-    exact,
-    find_headline,
-    finite_figures,
-    proportion,
-)
-from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
-from searchrl.engine.learning.supervised import SupervisedLearner
-from searchrl.engine.learning.torchrun import ensure_one_process
-from searchrl.engine.memory.machine import describe_machine
+from searchrl.engine.metrics.failures import FailureLimit
+from searchrl.engine.metrics.metrics import Metrics, find_headline
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
+from searchrl.engine.rollout.drivers import make_driver
+from searchrl.engine.rollout.playing import Interrupted
+from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
@@ -70,7 +64,8 @@ from searchrl.run_folder import (
 )
 from searchrl.run_folder.changes import describe_sources, ensure_unchanged
 from searchrl.run_folder.shapes import Shape
-from searchrl.trust.store import trust_created
+from searchrl.statistics import exact, finite_figures, proportion
+from searchrl.trust.permission import trust_created
 
 _DROPOUT = 0xD0
 
@@ -172,7 +167,7 @@ class _Course:
                     world.script(name)
         self.policy = _make_policy(plan, worlds)
         is_new = self.config.model.name == SCRATCH
-        self.label = self.policy.source if is_new else plan.label
+        self.label = self.policy.source if is_new else plan.model.label
         self.learner = SupervisedLearner(
             self.policy, settings.max_grad_norm, settings.micro_batch_tokens
         )

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from searchrl.calls.watchdog import advising
-from searchrl.engine.episodes.playing import Interrupted
+from searchrl.engine.rollout.playing import Interrupted
 from searchrl.errors import AlarmStop, BudgetSpent, Stopped
 from searchrl.run_folder import list_checkpoints
-from searchrl.trust.texts import clean
 
 
 @dataclass(slots=True)
@@ -103,8 +101,7 @@ def keeping_finished(
     """
     way_on = f"continue with: searchrl {program} --resume {shlex.quote(str(run_dir))}"
     try:
-        with advising(clean(f"What came after the last checkpoint is lost; {way_on}")):
-            yield
+        yield
     except Interrupted:
         text = f"stopped after step {save()}; {way_on}"
         with suppress(OSError):  # the terminal is gone after SIGHUP

@@ -2,7 +2,7 @@
 
 Owns the two row shapes and their checks: `{"prompt", "turns": [{"text", "observation"}]}` and
 `{"messages": [{"role", "content"}]}`, in which assistant messages are turns and the messages after
-one are its observation. Files, formats and lines are read by `envs.formats.rows`. Called by `sft`.
+one are its observation. Files, formats and lines are read by `data.rows`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.contracts import TagProtocol
 from searchrl.core.trajectory import Origin, Trajectory, TurnStop
+from searchrl.data.problems import BadRow, Problems, Row, ensure_encodable
+from searchrl.data.rows import parse_rows
 from searchrl.engine.model.rendering import TextCodec
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.row import BadRow, Row, ensure_encodable, ensure_object
-from searchrl.envs.formats.rows import parse_rows
 from searchrl.errors import show_value
 
 TRACE_SHAPES = '{"prompt", "turns": [{"text", "observation"}]} or {"messages"}'
@@ -38,7 +37,7 @@ def load_traces(path: str | Path) -> list[Trace]:
     """Read a file of traces: JSONL, JSON or Parquet, as for questions.
 
     Raises:
-        DataError: listing every unusable row with its line, or a missing or empty file.
+        DataError: naming the first unusable rows, or a missing or empty file.
     """
     file, problems = Path(path), Problems()
     parse = partial(_parse, file_name=file.name)
@@ -49,7 +48,7 @@ def load_traces(path: str | Path) -> list[Trace]:
 
 
 def _parse(row: Row, file_name: str) -> Trace:
-    value = ensure_object(row.value, f"such as {TRACE_SHAPES}")
+    value = row.value
     name = str(value.get("id", f"{file_name}:{row.number}"))
     if "messages" in value:
         return Trace(name, *_read_messages(value["messages"]))

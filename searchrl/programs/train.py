@@ -16,27 +16,20 @@ from typing import Any
 
 from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig
-from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.episodes.playing import Interrupted, Rollout
-from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.figures.evaluation import (
-    EvalResult,
-    evaluate_both,
-    summary_metrics,
-)
-from searchrl.engine.figures.failures import FailureLimit
-from searchrl.engine.figures.metrics import (
-    Metrics,
-    curriculum_metrics,
-    exact,
-    find_headline,
-    summarise,
-)
-from searchrl.engine.figures.remarks import find_remarks
 from searchrl.engine.learning.checkpoint import save_checkpoint, save_policy
 from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
+from searchrl.engine.metrics.evaluation import (
+    EvalResult,
+    evaluate_both,
+    summary_metrics,
+)
+from searchrl.engine.metrics.failures import FailureLimit
+from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, find_headline, summarise
+from searchrl.engine.metrics.remarks import find_remarks
+from searchrl.engine.rollout.playing import Interrupted, Rollout
+from searchrl.engine.rollout.records import rollout_record
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
 from searchrl.programs.agent import ask_line
@@ -56,6 +49,7 @@ from searchrl.run_folder import (
     holding,
     rotate_checkpoints,
 )
+from searchrl.statistics import exact
 from searchrl.trackers.feed import Trackers
 
 
@@ -150,7 +144,6 @@ class _Training:
         self.alarms = AlarmDesk(
             self.session, self.writer, self.observer, done.watched, done.rollbacks
         )
-        self.session.curriculum.restore(done.curriculum)
         self.has_told_unread = False
         self.unrecorded = 0
         self.evaluator = self.session.make_driver(self.config.eval, lambda text: None)
@@ -209,9 +202,8 @@ class _Training:
         self.limit.ensure_paid(rollouts, f"step {step}")
         self.limit.ensure_scored(rollouts, f"step {step}")
         self.tell_unread(rollouts)
-        columns: dict[str, TokenColumns] = {}
         observer.phase("update", 0, 1)
-        stats = session.update(drawn, step, on_tokens=columns.__setitem__)
+        learned = session.update(drawn, step)
         self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:
@@ -221,8 +213,7 @@ class _Training:
                     rollout_record(
                         r,
                         "train",
-                        columns.get(r.trajectory.rollout_id),
-                        max_seen=config.log.max_seen,
+                        learned.tokens.get(r.trajectory.rollout_id),
                     )
                     for r in rollouts
                 ),
@@ -231,33 +222,23 @@ class _Training:
             )
         metrics = summarise(rollouts, session.worlds)
         metrics |= update_metrics(
-            stats,
+            learned.metrics,
             drawn,
             session.learner.length_penalty,
             session.algorithm.max_refills,
-            session.max_ids,
+            config.rollout.max_total_tokens,
         )
         metrics |= sampler_metrics(session.sampler, session.workers)
         metrics |= self.alarms.count()
         metrics["sample_s"] = exact(sampled - started)
         metrics["update_s"] = exact(updated - sampled)
-        metrics |= self.speed(rollouts, updated - started)
+        model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
+        metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
         metrics |= curriculum_metrics(session.curriculum, step - 1)
         self.alarms.log(step, metrics, "train")
-        session.curriculum.take_in(rollouts)
-        self.progress.curriculum = session.curriculum.state()
-        if begun := session.curriculum.begun:
-            self.writer.update_provenance(curriculum=begun)
         self.progress.step, self.unrecorded = step, 0
         observer.episodes(rollouts)
         return metrics
-
-    def speed(self, rollouts: Sequence[Rollout], seconds: float) -> Metrics:
-        """Tokens per second or, of a policy without tokens, episodes."""
-        if self.session.plan.model is None:
-            return {"episodes_per_s": exact(len(rollouts) / max(seconds, 1e-9))}
-        model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
-        return {"tokens_per_s": exact(model_tokens / max(seconds, 1e-9))}
 
     def tell_unread(self, rollouts: Sequence[Rollout]) -> None:
         """Say once that a reward gives scores per turn which the algorithm does not read."""
@@ -343,10 +324,7 @@ class _Training:
         keep = log.max_rollout_files if of_step else 0
         for forced, rollouts in (("", result.rollouts), ("_forced", result.forced)):
             if log.rollouts and rollouts:
-                rows = (
-                    rollout_record(r, f"{phase}{forced}", None, max_seen=log.max_seen)
-                    for r in rollouts
-                )
+                rows = (rollout_record(r, f"{phase}{forced}", None) for r in rollouts)
                 name = f"eval_{phase}{forced}{of_step}"
                 self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
         name = f"eval_{phase}{of_step}"
@@ -401,5 +379,5 @@ class _Training:
             "best": self.progress.best,
             "alarms": Run(path).alarms,
             "policy": str(path / "policy"),
-            **(ask_line(path, self.session.worlds) if self.session.plan.model else {}),
+            **ask_line(path, self.session.worlds),
         }

@@ -25,7 +25,7 @@ from jinja2 import Environment, StrictUndefined
 from searchrl import __version__
 from searchrl.errors import RunFolderError
 from searchrl.report.index import Index, describe_tokens
-from searchrl.report.overview import chooses_by_number, describe_run
+from searchrl.report.overview import describe_run
 from searchrl.report.rewards import Again, describe_again, find_unscored
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run, guarding
@@ -111,7 +111,7 @@ def _notes(runs: Sequence[Run], texts: Sequence[TokenTexts], index: Index) -> It
         return
     for run, one in zip(runs, texts, strict=True):
         yield from one.faults
-        if one.path is None and not chooses_by_number(run):
+        if one.path is None:
             yield f"'{run.path}' has no tokenizer.json to read: tokens are shown by their numbers"
 
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from searchrl.report.patterns import count_gold, count_searches, find_pattern, name_choices
+from searchrl.report.patterns import count_gold, count_searches, find_pattern
 from searchrl.report.tokens import TokenTexts
 
 if TYPE_CHECKING:
-    from searchrl.results.rescoring import Scored
+    from searchrl.runs.rescoring import Scored
 
 
 class _Names:
@@ -43,7 +43,7 @@ class Index:
         self._names = {name: _Names() for name in names}
         columns = (
             *("run", "id", "group", "task", "phase", "step", "reward", "advantage", "stop"),
-            *("pattern", "failure", "origin", "turns", "searches", "choices", "tokens", "gold"),
+            *("pattern", "failure", "origin", "turns", "searches", "tokens", "gold"),
             *("answer", "pull"),
         )
         self._columns: dict[str, list[Any]] = {name: [] for name in columns}
@@ -82,7 +82,6 @@ class Index:
             "origin": names["origins"].number(row["origin"]),
             "turns": len(row["turns"]),
             "searches": count_searches(row),
-            "choices": len(row.get("choices") or ()),
             "tokens": row["authors"].count("M"),
             "gold": None if found is None else short(found[0] / found[1]),
             "answer": None if row["final_answer"] is None else row["final_answer"][:80],
@@ -125,14 +124,12 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
         column = row.get(name)
         return None if column is None else _picked(column, is_own)
 
-    advantage, choices = row["advantage"], row.get("choices")
+    advantage = row["advantage"]
     starts = [0, *(i for i in range(1, len(ids)) if row["turn"][i] != row["turn"][i - 1])]
     task = row["task"]
     return {
         "ids": ids,
-        "texts": {} if choices else {str(place): text for place, text in texts.read(ids).items()},
-        "choices": choices,
-        "actions": name_choices(row),
+        "texts": {str(place): text for place, text in texts.read(ids).items()},
         "authors": authors,
         "turn_starts": [[start, row["turn"][start]] for start in starts] if ids else [],
         "logp": own("sampler_logp"),

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from searchrl.config.curriculum import describe_stages
-from searchrl.config.policy import is_registered
 from searchrl.config.sections import TaskConfig
 from searchrl.errors import DamagedError
-from searchrl.report.rewards import describe_weights, find_begun, list_rewarded
-from searchrl.run_folder import Run, find_damage, list_checkpoints
-from searchrl.run_folder.policies import POLICY, read_space
+from searchrl.report.rewards import describe_weights, list_rewarded
+from searchrl.run_folder import Run, find_damage
 from searchrl.run_folder.reader import find_missing_rollouts
 
 
@@ -28,7 +26,7 @@ def describe_run(run: Run) -> dict[str, Any]:
         "settings": [
             ["environment", ", ".join(task.env.name for task in run.config.tasks)],
             ["reward", ", ".join(_reward(task.reward) for task in run.config.tasks)],
-            _policy(run),
+            ["model", run.config.model.name],
             ["algorithm", run.config.algorithm.name],
             ["steps", str(run.config.max_steps)],
             ["prompts × rollouts", _batch(run)],
@@ -36,7 +34,6 @@ def describe_run(run: Run) -> dict[str, Any]:
             ["seed", str(run.config.seed)],
             *([["curriculum", "; ".join(stages)]] if (stages := _stages(run)) else []),
         ],
-        "space": _space(run),
         "provenance": _whole(lambda: run.provenance),
         "curves": _curves(rows),
         "before": both.get("before"),
@@ -48,28 +45,6 @@ def describe_run(run: Run) -> dict[str, Any]:
         "faults": [*find_damage(run.path), *find_missing_rollouts(run)],
         "is_finished": bool(_whole(lambda: run.summary)),
     }
-
-
-def chooses_by_number(run: Run) -> bool:
-    """Whether the policy of a run has no tokens."""
-    return is_registered(run.config.policy.name)
-
-
-def _policy(run: Run) -> list[str]:
-    """Who plays: a language model, or a network with its settings."""
-    policy = run.config.policy
-    if not chooses_by_number(run):
-        return ["model", run.config.model.name]
-    settings = ", ".join(f"{name} {value}" for name, value in policy.settings.items())
-    return ["policy", f"{policy.name} ({settings})" if settings else policy.name]
-
-
-def _space(run: Run) -> dict[str, Any] | None:
-    """What a policy without tokens sees and offers, where its folder says it."""
-    folders = [run.path, *reversed(list_checkpoints(run.path))]
-    spaces = (read_space(folder / POLICY) for folder in folders)
-    found = next((space for space in spaces if space is not None), None)
-    return None if found is None else found.to_dict()
 
 
 def read_both(run: Run, rows: list[dict[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -94,12 +69,12 @@ def _batch(run: Run) -> str:
 
 
 def _reward(reward: Any) -> str:
-    return reward if isinstance(reward, str) else ", ".join(stage.expr for stage in reward)
+    return reward if isinstance(reward, str) else ", ".join(reward.values())
 
 
 def _stages(run: Run) -> list[str]:
-    """What changed in training, with the steps at which it did, as far as the folder tells."""
-    return describe_stages(run.config.tasks, find_begun(run))
+    """What changed in training."""
+    return describe_stages(run.config.tasks)
 
 
 def _own(task: TaskConfig) -> list[str]:

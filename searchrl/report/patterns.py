@@ -1,13 +1,11 @@
 """What became of a rollout, in a few words: its outcome pattern, and what it found.
 
-Rules on the stored row; no model is asked. Owns the words. The pattern of a policy without tokens
-is what it chose. Caller: `index`.
+Rules on the stored row; no model is asked. Owns the words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Any
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH
@@ -24,15 +22,9 @@ _ENDS = {
 
 
 def find_pattern(row: Mapping[str, Any]) -> str:
-    """`1 search, all gold shown, right`: searches, evidence and end of a rollout.
-
-    Of choices by number it is their sequence: `Search → Follow ×2 → Terminate`.
-    """
+    """`1 search, all gold shown, right`: searches, evidence and end of a rollout."""
     if row["failure"]:
         return f"failed: {row['failure']['kind']}"
-    if chosen := name_choices(row):
-        counted = [(name, len(list(same))) for name, same in groupby(chosen)]
-        return " → ".join(f"{name} ×{n}" if n > 1 else name for name, n in counted)
     parts = [_describe_actions(row)]
     found = count_gold(row)
     if found is not None and any(turn["action"] == SEARCH for turn in row["turns"]):
@@ -40,12 +32,6 @@ def find_pattern(row: Mapping[str, Any]) -> str:
         parts.append(f"{'all' if shown == total else 'some' if shown else 'no'} gold shown")
     parts.append(_describe_end(row))
     return ", ".join(parts)
-
-
-def name_choices(row: Mapping[str, Any]) -> list[str]:
-    """The actions that a policy without tokens chose, in their order; empty for one of tokens."""
-    made = row.get("choices") or ()
-    return [turn["text"] for turn in row["turns"][: len(made)]]
 
 
 def count_gold(row: Mapping[str, Any]) -> tuple[int, int] | None:

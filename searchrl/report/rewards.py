@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.config.sections import AUTO, TaskConfig
-from searchrl.errors import DamagedError, SearchRLError
+from searchrl.errors import SearchRLError
 from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import Run
 
 if TYPE_CHECKING:
     from searchrl.config import RunConfig
     from searchrl.plugins import Registry
-    from searchrl.results.rescoring import Comparison, Scored
+    from searchrl.runs.rescoring import Comparison, Scored
 
 NUM_DISAGREEMENTS = 10
 """Rollouts per phase that two rewards rank most differently."""
@@ -43,7 +43,7 @@ def score_run(
         ConfigError: as `rescoring.read_recorded` and `rescoring.score_again`.
         RunFolderError: if a row cannot be read.
     """
-    from searchrl.results.rescoring import compare_phases, read_recorded, score_again
+    from searchrl.runs.rescoring import compare_phases, read_recorded, score_again
 
     recorded = read_recorded(run.rollouts(), config, registry)
     found = []
@@ -62,26 +62,9 @@ def describe_weights(run: Run) -> dict[str, Any] | None:
     schedule = _read_schedule(run.config.tasks[0])
     if schedule is None:
         return None
-    number = len(schedule.expressions) - 1
-    if any(schedule.waits):
-        number = len(find_begun(run).get("tasks.0.reward", ()))
-    expression = schedule.expressions[number]
+    expression = schedule.expressions[-1]
     weights = {name: weight for weight, name in expression.terms}
     return {"text": str(expression), "weights": weights, "constant": expression.constant}
-
-
-def find_begun(run: Run) -> dict[str, list[int]]:
-    """The steps at which the stages of a curriculum began, as the provenance has them."""
-    try:
-        found = run.provenance.get("curriculum")
-    except DamagedError:
-        return {}
-    named = found.items() if isinstance(found, Mapping) else ()
-    return {
-        name: steps
-        for name, steps in named
-        if isinstance(steps, list) and all(isinstance(step, int) for step in steps)
-    }
 
 
 def list_rewarded(run: Run) -> list[str]:

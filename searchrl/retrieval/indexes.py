@@ -2,8 +2,7 @@
 
 Owns the cache of retrievers, and the promise that an index holds exactly the passages that were
 asked for. It wraps a retriever factory and is one itself, so that environments share indexes
-without knowing it. Knows no retriever but the package's own word search, for a part that has to
-know what words find. Called by `TextEnv` and the task world; `word_index` by `regulations`.
+without knowing it.
 """
 
 from __future__ import annotations
@@ -17,13 +16,7 @@ from typing import Any
 from searchrl.contracts import Retriever, RetrieverFactory
 from searchrl.core.episode import Passage
 from searchrl.errors import RetrieverFailure, SearchRLError
-from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.retrieval.passages import PassageStore
-
-
-def word_index(passages: Sequence[Passage]) -> Retriever:
-    """The word search `bm25` with its default settings, whatever retriever an environment has."""
-    return BM25Retriever(passages)
 
 
 class IndexCache:

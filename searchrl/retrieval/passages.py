@@ -3,8 +3,7 @@
 Owns the folder of a corpus (`records.bin`, `offsets.bin`, `ids.bin`, `passages.json`), the
 fingerprint of a corpus, and the way from an id to its passage. Records are mapped, not read:
 processes that open the same folder share its pages, and a `Passage` is made when it is asked for.
-Knows no index and no file format of data sets. Standard library only. Called by environments with
-large corpora and by plugins that keep an index of a corpus.
+Knows no index and no file format of data sets.
 """
 
 from __future__ import annotations

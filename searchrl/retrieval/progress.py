@@ -2,7 +2,7 @@
 
 Owns the way from the code that works to the program that shows it. A retriever wraps what it reads
 (`tracked(passages, "indexing")`) and knows nobody; a program listens (`listening`). Without a
-listener nothing happens. Called by retrievers, those of plugins too, and by the task world.
+listener nothing happens.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ built-in components, `expression` reads `0.2*format+em`, `scorer` runs and combi
 here knows tokens, groups or models.
 """
 
-from searchrl.config.sections import RewardStage
 from searchrl.rewards.components import BUILTIN_REWARDS, FunctionGroupReward, FunctionReward
 from searchrl.rewards.expression import (
     Expression,
@@ -21,7 +20,6 @@ __all__ = [
     "FunctionGroupReward",
     "FunctionReward",
     "RewardSchedule",
-    "RewardStage",
     "ScoredEpisode",
     "Scorer",
     "UnknownComponentError",

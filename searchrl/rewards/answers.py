@@ -2,17 +2,18 @@
 
 Owns the two normalisation dialects and the four comparisons `em`, `cover_em`, `f1` and `fuzzy`.
 Every comparison takes the best of several golds and scores None (no final answer) as 0. Finding
-the final answer is the protocol's work. Called by the built-in reward components, by evaluation and
-by plugins that score answers in their own way. Standard library only.
+the final answer is the protocol's work. Standard library only.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 Normalize = Callable[[str], str]
 """A normalisation dialect: `normalize_n1` or `normalize_n2`."""
@@ -66,103 +67,97 @@ def tokenize(normalized: str) -> list[str]:
     return _TOKEN.findall(normalized)
 
 
-def em(prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1) -> float:
+class Compare(Protocol):
+    """A comparison of an answer with accepted ones: the best of several counts."""
+
+    def __call__(
+        self, prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
+    ) -> float:
+        """From 0 to 1; 0 without an answer."""
+
+
+def _best_of(compare: Callable[[str, str, Normalize], float]) -> Compare:
+    """The comparison with several accepted answers, from that with one."""
+
+    @functools.wraps(compare)
+    def best(
+        prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
+    ) -> float:
+        if prediction is None:
+            return 0.0
+        # A string is a sequence of characters, and each character would count as a gold answer.
+        accepted = (golds,) if isinstance(golds, str) else golds
+        answer = _CONTROL_TOKEN.sub("", prediction)
+        return max((compare(answer, gold, normalize) for gold in accepted), default=0.0)
+
+    return best
+
+
+@_best_of
+def em(answer: str, gold: str, normalize: Normalize) -> float:
     """Exact match: 1 if the answer equals any gold after normalisation, else 0.
 
     A gold that normalises to nothing ("The The") is compared as the stripped, lower-cased string.
     """
-    return _best(_em_one, prediction, golds, normalize)
-
-
-def cover_em(
-    prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
-) -> float:
-    """Cover match: 1 if the tokens of any gold stand next to each other in the answer, else 0.
-
-    More lenient than `em` and never comparable with it. Whole tokens only: "us" is not in
-    "music". A gold that normalises to nothing never matches.
-    """
-    return _best(_cover_one, prediction, golds, normalize)
-
-
-def f1(prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1) -> float:
-    """Token-multiset F1 with the best gold, 0 to 1.
-
-    0 where one side is yes / no / noanswer and the other is anything else. A gold that
-    normalises to nothing counts as in `em`.
-    """
-    return _best(_f1_one, prediction, golds, normalize)
-
-
-def shared_words(answer: str, gold: str, normalize: Normalize = normalize_n1) -> tuple[str, ...]:
-    """The tokens that `f1` counts as found in both, in the order of the answer."""
-    left = tokenize(normalize(_CONTROL_TOKEN.sub("", answer)))
-    return tuple((Counter(left) & Counter(tokenize(normalize(gold)))).elements())
-
-
-def fuzzy(
-    prediction: str | None, golds: Sequence[str], normalize: Normalize = normalize_n1
-) -> float:
-    """1 exact (`em`), 0.5 near, 0 otherwise.
-
-    Near: token F1 >= `NEAR_F1` or character ratio >= `NEAR_RATIO`, *and* both sides hold the same
-    numbers and the same negations ("13 school days" is not near "14 school days").
-    """
-    return _best(_fuzzy_one, prediction, golds, normalize)
-
-
-def _best(
-    compare: Callable[[str, str, Normalize], float],
-    prediction: str | None,
-    golds: Sequence[str],
-    normalize: Normalize,
-) -> float:
-    if prediction is None:
-        return 0.0
-    # A string is a sequence of characters, and each character would count as a gold answer.
-    accepted = (golds,) if isinstance(golds, str) else golds
-    answer = _CONTROL_TOKEN.sub("", prediction)
-    return max((compare(answer, gold, normalize) for gold in accepted), default=0.0)
-
-
-def _em_one(answer: str, gold: str, normalize: Normalize) -> float:
     target = normalize(gold)
     if not target:
         return float(answer.strip().lower() == gold.strip().lower())
     return float(normalize(answer) == target)
 
 
-def _cover_one(answer: str, gold: str, normalize: Normalize) -> float:
-    target = tokenize(normalize(gold))
-    if not target:
-        return 0.0
-    tokens = tokenize(normalize(answer))
+@_best_of
+def cover_em(answer: str, gold: str, normalize: Normalize) -> float:
+    """Cover match: 1 if the tokens of any gold stand next to each other in the answer, else 0.
+
+    More lenient than `em` and never comparable with it. Whole tokens only: "us" is not in
+    "music". A gold that normalises to nothing never matches.
+    """
+    tokens, target = tokenize(normalize(answer)), tokenize(normalize(gold))
     width = len(target)
-    return float(any(tokens[i : i + width] == target for i in range(len(tokens) - width + 1)))
+    places = range(len(tokens) - width + 1) if target else ()
+    return float(any(tokens[i : i + width] == target for i in places))
 
 
-def _f1_one(answer: str, gold: str, normalize: Normalize) -> float:
+@_best_of
+def f1(answer: str, gold: str, normalize: Normalize) -> float:
+    """Token-multiset F1 with the best gold, 0 to 1.
+
+    0 where one side is yes / no / noanswer and the other is anything else. A gold that
+    normalises to nothing counts as in `em`.
+    """
     left, right = normalize(answer), normalize(gold)
     if not left or not right or (left != right and {left, right} & _VERDICTS):
-        return _em_one(answer, gold, normalize)
+        return em(answer, [gold], normalize)
     left_tokens, right_tokens = tokenize(left), tokenize(right)
     overlap = (Counter(left_tokens) & Counter(right_tokens)).total()
     # 2PR/(P+R) with P = overlap/|left| and R = overlap/|right|, without its divisions by zero.
     return 2 * overlap / (len(left_tokens) + len(right_tokens))
 
 
-def _fuzzy_one(answer: str, gold: str, normalize: Normalize) -> float:
-    if _em_one(answer, gold, normalize):
+@_best_of
+def fuzzy(answer: str, gold: str, normalize: Normalize) -> float:
+    """1 exact (`em`), 0.5 near, 0 otherwise.
+
+    Near: token F1 >= `NEAR_F1` or character ratio >= `NEAR_RATIO`, *and* both sides hold the same
+    numbers and the same negations ("13 school days" is not near "14 school days").
+    """
+    if em(answer, [gold], normalize):
         return 1.0
     left, right = normalize(answer), normalize(gold)
     if not left or not right or _decisive(left) != _decisive(right):
         return 0.0
-    if _f1_one(answer, gold, normalize) >= NEAR_F1:
+    if f1(answer, [gold], normalize) >= NEAR_F1:
         return 0.5
     matcher = difflib.SequenceMatcher(None, right, left, autojunk=False)
     # The cheap bound first: it avoids the quadratic comparison with a very long answer.
     is_near = matcher.real_quick_ratio() >= NEAR_RATIO and matcher.ratio() >= NEAR_RATIO
     return 0.5 if is_near else 0.0
+
+
+def shared_words(answer: str, gold: str, normalize: Normalize = normalize_n1) -> tuple[str, ...]:
+    """The tokens that `f1` counts as found in both, in the order of the answer."""
+    left = tokenize(normalize(_CONTROL_TOKEN.sub("", answer)))
+    return tuple((Counter(left) & Counter(tokenize(normalize(gold)))).elements())
 
 
 def _decisive(normalized: str) -> Counter[str]:

@@ -7,10 +7,11 @@ runs them. The built-in plugin registers each factory by its name (`make.em`).
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from types import MappingProxyType, SimpleNamespace
 
@@ -26,6 +27,9 @@ SIGNAL = "signal:"
 """With it begins a metric that is a signal of the environment, and no component by name."""
 
 
+_Score = Callable[[Episode], float | Score | Unscored]
+
+
 @dataclass(slots=True)
 class FunctionReward:
     """A reward component made of a function: `score(episode)` with its declared values.
@@ -35,7 +39,7 @@ class FunctionReward:
     """
 
     name: str
-    score: Callable[[Episode], float | Score | Unscored]
+    score: _Score
     values: tuple[float, ...]
     is_range: bool = False
     applies: Callable[[Task], bool] | None = None
@@ -62,13 +66,14 @@ class FunctionGroupReward:
         return self.score(episodes)
 
 
-def _against_golds(
-    compare: Callable[[str | None, Sequence[str]], float], episode: Episode
-) -> float | Unscored:
-    if not episode.task.answers:
-        # 0 would be a wrong and constant reward.
-        return Unscored(f"task {episode.task.id!r} has no gold answers to compare with")
-    return compare(episode.final_answer, episode.task.answers)
+def _against_golds(compare: answers.Compare) -> _Score:
+    def score(episode: Episode) -> float | Unscored:
+        if not episode.task.answers:
+            # 0 would be a wrong and constant reward.
+            return Unscored(f"task {episode.task.id!r} has no gold answers to compare with")
+        return compare(episode.final_answer, episode.task.answers)
+
+    return score
 
 
 class _F1(FunctionReward):
@@ -89,29 +94,12 @@ class _F1(FunctionReward):
         return [Table("words of the answer", ("accepted answer", "shared words", "F1"), rows)]
 
 
-def _searches(episode: Episode) -> float:
-    return float(episode.num_searches)
-
-
-def _searched(episode: Episode) -> float:
-    return float(episode.num_searches > 0)
-
-
-def _has_gold(task: Task) -> bool:
-    return bool(task.gold_ids)
-
-
 def _shown(episode: Episode) -> float | Unscored:
     """The share of the gold passages that were shown; it says nothing where none are known."""
     gold = set(episode.task.gold_ids)
     if not gold:
         return Unscored(f"task {episode.task.id!r} has no gold passages to compare with")
     return len(gold & {passage.id for passage in episode.passages}) / len(gold)
-
-
-def _all_shown(episode: Episode) -> float | Unscored:
-    share = _shown(episode)
-    return share if isinstance(share, Unscored) else float(share == 1.0)
 
 
 def make_signal(metric: str) -> FunctionReward:
@@ -125,32 +113,31 @@ def make_signal(metric: str) -> FunctionReward:
     return FunctionReward(metric, read, (-math.inf, math.inf), is_range=True)
 
 
-def _maker(
-    name: str,
-    score: Callable[[Episode], float | Score | Unscored],
-    values: tuple[float, ...],
-    is_range: bool,
-) -> Callable[[], Reward]:
-    """A factory without arguments: a component has no settings."""
-    applies = _has_gold if score in (_shown, _all_shown) else None
-    kind = _F1 if name == "f1" else FunctionReward
-    return lambda: kind(name, score, values, is_range, applies)
+def _all_shown(episode: Episode) -> float | Unscored:
+    share = _shown(episode)
+    return share if isinstance(share, Unscored) else float(share == 1.0)
 
+
+def _has_gold(task: Task) -> bool:
+    return bool(task.gold_ids)
+
+
+_ANY = (-math.inf, math.inf)
 
 BUILTIN_REWARDS: Mapping[str, Callable[[], Reward]] = MappingProxyType(
     {
-        name: _maker(name, score, values, is_range)
-        for name, score, values, is_range in (
-            ("format", attrgetter("format_score"), (0.0, 0.5, 1.0), False),
-            ("em", partial(_against_golds, answers.em), (0.0, 1.0), False),
-            ("cover_em", partial(_against_golds, answers.cover_em), (0.0, 1.0), False),
-            ("f1", partial(_against_golds, answers.f1), (0.0, 1.0), True),
-            ("fuzzy", partial(_against_golds, answers.fuzzy), (0.0, 0.5, 1.0), False),
-            ("searches", _searches, (0.0, math.inf), True),
-            ("searched", _searched, (0.0, 1.0), False),
-            ("support_recall", _shown, (0.0, 1.0), True),
-            ("all_gold", _all_shown, (0.0, 1.0), False),
-            ("env", attrgetter("env_return"), (-math.inf, math.inf), True),
+        one.name: functools.partial(copy.copy, one)
+        for one in (
+            FunctionReward("format", attrgetter("format_score"), (0.0, 0.5, 1.0)),
+            FunctionReward("em", _against_golds(answers.em), (0.0, 1.0)),
+            FunctionReward("cover_em", _against_golds(answers.cover_em), (0.0, 1.0)),
+            _F1("f1", _against_golds(answers.f1), (0.0, 1.0), is_range=True),
+            FunctionReward("fuzzy", _against_golds(answers.fuzzy), (0.0, 0.5, 1.0)),
+            FunctionReward("searches", lambda e: float(e.num_searches), (0.0, math.inf), True),
+            FunctionReward("searched", lambda e: float(e.num_searches > 0), (0.0, 1.0)),
+            FunctionReward("support_recall", _shown, (0.0, 1.0), True, _has_gold),
+            FunctionReward("all_gold", _all_shown, (0.0, 1.0), False, _has_gold),
+            FunctionReward("env", attrgetter("env_return"), _ANY, is_range=True),
         )
     }
 )

@@ -2,8 +2,7 @@
 
 Owns what of an episode a judge is shown (the question, the final answer and the accepted answers)
 and the check of what it says. Which judge it is, the configuration says. An episode without a final
-answer scores 0, and nobody is asked. Callers: the scorer, and components of plugins that use a
-judge.
+answer scores 0, and nobody is asked.
 """
 
 from __future__ import annotations

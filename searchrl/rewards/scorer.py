@@ -3,8 +3,7 @@
 Owns the classification of scoring failures: if a component raises, hangs or returns a value that
 it did not declare, the rollout is unscored with an attributed `Failure`, never 0. With
 `score_together`, all episodes for which a component waits do so at the same time, and a component
-of groups sees all episodes of a group. Knows no tokens. The rollout driver calls it with finished
-episodes.
+of groups sees all episodes of a group. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import functools
 import math
 import numbers
 import traceback
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from searchrl.calls.deadline import DeadlineExceeded, Raised, Returned, call_together
-from searchrl.calls.watchdog import watching
 from searchrl.contracts import MAX_REWARD, GroupReward, Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Unscored
 from searchrl.errors import (
@@ -31,22 +29,13 @@ from searchrl.errors import (
     suggest,
 )
 from searchrl.rewards.components import SIGNAL
-from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.expression import HEADLINES, RewardSchedule
+from searchrl.tool_calls import DeadlineExceeded, Raised, Turn, call_together
 
 _TOLERANCE = 1e-9
 """Rounding allowed at a declared value or bound: 0.1 + 0.2 is the declared 0.3."""
 
 _Result = Score | Unscored
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A component to run on an episode; one of groups runs once for all episodes of its group."""
-
-    component: Reward | GroupReward
-    episode: Episode
-    owner: str
-    is_of_group: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +56,6 @@ class ScoredEpisode:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
-_Scoring = Generator[_Call, Returned[_Result] | Raised, ScoredEpisode]
-
-
 class Scorer:
     """Scores episodes with the expression of `schedule` at the episode's step.
 
@@ -78,10 +64,9 @@ class Scorer:
         group_names: which of these score groups (`contracts.GroupReward`).
         schedule: the expression of each step.
         metrics: names of further components to run, with weight 0.
-        timeout_s: time limit of one call of a component (None: no limit, and no thread).
+        timeout_s: time limit of one call of a component; None: no limit.
         owners: the plugin of each component, for the text of failures.
         alone: names of components that take one call at a time.
-        files: whom to name for code in a plugin's file, if it never returns (see `watchdog`).
 
     Raises:
         UnknownNameError: a name has no component.
@@ -98,7 +83,6 @@ class Scorer:
         timeout_s: float | None = 30.0,
         owners: Mapping[str, str] = MappingProxyType({}),
         alone: Collection[str] = (),
-        files: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.schedule = schedule
         self.names = tuple(dict.fromkeys((*schedule.names, *metrics)))
@@ -109,21 +93,25 @@ class Scorer:
                 )
         self.components = tuple(name for name in self.names if not name.startswith(SIGNAL))
         """The names that somebody registered: all but the signals of the environment."""
-        self._owners = dict(owners)
-        self._group_names = frozenset(group_names)
-        self._components = {name: components[name] for name in self.names}
+        self.group_names = frozenset(group_names)
+        self.owners = {
+            name: f"reward '{name}'" + (f" of {owners[name]}" if name in owners else "")
+            for name in components
+        }
+        """Under what name each component stands in failures."""
+        self.component_of = {name: components[name] for name in self.names}
         self.ranges: Mapping[str, tuple[float, float]] = {
-            name: _declared_range(component, self._owner(name))
-            for name, component in self._components.items()
+            name: _declared_range(component, self.owners[name])
+            for name, component in self.component_of.items()
         }
         """The least and the greatest value that each component declares."""
-        found = {name: getattr(one, "applies", None) for name, one in self._components.items()}
-        self._applies: Mapping[str, Callable[[Task], bool]] = {
+        found = {name: getattr(one, "applies", None) for name, one in self.component_of.items()}
+        self.selective: Mapping[str, Callable[[Task], bool]] = {
             name: check for name, check in found.items() if check is not None
         }
+        """The components that say something about some tasks only, and of which."""
         self.timeout_s = timeout_s
-        self.files = files
-        self.alone = frozenset(map(self._owner, alone))
+        self.alone = frozenset(self.owners[name] for name in alone)
         """Who takes one call at a time, under the names that stand in failures."""
 
     @property
@@ -133,68 +121,12 @@ class Scorer:
         In a schedule, what its last expression pays counts.
         """
         paid = {name for weight, name in self.schedule.expressions[-1].terms if weight}
-        return next((name for name in ("em", "env") if name in paid), "reward")
-
-    def named_components(self) -> dict[str, Reward | GroupReward]:
-        """The components under the names that stand in failures."""
-        return {self._owner(name): one for name, one in self._components.items()}
+        return next((name for name in HEADLINES if name in paid), "reward")
 
     def score(self, episode: Episode) -> ScoredEpisode:
         """Score one finished episode, a group by itself. Never raises for what a component does."""
         (scored,) = score_together([(self, episode)])
         return scored
-
-    def scoring(self, episode: Episode) -> _Scoring:
-        """Score one episode in steps: yields each call to make and receives its outcome."""
-        if (failed := episode.failure) is not None:
-            reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
-            return ScoredEpisode(None, unscored=reason, failure=failed)
-        expression = self.schedule.at(episode.step)
-        needed = {name for weight, name in expression.terms if weight}
-        scores: dict[str, float] = {}
-        per_turn: dict[str, tuple[float, ...]] = {}
-        missing: dict[str, str] = {}
-        left_out: set[str] = set()
-        declined: str | None = None
-        for name in self.names:
-            component, owner = self._components[name], self._owner(name)
-            try:
-                if not self.applies(name, episode.task):
-                    left_out.add(name)
-                    continue
-            except (Exception, SystemExit) as error:  # of a plugin
-                failure = _read(Raised(error), owner)
-                assert isinstance(failure, Failure)
-                reason = f"{owner}: applies() {failure.message}"
-                return ScoredEpisode(None, scores, per_turn, reason, failure, missing)
-            outcome = yield _Call(component, episode, owner, name in self._group_names)
-            result = _read(outcome, owner)
-            if isinstance(result, Failure):
-                reason = f"{result.owner}: {result.message}"
-                missing[name] = result.message
-                return ScoredEpisode(None, scores, per_turn, reason, result, missing)
-            if isinstance(result, Unscored):
-                missing[name] = result.reason
-                # A metric that cannot score does not change the reward.
-                if name in needed and declined is None:
-                    declined = f"reward '{name}' could not score: {result.reason}"
-                continue
-            scores[name] = result.value
-            if result.per_turn is not None:
-                per_turn[name] = result.per_turn
-        if declined is not None:
-            return ScoredEpisode(None, scores, per_turn, declined, None, missing)
-        reward = expression.evaluate(scores, left_out)
-        if not abs(reward) <= MAX_REWARD:
-            what = "too large to compare" if math.isfinite(reward) else "not a finite number"
-            message = f"the weighted sum {expression} is {reward:g}, {what}"
-            failure = Failure(FailureKind.SCORING, "reward expression", message)
-            return ScoredEpisode(None, scores, per_turn, message, failure, missing)
-        return ScoredEpisode(reward, scores, per_turn, missing=missing)
-
-    def is_selective(self, name: str) -> bool:
-        """Whether a component says something about some tasks only."""
-        return name in self._applies
 
     def applies(self, name: str, task: Task | None) -> bool:
         """Whether a component says anything about a task; raises what a plugin's check raises.
@@ -202,14 +134,9 @@ class Scorer:
         Where it does not, its term is left out of the reward, for the whole group alike, and it is
         no metric. Of a task that nobody describes (None) nothing is known, so it may.
         """
-        if task is None or name not in self._applies:
+        if task is None or name not in self.selective:
             return True
-        with watching(self.timeout_s, self.files):
-            return bool(self._applies[name](task))
-
-    def _owner(self, name: str) -> str:
-        owner = f"reward '{name}'"
-        return f"{owner} of {self._owners[name]}" if name in self._owners else owner
+        return bool(self.selective[name](task))
 
 
 def score_together(
@@ -217,53 +144,120 @@ def score_together(
 ) -> list[ScoredEpisode]:
     """Score many finished episodes, each with its scorer; results in order.
 
-    One component after the other over all episodes. Calls of a component that wait overlap, unless
-    it takes one at a time; quick calls run one after another.
+    One component after the other over all episodes, then each reward is combined. Calls of a
+    component that wait overlap, unless it takes one at a time; quick calls run one after another.
 
     Args:
         work: every episode with its scorer.
         groups: the group of each; the episodes of one have one scorer. Empty: each is alone.
     """
+    turns = {owner: Turn() for scorer, _ in work for owner in scorer.alone}
+    sheets = [_Sheet(scorer, episode) for scorer, episode in work]
     group_of = groups or range(len(work))
-    alone = frozenset[str]().union(*(scorer.alone for scorer, _ in work))
-    files = {file: who for scorer, _ in work for file, who in scorer.files.items()}
-    scored: dict[int, ScoredEpisode] = {}
-    running = {i: scorer.scoring(episode) for i, (scorer, episode) in enumerate(work)}
-    sent: dict[int, Returned[_Result] | Raised | None] = dict.fromkeys(running)
-    while sent:
-        asked: dict[int, _Call] = {}
-        for i, outcome in sent.items():
-            try:
-                asked[i] = next(running[i]) if outcome is None else running[i].send(outcome)
-            except StopIteration as done:
-                scored[i] = done.value
-        # The members of a group ask for the same component at the same time.
-        together: dict[Hashable, list[int]] = {}
-        for i, call in asked.items():
-            key = ("group", group_of[i]) if call.is_of_group else ("episode", i)
-            together.setdefault(key, []).append(i)
-        sent = {}
-        for timeout_s in dict.fromkeys(work[i][0].timeout_s for i in asked):
-            those = [m for m in together.values() if work[m[0]][0].timeout_s == timeout_s]
+    for place in range(max((len(scorer.names) for scorer, _ in work), default=0)):
+        # The members of a group ask for the same component at the same place.
+        together: dict[Hashable, list[_Sheet]] = {}
+        for number, sheet in enumerate(sheets):
+            if (name := sheet.next_name(place)) is not None:
+                is_of_group = name in sheet.scorer.group_names
+                key = ("group", group_of[number]) if is_of_group else ("episode", number)
+                together.setdefault(key, []).append(sheet)
+        for timeout_s in dict.fromkeys(one[0].scorer.timeout_s for one in together.values()):
+            those = [one for one in together.values() if one[0].scorer.timeout_s == timeout_s]
             calls = [
-                (functools.partial(_run, [asked[i] for i in members]), asked[members[0]].owner)
-                for members in those
+                (functools.partial(_run, one, place, turns), one[0].owner(place)) for one in those
             ]
-            with watching(timeout_s, files):
-                outcomes = call_together(calls, timeout_s=timeout_s, alone=alone)
-            for members, shared in zip(those, outcomes, strict=True):
-                sent |= zip(members, _each(shared, len(members)), strict=True)
-    return [scored[i] for i in range(len(work))]
+            outcomes = call_together(calls, timeout_s=timeout_s)
+            for members, outcome in zip(those, outcomes, strict=True):
+                # A call that failed as a whole failed for all of its episodes.
+                if isinstance(outcome, Raised):
+                    said: Sequence[_Result | BaseException] = [outcome.error] * len(members)
+                else:
+                    said = outcome.value
+                for sheet, one in zip(members, said, strict=True):
+                    sheet.take(place, one)
+    return [sheet.combine() for sheet in sheets]
 
 
-def _run(calls: Sequence[_Call]) -> list[Returned[_Result] | Raised]:
+class _Sheet:
+    """What the components said of an episode so far; after a failure nothing more is asked."""
+
+    def __init__(self, scorer: Scorer, episode: Episode) -> None:
+        self.scorer = scorer
+        self.episode = episode
+        self.scores: dict[str, float] = {}
+        self.per_turn: dict[str, tuple[float, ...]] = {}
+        self.missing: dict[str, str] = {}
+        self.left_out: set[str] = set()
+        self.failure, self.reason = episode.failure, ""
+        if (failed := episode.failure) is not None:
+            self.reason = f"{failed.kind} failure of {failed.owner}: {failed.message}"
+
+    def owner(self, place: int) -> str:
+        """Who is named if the component at a place fails."""
+        return self.scorer.owners[self.scorer.names[place]]
+
+    def next_name(self, place: int) -> str | None:
+        """The component to run at a place; None: there is none, or it says nothing of the task."""
+        if self.failure is not None or place >= len(self.scorer.names):
+            return None
+        name = self.scorer.names[place]
+        try:
+            if self.scorer.applies(name, self.episode.task):
+                return name
+        except (Exception, SystemExit) as error:  # of a plugin
+            self.failure = _failure_of(error, self.owner(place))
+            self.reason = f"{self.owner(place)}: applies() {self.failure.message}"
+        self.left_out.add(name)
+        return None
+
+    def take(self, place: int, said: _Result | BaseException) -> None:
+        """Take in what came of the component at a place."""
+        name = self.scorer.names[place]
+        match said:
+            case Score():
+                self.scores[name] = said.value
+                if said.per_turn is not None:
+                    self.per_turn[name] = said.per_turn
+            case Unscored():
+                self.missing[name] = said.reason
+            case _:
+                self.failure = _failure_of(said, self.owner(place))
+                self.missing[name] = self.failure.message
+                self.reason = f"{self.failure.owner}: {self.failure.message}"
+
+    def combine(self) -> ScoredEpisode:
+        """The reward, where everything that it needs could score."""
+        expression = self.scorer.schedule.at(self.episode.step)
+        # A metric that cannot score does not change the reward.
+        needed = {name for weight, name in expression.terms if weight}
+        declined = [name for name in self.scorer.names if name in needed & self.missing.keys()]
+        reward = None
+        if self.failure is None and declined:
+            self.reason = f"reward '{declined[0]}' could not score: {self.missing[declined[0]]}"
+        elif self.failure is None:
+            reward = expression.evaluate(self.scores, self.left_out)
+            if not abs(reward) <= MAX_REWARD:
+                what = "too large to compare" if math.isfinite(reward) else "not a finite number"
+                self.reason = f"the weighted sum {expression} is {reward:g}, {what}"
+                self.failure = Failure(FailureKind.SCORING, "reward expression", self.reason)
+                reward = None
+        reason = self.reason if reward is None else None
+        return ScoredEpisode(reward, self.scores, self.per_turn, reason, self.failure, self.missing)
+
+
+def _run(
+    members: Sequence[_Sheet], place: int, turns: Mapping[str, Turn]
+) -> list[_Result | ScoringFailure]:
     """Run one component on an episode, or on the episodes of a group; what it gave to each."""
-    component: Any = calls[0].component
-    episodes = tuple(call.episode for call in calls)
-    if not calls[0].is_of_group:
-        results = [component(episodes[0])]
+    scorer, name = members[0].scorer, members[0].scorer.names[place]
+    component: Any = scorer.component_of[name]
+    episodes = tuple(sheet.episode for sheet in members)
+    with turns.get(members[0].owner(place)) or nullcontext():
+        returned = component(episodes if name in scorer.group_names else episodes[0])
+    if name not in scorer.group_names:
+        results = [returned]
     else:
-        returned = component(episodes)
         if isinstance(returned, str | Mapping) or not isinstance(returned, Iterable):
             kind = type(returned).__name__
             raise ScoringFailure(f"returned {kind} for a group; expected a list of scores")
@@ -272,41 +266,29 @@ def _run(calls: Sequence[_Call]) -> list[Returned[_Result] | Raised]:
             raise ScoringFailure(
                 f"returned {len(results)} scores for a group of {len(episodes)} episodes"
             )
-    return [_check_one(component, *pair) for pair in zip(results, episodes, strict=True)]
+    checked: list[_Result | ScoringFailure] = []
+    for result, episode in zip(results, episodes, strict=True):
+        try:
+            checked.append(_checked(component, result, len(episode.turns)))
+        except ScoringFailure as error:
+            checked.append(error)
+    return checked
 
 
-def _check_one(
-    component: Reward | GroupReward, result: object, episode: Episode
-) -> Returned[_Result] | Raised:
-    try:
-        return Returned(_checked(component, result, len(episode.turns)))
-    except ScoringFailure as error:
-        return Raised(error)
-
-
-def _each(
-    outcome: Returned[list[Returned[_Result] | Raised]] | Raised, count: int
-) -> list[Returned[_Result] | Raised]:
-    """The outcome for every episode of a call; one that failed as a whole failed for all."""
-    return outcome.value if isinstance(outcome, Returned) else [outcome] * count
-
-
-def _read(outcome: Returned[_Result] | Raised, owner: str) -> _Result | Failure:
-    """The result of a call; if the call failed, a failure that names its owner."""
-    if isinstance(outcome, Returned):
-        return outcome.value
-    match outcome.error:
+def _failure_of(error: BaseException, owner: str) -> Failure:
+    """What a call that failed means; raises what is no failure of a plugin, such as Ctrl-C."""
+    match error:
         case DeadlineExceeded() as late if late.owner == owner:
             # With another owner, the error is about a call that the component made itself.
             message = f"did not return within {late.timeout_s:g} s"
             return Failure(FailureKind.TIMEOUT, owner, message, late.where)
-        case BudgetSpent() as error:  # nobody failed: what a judge may cost is spent
+        case BudgetSpent():  # nobody failed: what a judge may cost is spent
             return Failure(FailureKind.BUDGET, owner, str(error))
-        case ScoringFailure() | EndpointFailure() as error:
+        case ScoringFailure() | EndpointFailure():
             message = str(error)
-        case Exception() | SystemExit() as error:  # a plugin's sys.exit() must not end the run
+        case Exception() | SystemExit():  # a plugin's sys.exit() must not end the run
             message = f"raised {type(error).__name__}: {error}"
-        case error:
+        case _:
             raise error
     detail = "".join(traceback.format_exception(error))
     return Failure(FailureKind.SCORING, owner, message, detail)

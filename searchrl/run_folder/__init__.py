@@ -2,18 +2,18 @@
 
 Owns the layout, atomic writing, checksums and the `Run` reader. Everything is plain YAML, JSON or
 JSONL (gzip), so a folder can be read without this package; its `README.md` lists the files. It
-does not know models. Writers: `train` and `sft`; readers: `ask`, `eval`, reports, you.
+does not know models.
 """
 
 from searchrl.run_folder.checkpoints import (
     CheckpointChoice,
+    checkpoint_fault,
     clean_partial,
     list_checkpoints,
     newest_checkpoint,
     read_state,
     rotate_checkpoints,
     set_aside_newer,
-    verify_checkpoint,
 )
 from searchrl.run_folder.lock import holding
 from searchrl.run_folder.place import choose_folder, guarding, save_beside
@@ -23,17 +23,15 @@ from searchrl.run_folder.reader import (
     find_damage,
     looks_like_run,
     read_config_file,
-    suggest_runs,
 )
-from searchrl.run_folder.writer import PACKAGES, RunWriter, SilentWriter
+from searchrl.run_folder.writer import RunWriter
 
 __all__ = [
-    "PACKAGES",
     "CheckpointChoice",
     "PolicyChoice",
     "Run",
     "RunWriter",
-    "SilentWriter",
+    "checkpoint_fault",
     "choose_folder",
     "choose_policy",
     "clean_partial",
@@ -49,6 +47,4 @@ __all__ = [
     "rotate_checkpoints",
     "save_beside",
     "set_aside_newer",
-    "suggest_runs",
-    "verify_checkpoint",
 ]

@@ -2,8 +2,7 @@
 
 Owns the facts that `provenance.json` keeps of them (`data`, `environments`, `tasks`, beside the
 records of plugins) and their comparison when the run is resumed. Steps before and after a change
-are no longer of one run, so it has to be allowed, and is then recorded (`changes`). Callers:
-`train` and `sft`.
+are no longer of one run, so it has to be allowed, and is then recorded (`changes`).
 """
 
 from __future__ import annotations
@@ -24,19 +23,25 @@ from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.errors import ChangedError, DamagedError
 from searchrl.plugins import Registry
-from searchrl.plugins.owners import find_distribution
-from searchrl.plugins.packages import CACHE_SETTING
-from searchrl.plugins.records import read_records
+from searchrl.plugins.provenance import find_distribution, read_records
 from searchrl.run_folder.reader import Run
+from searchrl.run_folder.sealing import hash_file
 
+CACHE_SETTING = "cache"
+"""The setting that names the file or folder in which answers of a server are kept."""
 REPLAY_SETTING = "replay"
 """The setting beside a cache that is true where a run rests on the cache, and writes nothing."""
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of larger ones `NUM_PARTS` parts of `PART_BYTES`."""
 NUM_PARTS, PART_BYTES = 64, 1 << 20
 
-_SHORT = 12
-"""Hexadecimal digits of a hash that are shown."""
+_FACTS = {
+    "data": "the data",
+    "weights": "the embedded policy",
+    "environments": "environment",
+    "tasks": "the number of tasks in split",
+}
+"""What each fact is called in a sentence."""
 
 
 def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[str, Any]:
@@ -52,9 +57,13 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
         brings), `environments` (version by name, of those that `gym:` plays) and `tasks`
         (`num_tasks`).
     """
+    parts = [p for task in config.tasks for p in (task.env, task.retriever, task.protocol)]
+    settings = [part.settings for part in (*parts, *(task.judge for task in config.tasks))]
+    name = EMBEDDED if config.model.name == "tiny" else config.model.name
+    folder = find_packaged(name)
     return {
-        "data": {str(path): _hash(path) for path in _data_paths(config)},
-        "weights": dict(_weights(config)),
+        "data": {str(path): _hash(path) for path in _paths_in([*settings, config.sft.traces])},
+        "weights": {} if folder is None else {name: _hash(folder)},
         "environments": dict(_environments(config)),
         "tasks": dict(num_tasks),
     }
@@ -63,17 +72,14 @@ def describe_sources(config: RunConfig, num_tasks: Mapping[str, int]) -> dict[st
 def find_changes(
     recorded: Mapping[str, Any], now: Mapping[str, Any], registry: Registry
 ) -> list[str]:
-    """One sentence for each thing that is not what it was; empty if all is.
-
-    What an older version did not record cannot have changed.
-    """
-    return [
-        *registry.changes,
-        *_compare("the data", recorded.get("data"), now["data"]),
-        *_compare("the embedded policy", recorded.get("weights"), now["weights"]),
-        *_compare("environment", recorded.get("environments"), now["environments"]),
-        *_compare("the number of tasks in split", recorded.get("tasks"), now["tasks"]),
-    ]
+    """One sentence for each thing that is not what it was; empty if all is."""
+    changes = list(registry.changes)
+    for fact, what in _FACTS.items():
+        for name, was in recorded.get(fact, {}).items():
+            if (found := now[fact].get(name)) != was:
+                told = "not there" if found is None else str(found)[:12]
+                changes.append(f"{what} '{name}' was {str(was)[:12]} and is {told} now")
+    return changes
 
 
 def ensure_unchanged(
@@ -119,40 +125,8 @@ def ensure_unchanged(
     }
 
 
-def _compare(
-    what: str, recorded: Mapping[str, Any] | None, now: Mapping[str, Any]
-) -> Iterator[str]:
-    if not isinstance(recorded, Mapping):
-        return
-    for name, was in recorded.items():
-        if now.get(name) != was:
-            yield f"{what} '{name}' was {_show(was)} and is {_show(now.get(name))} now"
-
-
-def _show(value: Any) -> str:
-    if value is None:
-        return "not there"
-    return value[:_SHORT] if isinstance(value, str) else str(value)
-
-
-def _data_paths(config: RunConfig) -> list[Path]:
-    """Every file and folder that the settings name as data, absolute."""
-    found: dict[Path, None] = {}
-    for task in config.tasks:
-        for part in (task.env, task.retriever, task.protocol, task.judge):
-            found |= dict.fromkeys(_paths_in(part.settings))
-    found |= dict.fromkeys(_paths_in(config.sft.traces))
-    return list(found)
-
-
-def _weights(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """The policy that a package brings: another version of the package may bring another one."""
-    name = EMBEDDED if config.model.name == "tiny" else config.model.name
-    if (folder := find_packaged(name)) is not None:
-        yield name, _hash(folder)
-
-
 def _paths_in(value: Any) -> Iterator[Path]:
+    """Every file and folder that a setting names, absolute."""
     if isinstance(value, str):
         name = value.removeprefix("@")  # as instructions name the file with their text
         try:
@@ -181,10 +155,10 @@ def _hash(path: Path) -> str:
         if not path.is_file():  # a device or a pipe has no content to compare
             return ""
         size = path.stat().st_size
+        if size <= WHOLE_BYTES:
+            return hash_file(path)
+        digest.update(str(size).encode())
         with path.open("rb") as file:
-            if size <= WHOLE_BYTES:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(str(size).encode())
             for part in range(NUM_PARTS):
                 file.seek(part * (size - PART_BYTES) // (NUM_PARTS - 1))
                 digest.update(file.read(PART_BYTES))
@@ -201,21 +175,11 @@ def _environments(config: RunConfig) -> Iterator[tuple[str, str]]:
             continue
         try:
             made_by = gymnasium.spec(env_id).entry_point
-        except (GymnasiumError, ImportError):  # whoever makes it says so
+            module = made_by if isinstance(made_by, str) else getattr(made_by, "__module__", "")
+            module = module.partition(":")[0]
+            if owner := find_distribution(module):
+                yield name, f"{owner.name} {owner.version}"
+            elif (spec := importlib.util.find_spec(module)) is not None and spec.origin:
+                yield name, _hash(Path(spec.origin))
+        except (GymnasiumError, ImportError, ValueError):  # whoever makes it says so
             continue
-        if isinstance(made_by, str):
-            module = made_by.partition(":")[0]
-        else:
-            module = getattr(made_by, "__module__", "")
-        if owner := find_distribution(module):
-            yield name, f"{owner.name} {owner.version}"
-        elif found := _find_spec(module):
-            yield name, _hash(Path(found))
-
-
-def _find_spec(module: str) -> str | None:
-    try:
-        spec = importlib.util.find_spec(module) if module else None
-    except (ImportError, ValueError):
-        return None
-    return spec.origin if spec is not None else None

@@ -14,12 +14,9 @@ from typing import Any, NamedTuple
 
 from searchrl.errors import DamagedError, RunFolderError
 from searchrl.run_folder.place import guarding
-from searchrl.run_folder.sealing import CHECKSUMS, STATE, read_sealed, verify_folder
+from searchrl.run_folder.sealing import STATE, read_sealed, verify_folder
 
 FOLDER = "checkpoints"
-OLD_OPTIMIZER = "optimizer.pt"
-"""What older versions wrote: a pickle, and no checksums."""
-
 ASIDE = ".damaged"
 """The end of the name of what was set aside."""
 
@@ -55,48 +52,17 @@ def step_of(checkpoint: Path) -> int:
 
 def list_checkpoints(run_dir: Path) -> list[Path]:
     """The checkpoints that look whole (files are there and have their sizes), oldest first."""
-    return [folder for folder in checkpoint_folders(run_dir) if not _damage(folder)]
+    return [folder for folder in checkpoint_folders(run_dir) if not checkpoint_fault(folder)]
 
 
-def damaged_checkpoints(run_dir: Path, *, deep: bool = False) -> list[str]:
-    """What is wrong with each checkpoint that is damaged, the oldest first."""
-    found = (_damage(folder, deep=deep) for folder in checkpoint_folders(run_dir))
-    return [fault for fault in found if fault]
-
-
-def _damage(folder: Path, *, deep: bool = False) -> str:
-    if is_old(folder):
-        return ""
+def checkpoint_fault(folder: Path, *, deep: bool = False) -> str:
+    """What is wrong with a checkpoint, in words; "" for nothing. `deep`: see `verify_folder`."""
     try:
-        verify_checkpoint(folder, deep=deep)
+        read_state(folder)
+        verify_folder(folder, deep=deep, way_on=_WAY_ON)
     except DamagedError as error:
         return str(error)
     return ""
-
-
-def is_old(folder: Path) -> bool:
-    """Whether a checkpoint is of a version that wrote no checksums."""
-    return (folder / OLD_OPTIMIZER).is_file() and not (folder / CHECKSUMS).exists()
-
-
-def verify_checkpoint(folder: Path, *, deep: bool = True) -> None:
-    """Compare a checkpoint with its checksums.
-
-    `deep` reads every file; otherwise only the sizes of large ones are compared.
-
-    Raises:
-        DamagedError: naming the first file that is not what was written.
-        RunFolderError: if it is of a version that wrote no checksums.
-    """
-    if is_old(folder):
-        raise RunFolderError(
-            f"checkpoint '{folder}' was written by an older version of SearchRL: its optimiser is "
-            f"a pickle ({OLD_OPTIMIZER}), which could run code, and nothing says whether it is "
-            "whole. It cannot be continued; start a new run from its weights: --init-from "
-            f"{folder}"
-        )
-    read_state(folder)
-    verify_folder(folder, deep=deep, way_on=_WAY_ON)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
@@ -105,10 +71,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     Raises:
         DamagedError: if it is not what was written.
     """
-    state, is_sealed = read_sealed(checkpoint / STATE, _WAY_ON)
-    if not is_sealed and not is_old(checkpoint):
-        raise DamagedError.of(checkpoint / STATE, "it lacks its checksum", _WAY_ON)
-    return state
+    return read_sealed(checkpoint / STATE, _WAY_ON)
 
 
 def newest_checkpoint(run_dir: Path, *, deep: bool = True) -> CheckpointChoice:
@@ -116,16 +79,13 @@ def newest_checkpoint(run_dir: Path, *, deep: bool = True) -> CheckpointChoice:
 
     Raises:
         DamagedError: if there are checkpoints, and none of them is whole.
-        RunFolderError: if there is none, or the newest is of a version without checksums.
+        RunFolderError: if there is none.
     """
     faults: list[str] = []
     for folder in reversed(checkpoint_folders(run_dir)):
-        try:
-            verify_checkpoint(folder, deep=deep)
-        except DamagedError as error:
-            faults.append(str(error))
-        else:
+        if not (fault := checkpoint_fault(folder, deep=deep)):
             return CheckpointChoice(folder, tuple(faults))
+        faults.append(fault)
     if faults:
         raise DamagedError(
             f"run '{run_dir}' has no whole checkpoint to resume from:\n" + "\n".join(faults)
@@ -148,8 +108,7 @@ def set_aside_newer(run_dir: Path, step: int) -> list[Path]:
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged file or folder to a free name beside it; returns that."""
-    aside = path.with_name(path.name + ASIDE)
-    number = 2
+    aside, number = path.with_name(path.name + ASIDE), 2
     while aside.exists() or aside.is_symlink():
         aside = path.with_name(f"{path.name}{ASIDE}{number}")
         number += 1
@@ -175,10 +134,7 @@ def clean_partial(run_dir: Path) -> None:
         places = (run_dir, *(run_dir / name for name in ("rollouts", "failures", FOLDER)))
         for place in (*places, *checkpoint_folders(run_dir)):
             for path in place.glob("*.partial"):  # hidden ones, too
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def rotate_checkpoints(run_dir: Path, keep_last: int, best: str | None) -> None:

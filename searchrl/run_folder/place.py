@@ -1,8 +1,4 @@
-"""Where a run may be written: the choice of its folder, and what is said when writing fails.
-
-Owns the check before anything is loaded and the guard around every write. What is written is the
-business of `writer` and of the checkpoints.
-"""
+"""Where a run may be written: the choice of its folder, and what is said when writing fails."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from searchrl.config import RunConfig
 from searchrl.core.encoding import encode_text
 from searchrl.errors import RunFolderError
 
-LOCKS = (".lock", ".lock.json", ".lock.held")
+LOCKS = (".lock", ".lock.json")
 """What a process leaves in a folder that it only holds; see `lock`."""
 
 

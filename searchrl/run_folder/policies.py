@@ -1,27 +1,22 @@
 """The weights to use when a run, a checkpoint or a policy is named: the newest whole ones.
 
 Owns which folders may hold them, their order, and what is said when damaged ones are passed over.
-What is in such a folder is the business of `engine.model.loading`. No torch. Callers: whoever reads
-weights (`eval`, `ask`, `export`, `--init-from`, `--model`).
+What is in such a folder is the business of `engine.model.loading`. No torch.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from searchrl.contracts import ChoiceSpace
 from searchrl.errors import DamagedError
 from searchrl.run_folder.checkpoints import FOLDER, checkpoint_folders, is_checkpoint_name
-from searchrl.run_folder.sealing import CHECKSUMS, verify_folder
+from searchrl.run_folder.sealing import CHECKSUMS, RESTORE, verify_folder
 
 POLICY = "policy"
 
-CHOICES = "policy.json"
-"""Is in the folder of a policy without tokens."""
-CONFIGS = ("adapter_config.json", "config.json", CHOICES)
+CONFIGS = ("adapter_config.json", "config.json")
 """One of these is in every folder of weights that can be loaded."""
 
 
@@ -36,7 +31,7 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
     """The newest whole weights in a folder: a policy, a checkpoint or a run; None without any.
 
     Of a run it is the final policy, else its newest checkpoint. Every file is read and compared
-    with its checksum, where there are checksums.
+    with its checksum.
 
     Raises:
         DamagedError: if weights are there and none of them is whole.
@@ -46,59 +41,38 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
         if not _is_meant(candidate, folder):
             continue
         try:
-            is_verified = verify_policy(candidate)
+            verify_policy(candidate)
         except DamagedError as error:
             faults.append(str(error))
             continue
-        return PolicyChoice(candidate, (*faults, *_remarks(candidate, folder, faults, is_verified)))
+        if faults:
+            faults.append(f"taken instead: '{candidate}'")
+        elif candidate not in (folder, folder / POLICY):
+            faults.append(
+                f"'{folder}' has no final policy; its newest checkpoint is taken: {candidate}"
+            )
+        return PolicyChoice(candidate, tuple(faults))
     if not faults:
         return None
     raise DamagedError("\n".join((*faults, _way_out(folder))))
 
 
-def read_space(folder: Path) -> ChoiceSpace | None:
-    """What a policy without tokens sees and offers; None if none can be read there."""
-    try:
-        return ChoiceSpace.from_dict(read_description(folder)["space"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return None
-
-
-def read_name(folder: Path) -> str:
-    """The name of a policy without tokens; empty if it is none."""
-    try:
-        return str(read_description(folder)["name"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return ""
-
-
-def read_description(folder: Path) -> Any:
-    """What `policy.json` says. Raises `OSError` or `ValueError` if it is no plain JSON file."""
-    path = folder / CHOICES
-    if not path.is_file():  # to open a pipe would wait for ever
-        raise OSError("there is no such file")
-    return json.loads(path.read_bytes())
-
-
-def verify_policy(folder: Path, *, deep: bool = True) -> bool:
-    """Compare the files of a policy with their checksums; False if it has none.
+def verify_policy(folder: Path, *, deep: bool = True) -> None:
+    """Compare the files of a policy with their checksums; one that no run wrote may have none.
 
     The policy of a checkpoint is listed with the checkpoint.
 
     Raises:
         DamagedError: naming the first file that is not what was written.
     """
-    way_on = "Restore it from a copy"
-    for listing, below in ((folder, ""), (folder.parent, f"{folder.name}/")):
-        if os.path.exists(listing / CHECKSUMS):
-            names = verify_folder(listing, below, deep=deep, way_on=way_on)
-            if any(name.startswith(below) for name in names):
-                return True
-            # The checksums of a folder around it may be of something else.
+    is_of_run = is_policy_of_run(folder)
+    is_in_checkpoint = is_of_run and is_checkpoint_name(folder.absolute().parent.name)
+    if is_in_checkpoint:
+        verify_folder(folder.parent, f"{folder.name}/", deep=deep)
+    elif is_of_run or os.path.exists(folder / CHECKSUMS):
+        verify_folder(folder, deep=deep)
     if not any(os.path.isfile(folder / name) for name in CONFIGS):
-        fault = f"neither {' nor '.join(CONFIGS)} is there"
-        raise DamagedError.of(folder, fault, way_on)
-    return False
+        raise DamagedError.of(folder, f"neither {' nor '.join(CONFIGS)} is there", RESTORE)
 
 
 def _is_meant(candidate: Path, folder: Path) -> bool:
@@ -117,29 +91,6 @@ def is_policy_of_run(folder: Path) -> bool:
     return folder.name == POLICY and (is_in_checkpoint or os.path.exists(above / "config.yaml"))
 
 
-def _remarks(candidate: Path, folder: Path, faults: list[str], is_verified: bool) -> list[str]:
-    remarks = []
-    if faults:
-        remarks.append(f"taken instead: '{candidate}'")
-    elif candidate not in (folder, folder / POLICY):
-        remarks.append(
-            f"'{folder}' has no final policy; its newest checkpoint is taken: {candidate}"
-        )
-    if not is_verified and is_policy_of_run(candidate):
-        remarks.append(say_unverified(candidate))
-    return remarks
-
-
-def say_unverified(policy: Path) -> str:
-    """What is to be known of a policy of a run that has no checksums."""
-    above = policy.parent
-    listing = (above if is_checkpoint_name(above.name) else policy) / CHECKSUMS
-    return (
-        f"'{listing}' is missing: it was deleted, or an older version wrote none. Nothing says "
-        f"whether the weights in '{policy}' are damaged"
-    )
-
-
 def _policies_of(run_dir: Path) -> list[Path]:
     """Where a run keeps weights: the final policy, then its checkpoints, the newest first."""
     found = [one / POLICY for one in reversed(checkpoint_folders(run_dir))]
@@ -150,11 +101,11 @@ def _way_out(folder: Path) -> str:
     """What to do when the weights that were named are damaged."""
     named = (folder.absolute(), folder.absolute() / POLICY)
     above = (one for one in folder.absolute().parents[:3] if checkpoint_folders(one))
-    others = [one for run_dir in above for one in _policies_of(run_dir) if one not in named]
-    for one in filter(Path.exists, others):
-        try:
-            if verify_policy(one):
-                return f"Whole weights of the same run are in '{one}'"
-        except DamagedError:
-            continue
+    for one in (one for run_dir in above for one in _policies_of(run_dir)):
+        if one not in named and one.exists():
+            try:
+                verify_policy(one)
+            except DamagedError:
+                continue
+            return f"Whole weights of the same run are in '{one}'"
     return "There are no whole weights beside these"

@@ -1,26 +1,24 @@
 """A finished or running run, read from its folder.
 
-Owns `Run`, what of a damaged run can still be read, and the sentences about damage. What a file
-should be is in the file itself or in `provenance.json`; `sealing` compares. Reads, never writes.
+Owns `Run`, and what of a damaged run can still be read. What a file should be is in the file itself
+or in `provenance.json`; `sealing` compares. Reads, never writes.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import io
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from os.path import lexists
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.config import RunConfig, build_config, load_yaml
-from searchrl.errors import ConfigError, DamagedError, RunFolderError
+from searchrl.errors import ConfigError, DamagedError, RunFolderError, suggest_path
 from searchrl.run_folder.rollouts import may_hold, read_rollouts, rollout_files
-from searchrl.run_folder.sealing import RESTORE, Sealed, read_whole
+from searchrl.run_folder.sealing import CHANGED, RESTORE, read_whole
 from searchrl.run_folder.shapes import AlarmRow, MetricRow, Shape, find_problem, read_record
 from searchrl.trackers.rows import parse_rows
 from searchrl.trust.folders import ensure_plain
@@ -72,7 +70,7 @@ class Run:
                 fault = f"'{path}' is no run folder (it has no {CONFIG})"
             raise RunFolderError(
                 f"{fault}; runs are made by `searchrl train` and `searchrl sft`, by default under "
-                f"runs/.{suggest_runs(path)}"
+                f"runs/.{suggest_path(path)}"
             )
         ensure_plain(folder)
         return cls(folder)
@@ -103,7 +101,15 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """`summary.json`; empty while the run has not finished."""
-        return self._sealed(SUMMARY).value
+        if not lexists(self.path / SUMMARY) and FINISHED not in self.provenance:
+            return {}
+        return read_record(self.path / SUMMARY, _GO_ON)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """`provenance.json`: versions, machine, commit, duration; empty if it was not written."""
+        path = self.path / PROVENANCE
+        return read_record(path, _GO_ON) if lexists(path) else {}
 
     def find_end(self) -> str:
         """Say that training is over, and how to train on; "" while there is something to resume."""
@@ -117,11 +123,6 @@ class Run:
             f"'{self.path}' is finished at step {steps} of {steps}, and is left as it is; to train "
             f"on: --init-from {shlex.quote(str(self.path))}"
         )
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """`provenance.json`: versions, machine, commit, duration; empty if it was not written."""
-        return self._sealed(PROVENANCE).value
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -160,18 +161,19 @@ class Run:
 
     def _read_rows(self, name: str, shape: type[Shape]) -> Rows:
         path, written = self.path / name, self._written(name)
-        if not lexists(path) and not (written or {}).get("bytes"):
+        known = 0 if written is None else int(written["bytes"])
+        if not lexists(path) and not known:
             return Rows([], "")
         try:
             # A run that has not evaluated yet may have an empty one.
-            data = b"" if _is_empty(path) else read_whole(path, _GO_ON)
+            is_empty = path.is_file() and not path.stat().st_size
+            data = b"" if is_empty else read_whole(path, _GO_ON)
         except DamagedError as error:
             return Rows([], str(error))
-        fault = "" if written is None else _difference(data, written)
+        fault = _find_difference(data, written)
         # Beyond what provenance.json knows there may be a row that a kill has torn.
-        known = 0 if written is None else int(written["bytes"])
-        rows: list[dict[str, Any]] = []
         may_be_torn = len(data) > known or written is None
+        rows: list[dict[str, Any]] = []
         for line in parse_rows(io.BytesIO(data), may_be_torn=may_be_torn):
             if isinstance(line, dict) and not find_problem(line, shape):
                 rows.append(line)
@@ -186,32 +188,20 @@ class Run:
         `during_forced` and `after_forced` are those whose first turn was forced to search.
         """
         for path in rollout_files(self.path):
-            if phase is not None and not may_hold(path, phase):
-                continue
-            for row in read_rollouts(path):
-                if phase is None or row.get("phase") == phase:
-                    yield row
-
-    def _sealed(self, name: str) -> Sealed:
-        path = self.path / name
-        if lexists(path):
-            return read_record(path, _GO_ON)
-        if name == SUMMARY and FINISHED in self._sealed(PROVENANCE).value:
-            raise DamagedError.of(path, "it is missing", _GO_ON)
-        return Sealed({}, True)
+            if phase is None or may_hold(path, phase):
+                rows = read_rollouts(path)
+                yield from (row for row in rows if phase is None or row.get("phase") == phase)
 
     def _written(self, name: str) -> Mapping[str, Any] | None:
-        """Size and checksum of a file as provenance.json knows them; None if it does not."""
+        """Size and checksum of a file as provenance.json knows them; None if it cannot be read."""
         try:
-            written = self.provenance[WRITTEN][name]
-            return {"bytes": int(written["bytes"]), "sha256": str(written["sha256"])}
-        except (DamagedError, KeyError, TypeError, ValueError):
+            return self.provenance.get(WRITTEN, {}).get(name)  # type: ignore[no-any-return]
+        except DamagedError:
             return None
 
     def find_config_change(self) -> str:
         """Say that `config.yaml` is not what the run wrote, or ""; `DamagedError` if unreadable."""
-        data, written = read_whole(self.path / CONFIG), self._written(CONFIG)
-        if written is None or not _difference(data, written):
+        if not _find_difference(read_whole(self.path / CONFIG), self._written(CONFIG)):
             return ""
         return (
             f"'{self.path / CONFIG}' is not as the run wrote it: it was edited, or it is damaged. "
@@ -234,30 +224,19 @@ def find_damage(run_dir: Path) -> list[str]:
     if not looks_like_run(run_dir):
         return []
     run, found = Run(run_dir), list[str]()
-    try:
-        if change := run.find_config_change():
-            found.append(change)
-    except DamagedError as error:
-        found.append(str(error))
-    for name in (PROVENANCE, SUMMARY):
+    for look in (run.find_config_change, lambda: run.provenance, lambda: run.summary):
         try:
-            _, is_sealed = run._sealed(name)
+            if isinstance(said := look(), str) and said:
+                found.append(said)
         except DamagedError as error:
             found.append(str(error))
-            continue
-        path = run_dir / name
-        if name == PROVENANCE and not lexists(path):
-            found.append(
-                f"'{path}' is missing: nothing says which plugins the run had, and whether other "
-                "files are damaged. Restore it from a copy"
-            )
-        elif not is_sealed:
-            found.append(
-                f"'{path}' has no checksum (an older version or another program wrote it): "
-                "nothing says whether it is damaged"
-            )
+    if not lexists(run_dir / PROVENANCE):
+        found.append(
+            f"'{run_dir / PROVENANCE}' is missing: nothing says which plugins the run had, and "
+            "whether other files are damaged. Restore it from a copy"
+        )
     found += [read.fault for read in (run.read_metrics(), run.read_alarms()) if read.fault]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def find_missing_rollouts(run: Run) -> Iterator[str]:
@@ -266,45 +245,35 @@ def find_missing_rollouts(run: Run) -> Iterator[str]:
     if not log.rollouts or not any(row["phase"] == "train" for row in rows):
         return
     there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
-    names = [name for row in rows for name in _rollout_names(row, bool(log.max_rollout_files))]
-    missing = [name for name in dict.fromkeys(names) if name not in there]
-    suffix = ".jsonl.gz" if log.compress else ".jsonl"
-    if missing:
+    names = {"before": "eval_before", "after": "eval_after"}
+    if not log.max_rollout_files:
+        names |= {"train": "step_{:06d}", "during": "eval_during_{:06d}"}
+    meant = [names[row["phase"]].format(row["step"]) for row in rows if row["phase"] in names]
+    if missing := [name for name in dict.fromkeys(meant) if name not in there]:
         others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        suffix = ".jsonl.gz" if log.compress else ".jsonl"
         path = run.path / "rollouts" / f"{missing[0]}{suffix}"
-        fault = f"it is missing{others}"
-        yield str(DamagedError.of(path, fault, "Restore it from a copy, or go on without it"))
-
-
-def _rollout_names(row: Mapping[str, Any], only_newest: bool) -> Iterator[str]:
-    """The files of rollouts behind a row of metrics, without their suffix; those that are kept."""
-    phase, step = row["phase"], f"{row['step']:06d}"
-    if phase in ("before", "after"):
-        yield f"eval_{phase}"
-    elif phase in ("train", "during") and not only_newest:
-        yield f"eval_during_{step}" if phase == "during" else f"step_{step}"
+        yield str(DamagedError.of(path, f"it is missing{others}", f"{RESTORE}, or go on without"))
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
     """The settings in a config file; that of a run must be one that runs can have.
 
     Raises:
-        DamagedError: for the config of a run that is not what the run wrote, or may not be.
+        DamagedError: for the config of a run that is not what the run wrote.
         ConfigError: if it cannot be read or, for that of a run, holds settings that are none.
     """
     if path.name != CONFIG or not looks_like_run(path.parent):
         return load_yaml(path)
     way_on = _config_help(path.parent)
     read_whole(path, way_on)
-    run = Run(path.parent)
     try:
         settings = load_yaml(path)
         build_config(settings)
     except ConfigError as error:
-        if run.find_config_change():
+        if Run(path.parent).find_config_change():
             raise DamagedError.of(path, str(error), way_on) from error
-        cause = "It is damaged, or" if run._written(CONFIG) is None else "It is"
-        raise ConfigError(f"'{path}': {error}\n{cause} of another version. {way_on}") from error
+        raise ConfigError(f"'{path}': {error}\n{way_on}") from error
     return settings
 
 
@@ -318,31 +287,11 @@ def _whole(read: Rows) -> list[dict[str, Any]]:
     return read.rows
 
 
-def _is_empty(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size == 0
-
-
-def _difference(data: bytes, written: Mapping[str, Any]) -> str:
+def _find_difference(data: bytes, written: Mapping[str, Any] | None) -> str:
     """What is wrong with a file that began with so many bytes; it may have grown since."""
-    if not data and written["bytes"]:
-        return "it is empty"
+    if written is None:
+        return ""
     if len(data) < written["bytes"]:
         return f"it has {len(data):,} bytes and was written with {written['bytes']:,}"
-    if hashlib.sha256(data[: written["bytes"]]).hexdigest() != written["sha256"]:
-        return "its content is not what was written"
-    return ""
-
-
-def suggest_runs(path: str | Path) -> str:
-    """`" Did you mean 'runs/first'?"` for run folders and checkpoints named much like `path`."""
-    wanted = Path(path)
-    places = dict.fromkeys((wanted.parent, Path("runs"), wanted.parent / "runs"))
-    known: dict[str, Path] = {}
-    for place in places:
-        with suppress(OSError):  # what cannot be read suggests nothing
-            for folder in place.iterdir():
-                if any((folder / name).is_file() for name in (CONFIG, "state.json")):
-                    known.setdefault(str(folder), folder)
-    near = difflib.get_close_matches(wanted.name, [one.name for one in known.values()], 3, 0.55)
-    found = [name for name, folder in known.items() if folder.name in near]
-    return f" Did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+    is_same = hashlib.sha256(data[: written["bytes"]]).hexdigest() == written["sha256"]
+    return "" if is_same else CHANGED

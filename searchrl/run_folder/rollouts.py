@@ -1,7 +1,7 @@
 """Files of trajectories: their names and order, how they are written, and how they are read.
 
 Owns `rollouts/`. A compressed file holds a checksum of its own (gzip); beside a plain one lies
-`NAME.sha256`, as `sha256sum -c` reads it. What a row says is `engine.episodes.records`.
+`NAME.sha256`, as `sha256sum -c` reads it. What a row says is `engine.rollout.records`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 from searchrl.errors import DamagedError
-from searchrl.run_folder.sealing import file_fault, read_whole
+from searchrl.run_folder.sealing import CHANGED, file_fault, read_whole
 from searchrl.run_folder.shapes import RolloutRow, find_problem
 from searchrl.trackers.rows import encode_row, parse_rows, replace_file
 
 MAX_BYTES, MAX_RATIO = 256 * 2**20, 100
 """Bytes that a compressed file may hold, or how many times its own size if that is more. Rows of
 runs are 5 to 30 times smaller when they are compressed; zeros, a thousand times."""
-_BLOCK_BYTES = 2**20
 _WAY_ON = "Restore it from a copy, or delete it: its trajectories are then left out"
 
 
@@ -51,10 +49,21 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     """
     if fault := file_fault(path):
         raise DamagedError.of(path, fault, _WAY_ON)
-    is_gzip = path.suffix == ".gz"
+    limit = max(MAX_BYTES, MAX_RATIO * path.stat().st_size)
     try:
-        with gzip.open(path) if is_gzip else path.open("rb") as file:
-            _ensure_whole(file, path)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            # To its end first, where gzip compares its checksum; that of others is beside the file.
+            digest, size = hashlib.sha256(), 0
+            while block := file.read(2**20):
+                digest.update(block)
+                size += len(block)
+                if size > limit:
+                    fault = f"it holds more than {limit:,} bytes, as no rollouts do"
+                    raise DamagedError.of(path, fault, _WAY_ON)
+            if path.suffix != ".gz" and _checksum_of(path).exists():
+                written = read_whole(_checksum_of(path), _WAY_ON).split()[:1]
+                if written != [digest.hexdigest().encode()]:
+                    raise DamagedError.of(path, CHANGED, _WAY_ON)
             file.seek(0)
             for number, row in enumerate(parse_rows(file, may_be_torn=False), start=1):
                 if isinstance(row, str):
@@ -64,23 +73,6 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
     except (EOFError, zlib.error, OSError) as error:  # gzip.BadGzipFile is an OSError
         raise DamagedError.of(path, str(error), _WAY_ON) from error
-
-
-def _ensure_whole(file: BufferedIOBase, path: Path) -> None:
-    """Read a file to its end, where gzip compares its checksum; ours is beside the file."""
-    packed_size = path.stat().st_size
-    limit = max(MAX_BYTES, MAX_RATIO * packed_size)
-    digest, size = hashlib.sha256(), 0
-    while block := file.read(_BLOCK_BYTES):
-        size += len(block)
-        if size > limit:
-            fault = f"its {packed_size:,} bytes hold more than {limit:,}, as no rollouts do"
-            raise DamagedError.of(path, fault, _WAY_ON)
-        digest.update(block)
-    if path.suffix != ".gz" and _checksum_of(path).exists():
-        written = read_whole(_checksum_of(path), _WAY_ON).split()[:1]
-        if written != [digest.hexdigest().encode()]:
-            raise DamagedError.of(path, "its content is not what was written", _WAY_ON)
 
 
 def name_rollout(row: Mapping[str, Any]) -> str:
@@ -99,17 +91,16 @@ def _checksum_of(path: Path) -> Path:
 
 
 def rollout_files(run_dir: Path) -> list[Path]:
-    """Files of trajectories, oldest first."""
+    """Files of trajectories, oldest first: the evaluation before, each step and what followed."""
+
+    def age(file: Path) -> tuple[int, int, bool, str]:
+        step, name = step_of_file(file), file.name.split(".")[0]
+        if step is not None:
+            return 1, step, not name.startswith("step_"), name
+        return 0 if name.startswith("eval_before") else 2, 0, False, name
+
     files = (run_dir / "rollouts").glob("*.jsonl*")
-    return sorted((f for f in files if f.suffix in (".jsonl", ".gz")), key=_age)
-
-
-def _age(file: Path) -> tuple[int, int, bool, str]:
-    """Sorts files: the evaluation before, each step and the evaluation at it, everything else."""
-    step, name = step_of_file(file), file.name.split(".")[0]
-    if step is not None:
-        return 1, step, not name.startswith("step_"), name
-    return 0 if name.startswith("eval_before") else 2, 0, False, name
+    return sorted((f for f in files if f.suffix in (".jsonl", ".gz")), key=age)
 
 
 def step_of_file(file: Path) -> int | None:

@@ -2,19 +2,18 @@
 
 Owns two kinds. A sealed JSON file holds the SHA-256 of its own content under `sha256`, so it can be
 replaced at any time in one go. `checksums.json` of a folder of weights holds size and SHA-256 of
-every file in it and is sealed itself. Damage is a `DamagedError` that names the file. Callers: the
-other modules of this room. It knows no model and no run.
+every file in it and is sealed itself. Damage is a `DamagedError` that names the file. It knows no
+model and no run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from searchrl.core.encoding import encode_text
 from searchrl.errors import DamagedError
@@ -29,15 +28,10 @@ STATE = "state.json"
 
 RESTORE = "Restore it from a copy"
 
+CHANGED = "its content is not what was written"
+
 UNREAD = frozenset({"README.md"})
 """Files that no program reads and that people may edit."""
-
-
-class Sealed(NamedTuple):
-    """The content of a JSON file without its seal. `is_sealed` False: it has none (older files)."""
-
-    value: dict[str, Any]
-    is_sealed: bool
 
 
 def encode_sealed(value: Mapping[str, Any]) -> bytes:
@@ -51,8 +45,8 @@ def encode_sealed(value: Mapping[str, Any]) -> bytes:
     return encode_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_sealed(path: Path, way_on: str = RESTORE) -> Sealed:
-    """Read a JSON object and check its seal if it has one.
+def read_sealed(path: Path, way_on: str = RESTORE) -> dict[str, Any]:
+    """Read a JSON object with a seal, which is left out.
 
     Raises `DamagedError` for everything else; `way_on` says what to do then.
     """
@@ -62,11 +56,12 @@ def read_sealed(path: Path, way_on: str = RESTORE) -> Sealed:
         if not isinstance(value, dict):
             raise DamagedError.of(path, f"it holds {type(value).__name__}, not an object", way_on)
         seal = value.pop(SEAL, None)
-        if seal is not None and seal != _seal_of(value):
-            raise DamagedError.of(path, "its content is not what was written", way_on)
+        if seal != _seal_of(value):
+            fault = "it has no checksum" if seal is None else CHANGED
+            raise DamagedError.of(path, fault, way_on)
     except (ValueError, RecursionError) as error:
         raise DamagedError.of(path, "it is not JSON", way_on) from error
-    return Sealed(value, seal is not None)
+    return value
 
 
 def _seal_of(value: Mapping[str, Any]) -> str:
@@ -78,10 +73,7 @@ def read_whole(path: Path, way_on: str = RESTORE) -> bytes:
     """The bytes of a file that is not empty; `DamagedError` if it cannot be read."""
     if fault := file_fault(path):
         raise DamagedError.of(path, fault, way_on)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DamagedError.of(path, _unreadable(error), way_on) from error
+    return path.read_bytes()
 
 
 def file_fault(
@@ -105,18 +97,14 @@ def file_fault(
         if num_bytes is not None and info.st_size != num_bytes:
             return f"it has {info.st_size:,} bytes and was written with {num_bytes:,}"
         if deep and sha256 is not None and hash_file(path) != sha256:
-            return "its content is not what was written"
+            return CHANGED
         with path.open("rb"):
             pass  # whether it may be read
     except FileNotFoundError:
         return "it is missing"
     except OSError as error:
-        return _unreadable(error)
+        return f"it cannot be read ({error.strerror or error})"
     return ""
-
-
-def _unreadable(error: OSError) -> str:
-    return f"it cannot be read ({error.strerror or error})"
 
 
 def hash_file(path: Path) -> str:
@@ -128,11 +116,8 @@ def hash_file(path: Path) -> str:
 def write_checksums(folder: Path) -> None:
     """Write `checksums.json` for all files that are in a folder now, those below it too."""
     files = {
-        path.relative_to(folder).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": hash_file(path),
-        }
-        for path in sorted(folder.rglob("*"))
+        name: {"bytes": path.stat().st_size, "sha256": hash_file(path)}
+        for name, path in _inside(folder).items()
         if path.is_file() and path.name not in UNREAD | {CHECKSUMS, STATE}
     }
     (folder / CHECKSUMS).write_bytes(encode_sealed({"files": files}))
@@ -140,7 +125,7 @@ def write_checksums(folder: Path) -> None:
 
 def verify_folder(
     folder: Path, below: str = "", *, deep: bool = True, way_on: str = RESTORE
-) -> Collection[str]:
+) -> list[str]:
     """Compare a folder with its `checksums.json`; returns the names of the files that it lists.
 
     Args:
@@ -152,32 +137,23 @@ def verify_folder(
     Raises:
         DamagedError: for the first file that is not what was written, or for `checksums.json`.
     """
-    listed = dict(_listed(folder, way_on))
-    chosen = [name for name in listed if name.startswith(below)]
+    files = read_sealed(folder / CHECKSUMS, way_on).get("files")
+    try:
+        listed = {str(n): (int(f["bytes"]), str(f["sha256"])) for n, f in files.items()}  # type: ignore[union-attr]
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise DamagedError.of(folder / CHECKSUMS, "it does not list files", way_on) from error
+    # A name is looked up, never followed: it may lead out of the folder.
+    chosen, there = [name for name in listed if name.startswith(below)], _inside(folder)
     for name in chosen:
-        num_bytes, sha256 = listed[name]
-        if fault := file_fault(folder / name, num_bytes, sha256, deep=deep):
-            raise DamagedError.of(folder / name, fault, way_on)
+        fault = "it is missing"
+        if name in there:
+            fault = file_fault(there[name], *listed[name], deep=deep)
+        if fault:
+            shown = name if name.isprintable() else CHECKSUMS
+            raise DamagedError.of(folder / shown, fault, way_on)
     return chosen
 
 
-def _listed(folder: Path, way_on: str) -> Iterator[tuple[str, tuple[int, str]]]:
-    """(name, (bytes, sha256)) of every file that `checksums.json` lists."""
-    path = folder / CHECKSUMS
-    value, is_sealed = read_sealed(path, way_on)
-    if not is_sealed:
-        raise DamagedError.of(path, "it lacks its own checksum", way_on)
-    try:
-        for name, facts in value["files"].items():
-            _ensure_inside(name)
-            yield str(name), (int(facts["bytes"]), str(facts["sha256"]))
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise DamagedError.of(path, "it does not list files", way_on) from error
-
-
-def _ensure_inside(name: str) -> None:
-    """Raise ValueError for a name that no file in a folder has, or that leads out of the folder."""
-    os.fsencode(name)  # half a surrogate pair is a ValueError, too
-    parts = PurePosixPath(name).parts
-    if "\0" in name or not parts or ".." in parts or os.path.isabs(name) or Path(name).drive:
-        raise ValueError(name)
+def _inside(folder: Path) -> dict[str, Path]:
+    """All that is in a folder, by name."""
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}

@@ -28,7 +28,7 @@ from pydantic import (
 from searchrl.contracts import MAX_REWARD, find_action_problem, find_task_problem
 from searchrl.core.episode import ANSWER, SEARCH, Action, FailureKind, StopReason, Task
 from searchrl.errors import DamagedError, show_value
-from searchrl.run_folder.sealing import Sealed, read_sealed
+from searchrl.run_folder.sealing import read_sealed
 
 
 class Shape(BaseModel):
@@ -112,11 +112,6 @@ class _Turn(Shape):
         return self
 
 
-class _Choice(Shape):
-    probs: dict[str, FiniteFloat | None]
-    seen: str | None = None
-
-
 class _Failure(Shape):
     kind: Annotated[str, AfterValidator(FailureKind)]
     owner: str
@@ -143,7 +138,6 @@ class RolloutRow(Shape):
     advantage: FiniteFloat | _Column | None
     weight: FiniteFloat | None = None
     clipped: list[int] | None = None
-    choices: list[_Choice] | None = None
     turns: list[_Turn]
     signals: dict[str, FiniteFloat] = {}
     final_answer: str | None
@@ -160,8 +154,6 @@ class RolloutRow(Shape):
         own = [self.advantage] if isinstance(self.advantage, list) else []
         if any(column is not None and len(column) != len(self.ids) for column in (*columns, *own)):
             raise ValueError("its columns differ in length")
-        if len(self.choices or ()) > len(self.turns):
-            raise ValueError("it has more choices than turns")
         return self
 
 
@@ -185,6 +177,10 @@ class _Provenance(Shape):
     plugins: list[_Plugin] = []
     checksums: dict[str, _Written] = {}
     changes: list[Any] = []
+    data: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
+    environments: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
 
 
 class _Summary(Shape):
@@ -196,12 +192,12 @@ class _Summary(Shape):
 _SHAPES: dict[str, type[Shape]] = {"provenance.json": _Provenance, "summary.json": _Summary}
 
 
-def read_record(path: Path, way_on: str) -> Sealed:
+def read_record(path: Path, way_on: str) -> dict[str, Any]:
     """Read `provenance.json` or `summary.json`; `DamagedError` if it is not what runs write."""
-    sealed = read_sealed(path, way_on)
-    if problem := find_problem(sealed.value, _SHAPES[path.name]):
+    value = read_sealed(path, way_on)
+    if problem := find_problem(value, _SHAPES[path.name]):
         raise DamagedError.of(path, problem, way_on)
-    return sealed
+    return value
 
 
 def find_problem(value: object, shape: type[Shape]) -> str:

@@ -2,8 +2,7 @@
 
 Owns `RunWriter`. `provenance.json` is sealed, and holds size and checksum of `config.yaml` and of
 the files of rows; a kill between a row and its checksum leaves a row more, which is whole. Weights
-are written by `engine.learning.checkpoint`. Callers: `train`, `sft`, and `eval`, `ask` and `play`
-with `--run-dir`.
+are written by `engine.learning.checkpoint`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 from searchrl.config import RunConfig
 from searchrl.core.encoding import encode_text
 from searchrl.errors import DamagedError
-from searchrl.plugins.commits import find_commit
+from searchrl.plugins.provenance import find_commit
 from searchrl.run_folder.checkpoints import clean_partial, set_aside, set_aside_newer
 from searchrl.run_folder.place import ensure_free, guarding
 from searchrl.run_folder.reader import (
@@ -64,16 +63,19 @@ _README = """# A SearchRL run
 | `.lock` | held by the process that works here; `.lock.json` says which |
 """
 
-PACKAGES = ("searchrl", "torch", "transformers", "peft", "gymnasium", "rank-bm25", "numpy")
+_PACKAGES = ("searchrl", "torch", "transformers", "peft", "gymnasium", "rank-bm25", "numpy")
 
 
 class RunWriter:
-    """Creates and fills a run folder. A step is recorded whole or not at all."""
+    """Creates and fills a run folder. A step is recorded whole or not at all.
 
-    def __init__(self, path: Path, spent_s: float = 0.0) -> None:
+    With `is_silent` nothing is written: for all but one of the processes that train together.
+    """
+
+    def __init__(self, path: Path, spent_s: float = 0.0, *, is_silent: bool = False) -> None:
         self.path = path
+        self.is_silent = is_silent
         self._opened = time.monotonic() - spent_s
-        self._earlier_s = 0.0
         self._record: dict[str, Any] | None = None
         """What is in provenance.json; None: there is none."""
         self._growing = {METRICS: _Growing(), ALARMS: _Growing()}
@@ -89,7 +91,7 @@ class RunWriter:
             (path / "rollouts").mkdir(parents=True, exist_ok=True)
             (path / "checkpoints").mkdir(exist_ok=True)
             (path / "README.md").write_text(_README, "utf-8")
-            (path / "config.yaml").write_text(config.to_yaml(), "utf-8")
+            (path / CONFIG).write_text(config.to_yaml(), "utf-8")
         return cls(path, spent_s)
 
     @classmethod
@@ -100,6 +102,7 @@ class RunWriter:
         *,
         evaluated: int | None = None,
         on_note: Callable[[str], None] = lambda text: None,
+        is_silent: bool = False,
     ) -> RunWriter:
         """Continue a run after `step`: later records are dropped, because they will be made again.
 
@@ -112,34 +115,37 @@ class RunWriter:
             is_during = row["phase"] == "during" and evaluated is not None
             return bool(row["step"] <= (evaluated if is_during else step))
 
-        writer = cls(Run.open(path).path)
-        clean_partial(writer.path)
-        for aside in set_aside_newer(writer.path, step):
+        run = Run.open(path)
+        writer = cls(run.path, is_silent=is_silent)
+        if is_silent:
+            return writer
+        clean_partial(run.path)
+        for aside in set_aside_newer(run.path, step):
             on_note(f"kept as '{aside}', for you to look at or to delete")
-        with guarding(writer.path):
-            writer._ensure_provenance(on_note)
-            measured = Run(writer.path).read_metrics()
-            writer._keep_rows(METRICS, is_kept, measured, on_note)
-            writer._keep_rows(ALARMS, lambda row: True, Run(writer.path).read_alarms(), on_note)
+        with guarding(run.path):
+            writer._read_provenance(on_note)
+            measured = run.read_metrics()
+            writer._keep_rows(METRICS, measured, is_kept, on_note)
+            writer._keep_rows(ALARMS, run.read_alarms(), lambda row: True, on_note)
             is_over = any(row["phase"] == "after" and is_kept(row) for row in measured.rows)
-            for file in rollout_files(writer.path):
+            for file in rollout_files(run.path):
                 phase = "during" if file.name.startswith("eval_during") else "train"
                 is_old = is_kept({"phase": phase, "step": step_of_file(file) or 0})
                 if not is_old or (file.name.startswith("eval_after") and not is_over):
                     set_aside(file) if file.is_dir() else remove_rollouts(file)
-            if (writer.path / SUMMARY).is_dir():  # any other one is replaced at the end
-                set_aside(writer.path / SUMMARY)
+            if (run.path / SUMMARY).is_dir():  # any other one is replaced at the end
+                set_aside(run.path / SUMMARY)
         return writer
 
-    def _ensure_provenance(self, on_note: Callable[[str], None]) -> None:
-        """Read `provenance.json`; set a damaged one aside."""
+    def _read_provenance(self, on_note: Callable[[str], None]) -> None:
+        """Go on with `provenance.json`; set a damaged one aside."""
+        path = self.path / PROVENANCE
         try:
-            self._record = read_record(self.path / PROVENANCE, RESTORE).value
+            self._record = read_record(path, RESTORE)
             self._record.pop(FINISHED, None)
-            self._earlier_s = float(self._record.get("duration_s") or 0.0)
+            self._opened -= float(self._record.get("duration_s") or 0.0)
         except DamagedError as error:
-            is_there = os.path.lexists(self.path / PROVENANCE)
-            kept = f" Kept as '{set_aside(self.path / PROVENANCE)}'." if is_there else ""
+            kept = f" Kept as '{set_aside(path)}'." if os.path.lexists(path) else ""
             on_note(
                 f"{error}.{kept} A new one is written now; it cannot know whether {METRICS} is "
                 "damaged, too"
@@ -153,35 +159,36 @@ class RunWriter:
     def _keep_rows(
         self,
         name: str,
-        is_kept: Callable[[Mapping[str, Any]], bool],
         read: Rows,
-        on_note: Callable[[str], None],
+        is_kept: Callable[[Mapping[str, Any]], bool],
+        on_note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Rewrite a file of rows without those that will come again; a damaged one is kept, too."""
         path = self.path / name
         if read.fault:
             kept_as = f"Kept as '{set_aside(path)}'. " if os.path.lexists(path) else ""
-            num_rows = len(read.rows)
+            number = len(read.rows)
             on_note(
-                f"{read.fault}. {kept_as}The {num_rows} rows that can be read go on in a new file"
+                f"{read.fault}. {kept_as}The {number} rows that can be read go on in a new file"
             )
         data = b"".join(encode_row(row) for row in read.rows if is_kept(row))
-        self._growing[name] = _Growing.of(data)
+        self._growing[name] = _Growing(data)
         # First: the old file begins with these rows, so a kill in between damages nothing.
-        self._update_provenance()
+        self.update_provenance()
         if data or path.is_file():
             replace_file(path, data)
 
     def write_provenance(self, plugins: Iterable[Mapping[str, Any]], **facts: Any) -> None:
         """Record versions, machine, plugins and `facts` before step 0."""
         versions: dict[str, str | None] = {}
-        for name in PACKAGES:
+        for name in _PACKAGES:
             try:
                 versions[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
                 versions[name] = None
+        config = self.path / CONFIG
         spent = timedelta(seconds=time.monotonic() - self._opened)
-        record = {
+        self._record = {
             "started": (datetime.now(UTC) - spent).isoformat(timespec="seconds"),
             "command": sys.argv,
             "python": platform.python_version(),
@@ -191,36 +198,25 @@ class RunWriter:
                 "searchrl": find_commit(Path(__file__).parent, "searchrl"),
                 "folder": find_commit(Path.cwd()),
             },
-            "process": {"host": platform.node(), "pid": os.getpid()},
-            "duration_s": 0.0,
             "plugins": list(plugins),
             **facts,
+            WRITTEN: {CONFIG: _Growing(config.read_bytes() if config.is_file() else b"").facts},
         }
-        config = self.path / CONFIG
-        record[WRITTEN] = {
-            CONFIG: _Growing.of(config.read_bytes() if config.is_file() else b"").facts,
-            **{name: growing.facts for name, growing in self._growing.items()},
-        }
-        self._record = record
-        self._write_json(PROVENANCE, record)
+        self.update_provenance()
 
-    def _update_provenance(self) -> None:
-        """Bring provenance.json up to date: checksum of metrics.jsonl, duration, process.
+    def update_provenance(self, **facts: Any) -> None:
+        """Bring provenance.json up to date: checksums of rows, duration, process, and `facts`.
 
         The duration is the time in which a process had the run open, those before a `--resume`
         included.
         """
-        record = self._record
-        if record is None:
+        if self._record is None:
             return
-        seconds = self._earlier_s + time.monotonic() - self._opened
-        record |= {
-            "process": {"host": platform.node(), "pid": os.getpid()},
-            "duration_s": round(seconds, 1),
-        }
-        if WRITTEN in record:  # older versions wrote none
-            record[WRITTEN] |= {name: one.facts for name, one in self._growing.items()}
-        self._write_json(PROVENANCE, record)
+        self._record |= facts
+        self._record["process"] = {"host": platform.node(), "pid": os.getpid()}
+        self._record["duration_s"] = round(time.monotonic() - self._opened, 1)
+        self._record[WRITTEN] |= {name: one.facts for name, one in self._growing.items()}
+        self._replace(PROVENANCE, encode_sealed(self._record))
 
     def log(self, step: int, metrics: Mapping[str, Any], phase: str) -> None:
         """Append one line to metrics.jsonl and flush it to disk."""
@@ -232,15 +228,10 @@ class RunWriter:
 
     def keep_alarms(self, upto: int) -> None:
         """Drop what alarms said after a step: a resumed run asks them again."""
-        with guarding(self.path):
-            read = Run(self.path).read_alarms()
-            self._keep_rows(ALARMS, lambda row: row["step"] <= upto, read, lambda text: None)
-
-    def update_provenance(self, **facts: Any) -> None:
-        """Record facts that became known, or changed, while the run goes on."""
-        if self._record is not None and self._record != self._record | facts:
-            self._record |= facts
-            self._update_provenance()
+        if not self.is_silent:
+            with guarding(self.path):
+                read = Run(self.path).read_alarms()
+                self._keep_rows(ALARMS, read, lambda row: bool(row["step"] <= upto))
 
     def write_rollouts(
         self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
@@ -249,6 +240,8 @@ class RunWriter:
 
         `keep` > 0 removes all but the newest `keep` files of steps with the same NAME.
         """
+        if self.is_silent:
+            return
         with guarding(self.path):
             (self.path / "rollouts").mkdir(exist_ok=True)
             write_rollouts(self.path / "rollouts", name, rows, compress=compress)
@@ -259,10 +252,8 @@ class RunWriter:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json."""
-        self._write_json(SUMMARY, summary)
-        if self._record is not None:
-            self._record[FINISHED] = datetime.now(UTC).isoformat(timespec="seconds")
-        self._update_provenance()
+        self._replace(SUMMARY, encode_sealed(summary))
+        self.update_provenance(**{FINISHED: datetime.now(UTC).isoformat(timespec="seconds")})
 
     def write_failure(self, name: str, text: str) -> Path:
         """Save a traceback; returns its path."""
@@ -270,66 +261,30 @@ class RunWriter:
         return self.path / "failures" / f"{name}.txt"
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
+        if self.is_silent:
+            return
         line = encode_row(row)
         with guarding(self.path), (self.path / name).open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         self._growing[name].add(line)
-        self._update_provenance()
-
-    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        self._replace(name, encode_sealed(value))
+        self.update_provenance()
 
     def _replace(self, name: str, data: bytes) -> None:
-        with guarding(self.path):
-            (self.path / name).parent.mkdir(exist_ok=True)
-            replace_file(self.path / name, data)
-
-
-class SilentWriter(RunWriter):
-    """Writes nothing: for all but one of the processes that train together."""
-
-    @classmethod
-    def reopen(
-        cls,
-        path: str | Path,
-        step: int,
-        *,
-        evaluated: int | None = None,
-        on_note: Callable[[str], None] = lambda text: None,
-    ) -> SilentWriter:
-        """Remember the folder."""
-        return cls(Run.open(path).path)
-
-    def write_rollouts(
-        self, name: str, rows: Iterable[Mapping[str, Any]], *, compress: bool, keep: int = 0
-    ) -> None:
-        """Write nothing; `rows` are not even made."""
-
-    def keep_alarms(self, upto: int) -> None:
-        """Write nothing."""
-
-    def _append(self, name: str, row: Mapping[str, Any]) -> None:
-        """Write nothing."""
-
-    def _replace(self, name: str, data: bytes) -> None:
-        """Write nothing."""
+        if not self.is_silent:
+            with guarding(self.path):
+                (self.path / name).parent.mkdir(exist_ok=True)
+                replace_file(self.path / name, data)
 
 
 class _Growing:
     """Size and checksum of a file that grows at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes = b"") -> None:
         self._num_bytes = 0
         self._hash = hashlib.sha256()
-
-    @classmethod
-    def of(cls, data: bytes) -> _Growing:
-        """Of a file that begins with these bytes."""
-        growing = cls()
-        growing.add(data)
-        return growing
+        self.add(data)
 
     def add(self, data: bytes) -> None:
         """Take in what was appended."""

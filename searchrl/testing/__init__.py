@@ -7,8 +7,6 @@ Everything that `searchrl check` does, for your own tests:
   `pytest.mark.parametrize`; each is a test of its own.
 - `check_plugin("capitals.py")`: the `Report` of each name: a `Result` per criterion with its
   `Status`, and a `Finding` per fault with file, line and how to fix it.
-- `run_criteria(criteria, subject, file=..., line=...)`: the `Result`s of a `Subject`, which is an
-  entry of a registry that you made; `TRACKER_CRITERIA` are those of trackers.
 
 Episodes to score and turns to play:
 
@@ -33,39 +31,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from searchrl.testing.criteria import Finding, Report, Result, Status, run_criteria
-    from searchrl.testing.kinds.trackers import TRACKER_CRITERIA, sample_log
-    from searchrl.testing.kit.cases import RewardCase, make_episode, reward_cases
-    from searchrl.testing.kit.histories import healthy_history, make_history
-    from searchrl.testing.kit.policies import AnswersGold, Says, SaysAnything, play_episode
-    from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, make_step
-    from searchrl.testing.kit.subject import Subject
-    from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
-    from searchrl.testing.suites import (
+    from searchrl.testing.conformance import (
         ConformanceCase,
         assert_conforms,
         check_plugin,
         conformance_cases,
     )
+    from searchrl.testing.criteria import Finding, Report, Result, Status
+    from searchrl.testing.kinds.trackers import sample_log
+    from searchrl.testing.kit.cases import RewardCase, make_episode, reward_cases
+    from searchrl.testing.kit.histories import healthy_history, make_history
+    from searchrl.testing.kit.policies import AnswersGold, Says, SaysAnything, play_episode
+    from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, make_step
+    from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
 
 __all__ = [
-    "DEAD_STEPS", "HARD_QUERIES", "PASSAGES", "QUERIES", "STEPS", "TRACKER_CRITERIA",
-    "AnswersGold", "ConformanceCase", "Finding", "Report", "Result", "RewardCase", "Says",
-    "SaysAnything", "Status", "Subject", "assert_conforms", "check_plugin", "conformance_cases",
-    "healthy_history", "make_episode", "make_history", "make_step", "play_episode", "reward_cases",
-    "run_criteria", "sample_log",
+    "DEAD_STEPS", "HARD_QUERIES", "PASSAGES", "QUERIES", "STEPS", "AnswersGold", "ConformanceCase",
+    "Finding", "Report", "Result", "RewardCase", "Says", "SaysAnything", "Status",
+    "assert_conforms", "check_plugin", "conformance_cases", "healthy_history", "make_episode",
+    "make_history", "make_step", "play_episode", "reward_cases", "sample_log",
 ]  # fmt: skip
 
 _MODULES = {
+    "conformance": ("ConformanceCase", "assert_conforms", "check_plugin", "conformance_cases"),
+    "criteria": ("Finding", "Report", "Result", "Status"),
+    "kinds.trackers": ("sample_log",),
     "kit.cases": ("RewardCase", "make_episode", "reward_cases"),
-    "criteria": ("Finding", "Report", "Result", "Status", "run_criteria"),
     "kit.histories": ("healthy_history", "make_history"),
     "kit.policies": ("AnswersGold", "Says", "SaysAnything", "play_episode"),
-    "kit.texts": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
     "kit.steps": ("DEAD_STEPS", "STEPS", "make_step"),
-    "suites": ("ConformanceCase", "assert_conforms", "check_plugin", "conformance_cases"),
-    "kinds.trackers": ("TRACKER_CRITERIA", "sample_log"),
-    "kit.subject": ("Subject",),
+    "kit.texts": ("HARD_QUERIES", "PASSAGES", "QUERIES"),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,69 +1,54 @@
-"""The conformance checker: the criteria of a registered name, and what a name means.
+"""The conformance checker: what a name means, and how it is held to the criteria of its kind.
 
-Owns the way from what somebody types (a name, a file) to entries of a registry, and from an entry
-to its `Report`. The criteria of a kind are imported when they are needed, so that checking a reward
-imports no environment. `searchrl check` and authors' tests call it.
+Owns the way from what somebody types (a name, a file) to entries of a registry, from an entry to
+its `Report`, and the assertions of authors' tests. The criteria of a kind are imported when they
+are needed, so that checking a reward imports no environment. Needs no pytest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS
+from searchrl.plugins import load_plugins
 from searchrl.plugins.loading import absolute_source
 from searchrl.plugins.registry import Entry, PluginFailure, Registry
 from searchrl.rewards.expression import RewardSchedule
-from searchrl.testing import criteria
-from searchrl.testing.criteria import Criterion, Finding, Report
+from searchrl.testing.criteria import Criterion, Finding, Report, Result, criteria_in
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.running import find_place, run_criteria
 
 _MODULES = {
-    "env": ("envs.tasks", "envs.episodes", "envs.choices", "envs.drawings"),
-    "protocol": ("protocols", "envs.drawings"),
-    "reward": ("rewards", "envs.drawings"),
-    "policy": ("policies",),
+    "env": ("envs", "drawings"),
+    "protocol": ("protocols", "drawings"),
+    "reward": ("rewards", "drawings"),
 }
 """Kind -> the modules of `testing.kinds` with its criteria, where they are not one `<kind>s`."""
 
 CHECKED = tuple(kind for kind in HOOKS if kind != "command")
 """The kinds that have criteria: a command may do anything."""
 
+Settings = Mapping[str, Any]
+"""The settings of a factory, by name."""
+
 
 def criteria_of(kind: str) -> tuple[Criterion, ...]:
     """The criteria of a plugin kind, in order."""
     names = _MODULES.get(kind, (f"{kind}s",))
     modules = [importlib.import_module(f"searchrl.testing.kinds.{name}") for name in names]
-    return tuple(one for module in modules for one in criteria.criteria_in(vars(module)))
+    return tuple(one for module in modules for one in criteria_in(vars(module)))
 
 
-Run = Callable[[Subject], tuple[criteria.Result, ...]]
-"""Checks a subject against the criteria of its kind."""
+def check_entry(registry: Registry, entry: Entry, settings: Settings | None = None) -> Report:
+    """Check a name against every criterion of its kind.
 
-
-def run_here(subject: Subject) -> tuple[criteria.Result, ...]:
-    """Check a subject in this process."""
-    entry = subject.entry
-    wanted = criteria_of(entry.kind)
-    return criteria.run_criteria(wanted, subject, file=entry.owner.file, line=entry.line)
-
-
-def check_entry(
-    registry: Registry,
-    entry: Entry,
-    settings: Mapping[str, Any] | None = None,
-    run: Run = run_here,
-) -> Report:
-    """Check a registered name against every criterion of its kind.
-
-    Args:
-        registry: where the entry is from.
-        entry: what `registry.get` or `find_entries` returned.
-        settings: the factory's own, as a configuration would have them.
-        run: what checks it; `apart.run_apart` does it in a process that can be killed.
+    `entry` is what `registry.get` or `find_entries` returned, `settings` are the factory's own.
 
     Raises:
         ConfigError: for settings that the factory does not take. Nothing else that the plugin does
@@ -76,13 +61,13 @@ def check_entry(
     except ConfigError:
         raise
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
-        place = criteria.find_place(error.__cause__ or error, file, line)
-        finding = Finding(str(error), "fix what it names", *place)
+        place = find_place(error.__cause__ or error, file, line)
         first, *others = wanted
         note = f"it could not be loaded ({first.number})"
-        results = (first.result(finding), *(other.result(note=note) for other in others))
+        loaded = Result.of(first, Finding(str(error), "fix what it names", *place))
+        results = (loaded, *(Result.of(other, note=note) for other in others))
     else:
-        results = run(subject)
+        results = run_criteria(wanted, subject, file=file, line=line)
     warnings = tuple(_find_warnings(registry, entry))
     return Report(entry.kind, entry.title, str(entry.owner), file, line, results, warnings)
 
@@ -109,18 +94,12 @@ def is_file(what: str) -> bool:
 
 
 def find_entries(registry: Registry, what: str, kind: str = "") -> tuple[Entry, ...]:
-    """The entries that somebody means.
+    """The entries of a `kind`, or of any, that somebody means.
 
-    Args:
-        registry: with the file loaded, if `what` is one.
-        what: a name (of any kind: all that have it), `plugin:name`, `kind:name`, the name of a
-            plugin or the path of its file (all that it registers).
-        kind: look among these only.
-
-    Raises:
-        ConfigError: for a `kind` that there is not.
-        UnknownNameError: if there is no such name, with near matches.
-        PluginError: if two plugins offer the name, or the file registers nothing of the kind.
+    `what` is a name (of any kind: all that have it), `plugin:name`, `kind:name`, the name of a
+    plugin or the path of its file (all that it registers). Raises ConfigError for a kind that there
+    is not, UnknownNameError with near matches, and PluginError if two plugins offer the name, or
+    the file registers nothing of the kind.
     """
     if kind and kind not in CHECKED:
         raise ConfigError(f"there is no kind {kind!r} to check.{suggest(kind, CHECKED)}")
@@ -153,3 +132,90 @@ def find_failures(registry: Registry, what: str) -> tuple[PluginFailure, ...]:
         return ()
     path = absolute_source(what)
     return tuple(f for f in registry.failures if path in (f.source, f.file))
+
+
+def check_plugin(
+    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
+) -> list[Report]:
+    """Check every name that `what` means against the criteria of its kind; one report per name.
+
+    Args:
+        what: a plugin file, the name of a plugin, or a registered name, as for `searchrl check`.
+        kind: check names of this kind only.
+        settings: the factory's own.
+        plugins: plugin files or modules to load that are not installed.
+
+    Raises:
+        PluginError: if the plugin cannot be loaded, with the line; if it registers nothing.
+        UnknownNameError: if there is no such name.
+    """
+    registry, entries = _find(what, kind, plugins)
+    return [check_entry(registry, entry, settings) for entry in entries]
+
+
+def assert_conforms(
+    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
+) -> None:
+    """Raise AssertionError with every finding unless all criteria hold; see `check_plugin`."""
+    reports = check_plugin(what, kind=kind, settings=settings, plugins=plugins)
+    lines = [
+        f"{report.kind} '{report.name}':\n{_describe(result)}"
+        for report in reports
+        for result in report.failed
+    ]
+    if lines:
+        raise AssertionError("\n".join(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class ConformanceCase:
+    """One criterion for one registered name: a test. As text it is the test's id."""
+
+    criterion: Criterion
+    entry: Entry
+    check_all: Callable[[], Report] = field(repr=False)
+
+    def __str__(self) -> str:
+        number = self.criterion.number
+        return f"{self.entry.kind}:{self.entry.name}:{number} {self.criterion.title}"
+
+    def check(self) -> None:
+        """Raise AssertionError with the findings unless the criterion holds.
+
+        All criteria of the name run when the first of its cases is checked.
+        """
+        for result in self.check_all().failed:
+            if result.number == self.criterion.number:
+                raise AssertionError(_describe(result))
+
+
+def conformance_cases(
+    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
+) -> list[ConformanceCase]:
+    """A case per name and criterion, for `pytest.mark.parametrize`; checks nothing yet.
+
+    @pytest.mark.parametrize("case", conformance_cases("capitals.py"), ids=str)
+    def test_conforms(case):
+        case.check()
+    """
+    registry, entries = _find(what, kind, plugins)
+    cases = []
+    for entry in entries:
+        check = cache(partial(check_entry, registry, entry, settings))
+        cases += [ConformanceCase(one, entry, check) for one in criteria_of(entry.kind)]
+    return cases
+
+
+def _describe(result: Result) -> str:
+    """A criterion that does not hold, in a few lines: what, where, why, how to fix it."""
+    lines = [f"{result.number} does not hold: it {result.title}"]
+    for finding in result.findings:
+        lines += [f"  {finding.where}: {finding.what}", f"    to fix it: {finding.fix}"]
+    return "\n".join([*lines, f"  why it matters: {result.why}"])
+
+
+def _find(what: str, kind: str, plugins: Sequence[str]) -> tuple[Registry, tuple[Entry, ...]]:
+    registry = load_plugins([*plugins, *([what] if is_file(what) else [])])
+    for failure in find_failures(registry, what):
+        raise PluginError(f"not loaded: {failure}\n{failure.detail}".rstrip())
+    return registry, find_entries(registry, what, kind)

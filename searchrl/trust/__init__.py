@@ -1,6 +1,5 @@
 """Trust: what a folder from a stranger may do, which is nothing but be read.
 
-`code` finds the code that settings name, `store` keeps which code this user has trusted,
-`permission` decides what runs, `folders` keeps reads and writes inside a run folder, and `texts`
-makes foreign text harmless for a terminal. SECURITY.md says what is promised.
+`needs` finds what is not known as harmless, `permission` decides whether it is used, `folders`
+keeps reads and writes inside a run folder, `texts` makes foreign text harmless for a terminal.
 """

@@ -1,26 +1,14 @@
-"""Folders from strangers: nothing in them leads out of them, and nothing in them makes one wait.
+"""Folders of strangers: plain files and folders only, and nothing that leads out of them.
 
-Owns two rules. A run folder holds plain files and folders only: a link could point anywhere, and a
-pipe keeps its reader waiting for ever. And what a setting calls a place in a run folder is one.
-Callers: `run_folder`, trackers, exports.
+A link could point anywhere, and a pipe keeps its reader waiting for ever.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from searchrl.errors import ConfigError, RunFolderError
-
-_KINDS = (
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 def is_folder(path: Path) -> bool:
@@ -33,26 +21,13 @@ def find_odd(folder: Path) -> tuple[Path, str] | None:
 
     The folder itself may be a link: the user named it.
     """
-    for entry in _walk(str(folder)):
-        mode = entry.stat(follow_symlinks=False).st_mode
-        for is_kind, what in _KINDS:
-            if is_kind(mode):
-                return Path(entry.path), what
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                return path, "a symbolic link"
+            if not (path.is_file() or path.is_dir()) and path.exists():
+                return path, "a pipe, a socket or a device"
     return None
-
-
-def _walk(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Everything in a folder; what cannot be read or is gone by now is left out."""
-    waiting = [folder]
-    while waiting:
-        try:
-            entries = list(os.scandir(waiting.pop()))
-        except OSError:
-            continue
-        for entry in entries:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
 
 
 def ensure_plain(folder: Path) -> None:
@@ -66,25 +41,18 @@ def ensure_plain(folder: Path) -> None:
 
 
 def place_inside(folder: Path, name: str, what: str) -> Path:
-    """The path of `name` in a folder.
-
-    Args:
-        folder: a run folder.
-        name: as a setting has it, relative to the folder.
-        what: the setting, for the error.
+    """The path of `name`, which the setting `what` has, in a run folder.
 
     Raises:
         ConfigError: if it is outside, or a link is on the way to it.
     """
-    path = Path(os.path.normpath(folder / name))
-    root = Path(os.path.normpath(folder))
+    path, root = Path(os.path.normpath(folder / name)), Path(os.path.normpath(folder))
     if path == root or not path.is_relative_to(root):
         raise ConfigError(
             f"{what} = '{name}' is not inside of the run folder '{folder}', where all is written; "
             "name a path relative to it"
         )
-    on_the_way = [path, *path.parents][: len(path.relative_to(root).parts)]
-    for part in on_the_way:
+    for part in [path, *path.parents][: len(path.relative_to(root).parts)]:
         if part.is_symlink():
             raise ConfigError(f"{what} = '{name}': '{part}' is a symbolic link; remove it")
     return path

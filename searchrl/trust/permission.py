@@ -1,67 +1,131 @@
-"""Permission: whether code that a run folder names may run.
+"""Permission: what of a run folder's configuration may be used, and what this user has trusted.
 
-Owns the rule: it is installed, or the user named it now, or this user has trusted its hash, or
-allows it this once (`--trust`). And the one sentence otherwise. Nothing of what is asked about has
-been imported by then. Callers: whatever loads the plugins of a config that came from a run folder.
+What the user named now may be used; so may what the user has trusted before, which one small file
+per hash says in the user's own state folder, never in a run folder. All else is refused with one
+sentence, before anything of it is imported, read or asked.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from searchrl.errors import PluginError
-from searchrl.trust.code import NamedCode, find_code
-from searchrl.trust.store import is_trusted
+from searchrl.config import RunConfig, load_preset
+from searchrl.config.packaged import find_packaged, is_packaged, package_of
+from searchrl.core.encoding import encode_text
+from searchrl.errors import PluginError, RunFolderError
+from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.loading import absolute_source
+from searchrl.trust.needs import Need, find_needs, is_installed, texts_in
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a user named: `sources` of code. With `is_given`, all else may run, too, this once."""
+    """What a user named. With `is_given`, all else may be used, too, this once."""
 
-    sources: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     is_given: bool = False
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], *, is_given: bool = False) -> Permission:
-        """For settings that the user wrote: the code in them may run."""
-        return cls(frozenset(code.source for code in find_code(settings)), is_given)
+    def of(cls, *layers: Mapping[str, Any], is_given: bool = False) -> Permission:
+        """For settings that the user wrote: every text in them may be used."""
+        texts = {text for layer in layers for text in texts_in(layer)}
+        sources = {
+            absolute_source(text) for layer in layers for text in texts_in(layer.get("plugins"))
+        }
+        return cls(frozenset(texts | sources), is_given)
 
-    def ensure(self, settings: Mapping[str, Any], run: str | Path | None) -> dict[str, str]:
-        """Look at the settings of a run folder, or a mixture of those and the user's own.
+    def ensure(self, config: RunConfig, run: str | Path | None) -> dict[str, str]:
+        """Look at a configuration that came from a run folder, in part or as a whole.
 
         Args:
-            settings: what is about to be used.
-            run: the run folder, for the message.
+            config: what is about to be used.
+            run: the run folder; None: it is all the user's own.
 
         Returns:
-            The hash of all code that only the run folder names, by its source: what is loaded must
-            be that. "" for what is not there.
+            Of what only the run folder names, the value and the hash of the file that it may name:
+            a plugin file that is loaded must have it.
 
         Raises:
-            PluginError: if code may not run; it says which, and how to allow it.
+            PluginError: if something needs permission; it says what, and how to give it.
         """
-        pinned: dict[str, str] = {}
-        refused: list[NamedCode] = []
-        for code in find_code(settings):
-            if code.source in self.sources or code.is_installed:
-                continue
-            digest = code.digest()
-            if code.is_there and not self.is_given and not is_trusted(digest):
-                refused.append(code)
-            pinned[code.source] = digest
+        if run is None:
+            return {}
+        # The presets of packages are as harmless as their defaults.
+        preset = Permission.of(load_preset(name)).named if (name := _preset(config)) else ()
+        needs = [
+            need
+            for need in find_needs(config, load_plugins(()), Path(run))
+            if need.value not in self.named and need.value not in preset
+        ]
+        refused = [need for need in needs if not (self.is_given or is_trusted(need.digest()))]
         if refused:
-            raise PluginError(_refuse(refused, run))
-        return pinned
+            place = shlex.quote(str(run))
+            raise PluginError(
+                f"the run folder {place} names {', '.join(map(str, refused))}, which needs your "
+                "permission, as is normal for your own run from another machine: look at it, then "
+                f"allow it once with --trust, or for good with: searchrl trust {place}"
+            )
+        return {need.value: need.content for need in needs}
 
 
-def _refuse(refused: list[NamedCode], run: str | Path | None) -> str:
-    place = shlex.quote(str(run)) if run is not None else "RUN"
-    return (
-        f"the run folder {place} wants to use {', '.join(map(str, refused))}, which is not "
-        "installed, which you did not name, and which you have not trusted as it is now: look "
-        f"at it, then allow it once with --trust, or for good with: searchrl trust {place}"
-    )
+def _preset(config: RunConfig) -> str | None:
+    """The preset of a configuration, if it is ours or that of an installed package."""
+    name = config.preset
+    if name is None or not is_packaged(name):
+        return name
+    is_here = is_installed(package_of(name)) and find_packaged(f"{name}.yaml") is not None
+    return name if is_here else None
+
+
+def trusted_folder() -> Path:
+    """Where the hashes are kept, such as `~/.local/state/searchrl/trusted`."""
+    from platformdirs import user_state_path
+
+    return user_state_path("searchrl", appauthor=False) / "trusted"
+
+
+def is_trusted(digest: str) -> bool:
+    """Whether this user has trusted a value, or code, with this hash."""
+    return (trusted_folder() / f"{digest}.json").is_file()
+
+
+def trust(needs: Iterable[Need], run: str | Path) -> None:
+    """Remember what may be used, for good; `run` is why.
+
+    Raises:
+        RunFolderError: if the state folder cannot be written.
+    """
+    folder = trusted_folder()
+    facts = {"run": str(Path(run).absolute()), "since": datetime.now(UTC).isoformat()[:19]}
+    try:
+        for need in needs:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = folder / f"{need.digest()}.json"
+            path.write_bytes(encode_text(json.dumps({"what": str(need), **facts}) + "\n"))
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot remember in '{folder}' what you trust: {error.strerror or error}. Make it "
+            "writable, or use --trust each time"
+        ) from error
+
+
+def trust_created(config: RunConfig, registry: Registry, run: Path) -> str:
+    """Remember what a run that this user creates needs, so that it can be used again.
+
+    Not what another run folder named: that is trusted already, or was allowed this once.
+
+    Returns:
+        What the user should know if it could not be remembered, else "".
+    """
+    try:
+        needs = find_needs(config, registry, run)
+        trust((need for need in needs if need.value not in registry.pinned), run)
+    except RunFolderError as error:
+        return str(error)
+    return ""

@@ -93,7 +93,7 @@ def test_a_replay_leaves_out_what_came_before_the_rollback() -> None:
 
 
 def test_weights_are_those_of_the_stage_of_the_reward() -> None:
-    stages = [{"until_step": 5, "expr": "format+em"}, {"expr": "0.2*format+em"}]
+    stages = {0: "format+em", 5: "0.2*format+em"}
     history = History()
     watch = Watch(bell_registry(), {}, history, {"": RewardSchedule.parse(stages)})
     watch.ask(5)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from searchrl.engine.figures.metrics import exact
+from searchrl.statistics import exact
 
 
 def metrics(**values: float) -> dict[str, Any]:

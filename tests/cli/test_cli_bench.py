@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import complaint, succeed
 
-from searchrl.cli.commands.bench import _rows
+from searchrl.cli.commands.bench import describe
 from searchrl.programs.benchmark import Measured
 
 pytestmark = pytest.mark.thorough
@@ -31,9 +31,11 @@ def test_figures_agree_with_each_other(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_table_names_every_figure() -> None:
-    shown = succeed(*BENCH, "--steps", 1).stdout
-    for name in ("rollouts/s", "steps/h", "s per step", "slot use", "peak memory"):
-        assert name in shown
+    for details in ((), ("--details",)):
+        shown = succeed(*BENCH, "--steps", 1, *details).stdout
+        for name in ("rollouts/s", "steps/h", "s per step", "peak memory"):
+            assert name in shown
+        assert ("slot use" in shown) == bool(details)
 
 
 def test_what_was_not_measured_has_no_key_and_a_dash() -> None:
@@ -43,11 +45,10 @@ def test_what_was_not_measured_has_no_key_and_a_dash() -> None:
         slot_use=None, peak_memory_bytes=None, device="cpu", model="tiny",
     )  # fmt: skip
     assert not {"train_tokens_per_s", "slot_use", "peak_memory_bytes"} & set(one.to_dict())
-    shown = dict(_rows(one, "model tokens"))
+    shown = describe(one)
     assert [key for key, value in shown.items() if value == "—"] == [
         "model tokens/s, training", "slot use", "peak memory",
     ]  # fmt: skip
-    assert dict(_rows(one, "choices"))["choices per step"] == "8"
 
 
 def test_zero_steps_are_refused_with_what_is_expected() -> None:

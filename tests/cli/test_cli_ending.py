@@ -16,8 +16,8 @@ from searchrl.cli.screen.console import (
     make_console,
 )
 from searchrl.cli.screen.ending import describe_result
-from searchrl.engine.figures.metrics import exact, proportion
 from searchrl.programs.observer import Work
+from searchrl.statistics import exact, proportion
 
 
 def test_where_everything_is_can_be_pasted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`searchrl eval --against` and `--browsecomp`: two policies on the same tasks, and an export."""
+"""`searchrl eval --against`: two policies on the same tasks."""
 
 from __future__ import annotations
 
@@ -58,30 +58,3 @@ def test_a_model_is_compared_on_the_tasks_of_a_run(micro_run: Path, micro_model:
     early = call(*FIRST, "--against", "no-such-model-anywhere")
     assert early.exit_code == 2 and "40 episodes" not in early.output, "found out before play"
     assert "no scripted policy 'nobody'" in complaint(*FIRST, "--against", "scripted:nobody")
-
-
-def test_a_run_of_browsecomp_plus(tmp_path: Path) -> None:
-    """The keys that texttron/BrowseComp-Plus reads in scripts_evaluation/evaluate_run.py."""
-    folder = tmp_path / "bcp"
-    episodes = tmp_path / "run"
-    said = succeed(*FIRST, "--browsecomp", folder, "--run-dir", episodes).stderr
-    assert "40 episodes as a run of BrowseComp-Plus" in said.replace("\n", " ")
-    files = sorted(folder.glob("run_*.json"))
-    rows = {row["task"]["id"]: row for row in Run.open(episodes).rollouts("eval")}
-    assert len(files) == len(rows) == 40
-    for file in files:
-        one = json.loads(file.read_text())
-        row = rows[one["query_id"]]
-        assert one["status"] == "completed" and one["metadata"]["model"] == "scripted"
-        shown = [name for turn in row["turns"] for name in turn["passages"]]
-        assert one["retrieved_docids"] == list(dict.fromkeys(shown))
-        searches = [step for step in one["result"] if step["type"] == "tool_call"]
-        assert one["tool_call_counts"] == ({"search": len(searches)} if searches else {})
-        for step in searches:
-            found = [item["docid"] for item in json.loads(step["output"])]
-            assert step["tool_name"] == "search" and set(found) <= set(shown)
-            assert json.loads(step["arguments"])["query"]
-        last = one["result"][-1]
-        assert (last["type"], last["output"]) == ("output_text", row["final_answer"])
-        assert set(last) == {"type", "tool_name", "arguments", "output"}
-    assert "not an empty folder" in complaint(*FIRST, "--browsecomp", folder)

@@ -97,7 +97,7 @@ def test_missing_plugin_file_is_one_message() -> None:
 
 def test_unknown_command_is_suggested() -> None:
     assert "unknown command 'trian'. Did you mean 'train'?" in complaint("trian")
-    assert "pip install plugins/searchrl-retrieval" in complaint("index")
+    assert "pip install" in complaint("index")
 
 
 def test_boundary_error_exits_with_its_own_code(plugin: str) -> None:

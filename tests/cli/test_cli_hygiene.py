@@ -53,7 +53,7 @@ def test_command_never_imports_torch(command: str, tmp_path: Path) -> None:
     found = imported(run(tmp_path, *program, *command.split(), typed=typed).stderr)
     assert "searchrl.cli" in found and not found & {"torch", "transformers", "peft"}
     if command.startswith("check"):
-        assert "searchrl.engine.episodes.rollout" not in found
+        assert "searchrl.engine.rollout.rollout" not in found
 
 
 def test_help_starts_within_the_budget(tmp_path: Path) -> None:

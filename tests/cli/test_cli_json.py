@@ -11,7 +11,8 @@ from command_line import call, succeed
 LOUD = """
 print("loud: imported")
 from searchrl import hookimpl
-from searchrl.envs.corpus import CorpusEnv, make_expert
+from searchrl.envs.corpus import CorpusEnv
+from searchrl.envs.scripts import make_expert
 from searchrl.retrieval.bm25 import BM25Retriever
 from searchrl.rewards import FunctionReward
 

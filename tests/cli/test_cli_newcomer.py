@@ -79,7 +79,7 @@ MISTAKES = {
         f"{CORPUS}=table.jsonl", "looks like a table", "table.jsonl", "name it FILE.csv"
     ),
     "bad rows": Mistake(
-        f"{CORPUS}=bad.jsonl", "1 problem.", "bad.jsonl:1: not JSON", "8 more of this file"
+        f"{CORPUS}=bad.jsonl", "data have faults", "bad.jsonl:1: not JSON", "the first 5"
     ),
     "wrong config": Mistake(
         f"{SCRIPTED} --config run.yml", "No such file", "'run.yml'", "'run.yaml'"

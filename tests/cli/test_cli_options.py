@@ -10,24 +10,35 @@ import pytest
 from click.testing import CliRunner
 from command_line import complaint, succeed
 
-from searchrl.cli.options import BENCH, EVAL, PLAY, SFT, SHARED, TRAIN, Flag, options, read_layers
+from searchrl.cli import main
+from searchrl.cli.commands.training import train
+from searchrl.cli.options import Option, read_layers
 from searchrl.config import RunConfig, build_config
 from searchrl.config.tree import TASK_KEYS
 from searchrl.errors import ConfigError
 
-FLAGS = [flag for table in (SHARED, TRAIN, SFT, EVAL, PLAY, BENCH) for flag in table]
 
-PROMISED = "--env --protocol --retriever --config --set --seed --plugin --trust --strict --json"
+def options_of(name: str) -> list[Option]:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return [one for one in command.params if isinstance(one, Option)]
+
+
+KEYS = {
+    one.key: one.opts[0]
+    for name in main.list_commands(click.Context(main))
+    for one in options_of(name)
+    if one.key
+}
 
 
 def layers(*args: str) -> tuple[dict[str, Any], ...]:
     found: list[Any] = []
 
-    @click.command()
-    @options(SHARED, TRAIN)
-    def command(**values: Any) -> None:
-        found.append(read_layers(values, SHARED, TRAIN))
+    def read(**values: Any) -> None:
+        found.append(read_layers())
 
+    command = click.Command("train", params=train.params, callback=read)
     result = CliRunner().invoke(command, list(args), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return tuple(found[0])
@@ -37,16 +48,12 @@ def config(*args: object) -> RunConfig:
     return build_config(*layers(*map(str, args)))
 
 
-def test_shared_flags_are_the_promised_ones() -> None:
-    assert [flag.name for flag in SHARED] == PROMISED.split()
-
-
-@pytest.mark.parametrize("flag", [f for f in FLAGS if f.key], ids=lambda f: f"{f.name}-{f.key}")
-def test_every_flag_names_an_existing_key(flag: Flag) -> None:
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{KEYS[key]}-{key}")
+def test_every_option_names_an_existing_key(key: str) -> None:
     config = RunConfig().to_dict()
-    tree: Any = config["tasks"][0] if flag.key in TASK_KEYS else config
-    for part in flag.key.split("."):
-        assert part in tree, flag.key
+    tree: Any = config["tasks"][0] if key in TASK_KEYS else config
+    for part in key.split("."):
+        assert part in tree, key
         tree = tree[part]
 
 
@@ -58,7 +65,7 @@ def test_flags_reach_their_keys() -> None:
     assert (made.tasks[0].env.name, made.tasks[0].reward) == ("corpus", "em")
     assert (made.model.name, made.algorithm.name, made.algorithm.beta) == ("tiny", "rloo", 0)
     assert (made.seed, made.optim.lr, made.rollout.group_size, made.max_steps) == (7, 0.5, 3, 9)
-    assert (made.policy.name, made.device) == ("scripted", "cpu")
+    assert (made.policy, made.device) == ("scripted", "cpu")
 
 
 def test_the_flag_for_alarms_sets_actions_and_leaves_settings() -> None:
@@ -124,10 +131,8 @@ def test_model_folder_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_help_names_the_key_of_every_flag() -> None:
     text = succeed("train", "--help").output
-    for flag in (*SHARED, *TRAIN):
-        assert flag.name in text
-        if flag.key:
-            assert f"[{flag.key}]" in "".join(text.split())
+    for one in options_of("train"):
+        assert one.opts[0] in text and f"[{one.key}]" in "".join((text + "[]").split())
 
 
 # --- what stands in the help ---------------------------------------------------------------
@@ -169,15 +174,7 @@ def test_help_holds_no_flag_that_the_command_does_not_use(command: str, absent: 
 
 
 def test_every_flag_of_a_command_is_in_its_help() -> None:
-    import click
-
-    from searchrl.cli import main
-
-    context = click.Context(main)
-    for name in main.list_commands(context):
-        command = main.get_command(context, name)
-        assert command is not None
+    for name in main.list_commands(click.Context(main)):
         words = help_of(name).replace(",", " ").split()
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert parameter.opts[0] in words, (name, parameter.opts)
+        for one in options_of(name):
+            assert one.opts[0] in words, (name, one.opts)

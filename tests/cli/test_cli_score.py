@@ -17,8 +17,8 @@ from command_line import complaint, succeed
 from searchrl.errors import RunFolderError
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import play_table
-from searchrl.results.rescoring import read_recorded
 from searchrl.run_folder import Run
+from searchrl.runs.rescoring import read_recorded
 
 READS_TEXT = """
 from searchrl import hookimpl

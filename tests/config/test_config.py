@@ -225,8 +225,8 @@ def test_presets_lie_under_the_file_and_the_file_under_the_flags() -> None:
 
 
 def test_a_reward_schedule_survives_merging() -> None:
-    stages = [{"until_step": 30, "expr": "format"}, {"expr": "em"}]
-    assert [s.expr for s in build_config({"reward": stages}).tasks[0].reward] == ["format", "em"]
+    stages = {0: "format", 30: "em"}
+    assert build_config({"reward": stages}).tasks[0].reward == stages
     assert build_config({"reward": stages}, {"reward": "f1"}).tasks[0].reward == "f1"
 
 
@@ -234,7 +234,7 @@ def test_a_reward_schedule_survives_merging() -> None:
 def test_yaml_round_trip_gives_an_equal_config() -> None:
     original = build_config(
         {"env": {"name": "corpus", "corpus": "texte/Größe", "topk": 5}},
-        {"reward": [{"until_step": 3, "expr": "em"}, {"expr": "f1"}]},
+        {"reward": {0: "em", 3: "f1"}},
         {"optim": {"lr": 1e-7}, "log": {"trackers": ["jsonl"]}, "rollout": {"env_timeout_s": None}},
     )
     again = build_config(yaml.safe_load(original.to_yaml()))

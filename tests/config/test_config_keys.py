@@ -34,8 +34,7 @@ def leaves(tree: Any, prefix: str = "") -> set[str]:
 
 
 def test_every_key_of_the_tree_is_described_once_with_a_reason() -> None:
-    stages = {"weight": [{"weight": 1}], "difficulty": [{"difficulty": "easy"}]}
-    config = build_config({"tasks": [stages | {"reward": [{"expr": "em"}]}]}).to_dict()
+    config = build_config().to_dict()
     assert [one.key for one in KEYS if not one.why] == []
     assert len({one.key for one in KEYS}) == len(KEYS)
     config["alarms"]["watch"] = 0  # by name, as plugins are
@@ -47,7 +46,7 @@ def test_types_and_defaults_are_in_words() -> None:
     assert (lr.type, lr.default, lr.section) == ("number ≥ 0 ≤ 1", "`2e-5`", "optim")
     assert key("algorithm.clip_low").type == "number > 0 < 1 or null"
     assert key("sft.stages[].schedule").choices == ("constant", "cosine")
-    assert (key("tasks[].reward[].expr").default, key("sft").type) == ("required", "section")
+    assert key("sft").type == "section"
     assert [write(v) for v in (1e-4, 1.5e-5, 0.01, None, "a")] == [
         "1e-4", "1.5e-5", "0.01", "null", "a",
     ]  # fmt: skip
@@ -59,7 +58,6 @@ def test_types_and_defaults_are_in_words() -> None:
         ("optim.lr", ["optim.lr"]),
         ("env", ["tasks[].env"]),
         ("tasks.0.metrics", ["tasks[].metrics"]),
-        ("tasks.0.weight.1.when", ["tasks[].weight[].when"]),
         ("sft.stages.1.lr", ["sft.stages[].lr"]),
         ("sft.stages.lr", ["sft.stages[].lr"]),
         ("seed", ["seed"]),
@@ -107,8 +105,7 @@ def test_examples_are_accepted(one: ConfigKey) -> None:
         return
     assert example.startswith("--set '") and example.endswith("'")
     assignment = example.removeprefix("--set '").removesuffix("'")
-    stage = [{"reward": [{"expr": "em"}]}] if "reward[]" in one.key else []
-    build_config(*stage, parse_set(assignment))
+    build_config(parse_set(assignment))
 
 
 def test_examples_change_something_where_another_value_is_known() -> None:
@@ -163,9 +160,8 @@ def problems(value: Any) -> list[str]:
         {"model": "tiny", "algorithm": "dapo", "plugins": ["mine.py"]},
         {"log": {"trackers": ["jsonl", {"name": "wandb", "project": "p"}]}},
         {"log": {"trackers": "jsonl"}, "engine": {"generator": "hf"}},
-        {"reward": [{"expr": "em", "until_step": 3}, {"expr": "f1", "when": "em>0.5"}]},
+        {"reward": {"0": "em", "3": "f1"}},
         {"tasks": [{"weight": {"0": 1.0, "30": 0.5}, "difficulty": {"0": "easy"}}]},
-        {"tasks": [{"weight": [{"weight": 1}, {"when": "em>0.8", "weight": 0}]}, {"weight": 1}]},
         RunConfig().to_dict(),
     ],
 )

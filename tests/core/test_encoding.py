@@ -36,7 +36,7 @@ def test_row_is_json_that_strict_readers_take() -> None:
 
 def test_sealed_file_is_whole_when_it_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_bytes(encode_sealed({"command": ["eval", HALF], "rest": (1, 2)}))
-    assert read_sealed(tmp_path / "p.json").value == {"command": ["eval", SEEN], "rest": [1, 2]}
+    assert read_sealed(tmp_path / "p.json") == {"command": ["eval", SEEN], "rest": [1, 2]}
 
 
 def test_run_with_such_texts_is_recorded(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_traceback_beside_and_settings_keep_what_they_can(tmp_path: Path) -> Non
 
 
 _ASCII = {
-    "calls/watchdog_process.py",  # JSON in ASCII
+    "tool_calls/watchdog_process.py",  # JSON in ASCII
     "engine/learning/state_files.py",  # the same
     "trust/store.py",  # the same
     "retrieval/passages.py",  # numbers and a checksum

@@ -12,8 +12,8 @@ from engine_toy import TOY_PLUGIN, micro_policy
 from qwen3_toy import SMALL, save_qwen3
 
 from searchrl.config import build_config
-from searchrl.engine.episodes.world import TaskWorld, make_worlds
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.plugins import Registry, load_plugins
 
 

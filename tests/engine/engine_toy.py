@@ -17,15 +17,15 @@ from searchrl.core.advantage import AdvantageFn, grpo_advantages
 from searchrl.core.group import Trainable, TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import Trajectory, TurnStop
-from searchrl.engine.episodes.dialogue import Limits, RolloutRequest
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.rollout import RolloutDriver
-from searchrl.engine.episodes.world import TaskWorld
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import PackedStep, pack_step
 from searchrl.engine.model.layout import padded_layout
 from searchrl.engine.model.loading import ResolvedModel, load_policy
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
 
@@ -128,7 +128,7 @@ def caught_step(
         caught.append(torch.cat(grads).clone())
 
     step, learner.optimizer.step = learner.optimizer.step, catch  # type: ignore[method-assign]
-    stats = learner.train_step(make_groups(items))
+    stats = learner.train_step(make_groups(items)).metrics
     learner.optimizer.step = step  # type: ignore[method-assign]
     return caught, stats
 

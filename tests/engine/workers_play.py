@@ -20,15 +20,14 @@ from searchrl.algorithms import make_grpo, make_tis
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import make_groups
-from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.playing import Interrupted
-from searchrl.engine.episodes.rollout import RolloutDriver
-from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.playing import Interrupted
+from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.engine.sampling.generator import Sampling
 from searchrl.engine.sampling.slot_generator import SlotGenerator
 from searchrl.errors import SearchRLError
@@ -80,8 +79,7 @@ def learn(
         return step(*args, **kwargs)
 
     learner.optimizer.step = catch  # type: ignore[method-assign]
-    columns: dict[str, TokenColumns] = {}
-    metrics = learner.train_step(make_groups(items), on_tokens=columns.__setitem__)
+    metrics, columns = learner.train_step(make_groups(items))
     return {
         "gradient": gradients[-1] if gradients else None,
         "weights": torch.cat([p.detach().flatten() for p in policy.parameters]),
@@ -183,7 +181,7 @@ def _stops(workers: Workers) -> bool:
 
 def _says_what_cannot_be_sent(model: Path) -> Callable[[Workers], Any]:
     def play(workers: Workers) -> Any:
-        import searchrl.engine.episodes.rollout as rollout_module
+        import searchrl.engine.rollout.rollout as rollout_module
 
         real = rollout_module.step_env
         if workers.rank == 1:

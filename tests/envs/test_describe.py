@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchrl.envs.describe import Actions, is_text, load_games, parts_of, tell_ansi, tell_numbers
-from searchrl.envs.text import TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 
 MOVES = Actions(Discrete(4), ["left", "down", "right", "Turn Back"], "lake")

@@ -12,9 +12,9 @@ import pytest
 import searchrl
 from searchrl.config import build_config
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Episode, EpisodeTurn, Task, ToolCall
-from searchrl.engine.episodes.records import plain_payload, rollout_record
-from searchrl.engine.episodes.world import make_worlds
-from searchrl.engine.figures.evaluation import EvalResult
+from searchrl.engine.metrics.evaluation import EvalResult
+from searchrl.engine.rollout.records import plain_payload, rollout_record
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.evaluate import evaluate

@@ -11,16 +11,16 @@ import pytest
 from playing import PROTOCOL, Played, play
 
 from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
-from searchrl.envs.multihop import (
-    MultihopEnv,
+from searchrl.envs.corpus import MultihopEnv
+from searchrl.envs.reading import UNKNOWN, find_options, read_answer
+from searchrl.envs.scripts import (
+    Shown,
     make_no_search,
     make_one_search,
     make_oracle_hop,
     make_two_search,
+    next_query,
 )
-from searchrl.envs.multihop.reading import find_options, read_answer
-from searchrl.envs.multihop.scripts import next_query
-from searchrl.envs.shown import UNKNOWN, Shown
 from searchrl.errors import ConfigError
 from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
@@ -53,7 +53,7 @@ def share(played: list[Played]) -> tuple[float, float]:
 
 
 def test_almanac_is_sound() -> None:
-    env, other = make_multihop(), make_multihop(world_seed=1)
+    env = make_multihop()
     tasks = [env.make_task(s, i) for s in env.splits for i in range(env.num_tasks(s))]
     passages = {p.id: f"{p.title}. {p.text}" for p in env.passages(tasks[0])[1]}
     assert len(passages) > 200 and len(tasks) > 250 and not env.notes
@@ -71,10 +71,6 @@ def test_almanac_is_sound() -> None:
         assert not re.search(rf"\b{re.escape(answer)}\b", evidence[0]) or task.kind != "bridge"
     yes = [task.answers[0] for task in tasks if task.answers[0] in ("yes", "no")]
     assert 0.2 < yes.count("yes") / len(yes) < 0.8
-    ours, theirs = ({p.id for p in e.passages(tasks[0])[1]} for e in (env, other))
-    assert len(ours & theirs) < len(ours) / 2
-    assert make_multihop().make_task("test", 3) == env.make_task("test", 3)
-    assert any("Compasses" in p for p in passages) and not any("sss" in p for p in passages)
 
 
 def test_each_search_shows_more_and_the_oracle_shows_all() -> None:

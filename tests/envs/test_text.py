@@ -20,7 +20,8 @@ from gymnasium.vector.utils import (
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage, Task
-from searchrl.envs.text import TextEnv, TextSpace, example_turns, same_answer
+from searchrl.envs.text import TextEnv, example_turns, same_answer
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer

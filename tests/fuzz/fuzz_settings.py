@@ -113,7 +113,7 @@ _ODD_YAML = (
     "%TAG ! tag:x,2000:\n---\nseed: !x 1\n",
     "\tseed: 1\n",
     "seed: 'open\n",
-    "reward: {until_step: 1, expr: em}\n",
+    "reward: {1: em}\n",
     "plugins: {a: b}\n",
     "plugins: [1, 2]\n",
     "preset: [tiny]\n",
@@ -195,17 +195,13 @@ def expressions(random: Random) -> Iterator[Case]:
 
 
 def schedules(random: Random) -> Iterator[Case]:
-    """`reward:` as a list of stages, in a file or on the command line."""
+    """`reward:` as stages, in a file or on the command line."""
     while True:
-        stages: list[Any] = [
-            {"until_step": 10 * (n + 1), "expr": random.choice(EXPRESSIONS)}
-            for n in range(random.randrange(1, 4))
-        ]
-        stages[-1].pop("until_step")
+        stages: Any = {10 * n: random.choice(EXPRESSIONS) for n in range(random.randrange(1, 4))}
         for _ in range(random.randrange(3)):
             _damage_tree(random, stages)
         if random.random() < 0.3:
-            stages[random.randrange(len(stages)) if stages else 0 :] = [draw_value(random)]
+            stages = draw_value(random)
         text = _dump({"reward": stages})
         files = {"run.yaml": text.encode("utf-8", "surrogatepass")}
         names = ("reward", "run.yaml")

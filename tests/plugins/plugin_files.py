@@ -37,8 +37,8 @@ def _rewards_hook(head: str) -> str:
 
 
 _ONE_CALL = """
-tracker | register('junk', 42) | registers tracker 'junk': int is neither a callable nor a string
-tracker | register('dotted', 'my.module.Tracker') | is not of the form 'package.module:attribute'
+tracker | register('junk', 42) | registers tracker 'junk': its factory is 42; expected a callable
+tracker | register('dotted', 'my.module.Tracker') | expected a callable or a string 'package.module
 tracker | register('my tracker!', dict) | registers tracker 'my tracker!': a name is made of
 tracker | register(dict, 'name') | registers tracker dict without a name: write
 tracker | register('wandb:', dict) | registers tracker 'wandb:': only an env's name may be a scheme
@@ -51,13 +51,12 @@ retriever | register('slow', dict, concurrent='no') | retriever 'slow': concurre
 tracker | register('slow', dict, concurrent=False) | raised in register_trackers: TypeError
 reward | import sys; sys.exit(3) | raised in register_rewards: SystemExit: 3
 env | register('e', lambda continent='any': None) | got an unexpected keyword argument 'protocol'
-env | register('e', ENV, expert=True) | registers the expert of env 'e': bool is neither a callable
-env | register('e', ENV, scripts={'a b': ENV}) | registers env 'e': 'a b' is no name for a script
-env | register('e', ENV, scripts=[3]) | registers env 'e': scripts is not a mapping
-env | register('e', ENV, protocol=3) | registers env 'e': protocol is 3, not the name
-env | register('e', ENV, tools=[3]) | registers env 'e': tools is (3,), not a list of mappings
-env | register('e', ENV, description=3) | registers env 'e': description is 3, not text
-env | register('e', ENV, exprt=dict) | raised in register_envs: TypeError
+env | register('e', ENV, expert=True) | registers env 'e': expert is True; expected a callable
+env | register('e', ENV, scripts={'a b': ENV}) | registers env 'e': scripts is {'a b'
+env | register('e', ENV, protocol=3) | registers env 'e': protocol is 3; expected the name
+env | register('e', ENV, tools=[3]) | registers env 'e': tools is [3]; expected a list of mappings
+env | register('e', ENV, description=3) | registers env 'e': description is 3; expected text
+env | register('e', ENV, exprt=dict) | takes no 'exprt'. Did you mean 'expert'
 """
 """Plugins of one hook with one faulty line: kind, line, what is said."""
 
@@ -116,7 +115,7 @@ BROKEN = {
             "except Exception:",
             "    pass",
         ),
-        "registers tracker 'bad': int is neither a callable",
+        "registers tracker 'bad': its factory is 42",
     ),
     "late": Broken(
         f"KEPT = []\n{hook('env', 'KEPT.append(register)')}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from searchrl.plugins.commits import find_commit
+from searchrl.plugins.provenance import find_commit
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from reseal import reseal
 from searchrl.config import build_config
 from searchrl.errors import PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
-from searchrl.plugins.records import PluginRecord, read_records
+from searchrl.plugins.provenance import PluginRecord, read_records
 from searchrl.programs.agent import load_agent
 from searchrl.programs.train import train
 from searchrl.run_folder import Run
@@ -212,7 +212,7 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     (record,) = read_records(run, Run.open(run).config.to_dict() | {"tasks": []})[-1:]
     file.write_text(PLUGIN.replace("return 1.0", "return 0.0"))
     # What this user trusted when the run began is another text.
-    assert f"wants to use file {file} (plugins)" in complaint("eval", run)
+    assert str(file) in complaint("eval", run)
     result = succeed("eval", run, "--trust")
     assert f"was code (sha256 {record.sha256[:12]})" in result.stderr
     assert f"restore the file {file} (sha256 {record.sha256})" in result.stderr
@@ -222,7 +222,7 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     file.rename(moved)
     pretend_training(run)
     for arguments in (["eval", run], ["train", "--resume", run], ["ask", run, "?"]):
-        text = complaint(*arguments)
+        text = complaint(*arguments, "--trust")
         assert f"restore the file {file} (sha256 {record.sha256})" in text
         assert "had env 'rivers', reward 'calm' from it" in text
     edit(run, policy="scripted")

@@ -75,12 +75,10 @@ def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("PLUGIN_API = 99", f"plugin API 99; .* has plugin API {PLUGIN_API}. Upgrade searchrl"),
-        ("PLUGIN_API: int = 0", f"API = 0; expected a whole number from 1 to {PLUGIN_API}"),
-        *(
-            (f"PLUGIN_API = {value}", f"PLUGIN_API = {value}; expected a whole number")
-            for value in ("'1'", "True", "1.0", "None")
-        ),
+        ("PLUGIN_API = 99", f"PLUGIN_API = 99; .* 1 to {PLUGIN_API}. .*pip install --upgrade"),
+        ("PLUGIN_API: int = 0", "PLUGIN_API = 0; "),
+        ("PLUGIN_API = '1'", "PLUGIN_API = '1'; "),
+        ("PLUGIN_API = True", "PLUGIN_API = True; "),
     ],
 )
 def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, text: str) -> None:
@@ -414,11 +412,6 @@ def test_worker_refuses_a_plugin_that_was_edited_meanwhile(tmp_path: Path) -> No
     path.write_text(reward_plugin("a") + "# edited\n")
     with pytest.raises(PluginError, match="edited, upgraded or removed"):
         reload_plugins(spec)
-
-
-def test_registry_itself_does_not_cross_processes() -> None:
-    with pytest.raises(TypeError, match=r"registry\.spec\(\)"):
-        pickle.dumps(load())
 
 
 # --- the package ---------------------------------------------------------------------------

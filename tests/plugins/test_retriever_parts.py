@@ -12,7 +12,7 @@ from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.plugins.parts import make_retriever_factory
-from searchrl.testing.suites import check_plugin
+from searchrl.testing import check_plugin
 
 PASSAGES = (Passage("a", "park bench", "one"), Passage("b", "the park", "two"))
 
@@ -37,15 +37,15 @@ class Reversed:
 
 @hookimpl
 def register_retrievers(register):
-    register("reversed", Reversed, concurrent=CONCURRENT)
-    register("alone", BM25Retriever, concurrent=False)
+    register("reversed", Reversed, concurrent=False)
+    register("reversed-many", Reversed)
 """
 
 
 @pytest.fixture
-def own_file(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+def own_file(tmp_path: Path) -> str:
     path = tmp_path / "turned.py"
-    path.write_text(FILE.replace("CONCURRENT", getattr(request, "param", "True")), "utf-8")
+    path.write_text(FILE, "utf-8")
     return str(path)
 
 
@@ -77,7 +77,6 @@ def test_a_setting_names_a_retriever(own_file: str, inner: object, found: list[s
         ({"name": "bm25", "k2": 1}, ConfigError, "retriever 'bm25' has no setting 'k2'"),
         ({"k1": 1}, ConfigError, r"retriever 'reversed': cannot use inner = {'k1': 1}: expected"),
         (3, ConfigError, "retriever 'reversed': cannot use inner = 3: expected the name of a"),
-        ("alone", PluginError, "its setting 'inner' is 'alone', which takes one call at a time"),
     ],
 )
 def test_a_wrong_part_is_refused_before_anything_is_built(
@@ -87,9 +86,10 @@ def test_a_wrong_part_is_refused_before_anything_is_built(
         make_retriever_factory(load_plugins([own_file]), "reversed", {"inner": inner})
 
 
-@pytest.mark.parametrize("own_file", ["False"], indirect=True)
-def test_one_that_takes_one_call_at_a_time_may_have_a_part_that_does(own_file: str) -> None:
-    assert search(own_file, inner="alone") == ["b", "a"]
+def test_a_part_of_one_that_takes_many_calls_takes_many_too(own_file: str) -> None:
+    said = "its setting 'inner' is 'bm25', which takes one call at a time"
+    with pytest.raises(PluginError, match=said):
+        make_retriever_factory(load_plugins([own_file]), "reversed-many", {"inner": "bm25"})
 
 
 SOURCES_FILE = """
@@ -114,11 +114,11 @@ class TwoSources(CorpusEnv):
 
 @hookimpl
 def register_envs(register):
-    register("two_sources", TwoSources, expert="searchrl.envs.corpus:make_expert")
+    register("two_sources", TwoSources, expert="searchrl.envs.scripts:make_expert")
 """
 
 
-@pytest.mark.parametrize("news", [None, "alone", {"name": "reversed", "inner": "bm25"}])
+@pytest.mark.parametrize("news", [None, "bm25", {"name": "reversed", "inner": "bm25"}])
 def test_an_environment_has_sources_by_name(own_file: str, tmp_path: Path, news: object) -> None:
     path = tmp_path / "sources.py"
     path.write_text(SOURCES_FILE, "utf-8")

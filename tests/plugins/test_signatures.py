@@ -183,7 +183,7 @@ def register_envs(register):
     [
         ({"depth": 1, "max_turn": 3}, "env 'mine' has no setting 'max_turn'. Did you mean 'max_tu"),
         ({"depth": 1, "wid": True}, "env 'mine' has no setting 'wid'. Did you mean 'wide'"),
-        ({"depht": 1}, "env 'mine' needs the setting 'depth'. You wrote 'depht'. Did you mean 'd"),
+        ({"depht": 1}, "env 'mine' has no setting 'depht'. Did you mean 'depth'"),
         ({}, "env 'mine' needs the setting 'depth'. Give it: --set env.depth=…"),
     ],
 )

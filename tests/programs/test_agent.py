@@ -15,14 +15,15 @@ from train_toy import TOY_PLUGIN
 import searchrl
 from searchrl.cli import main
 from searchrl.config import build_config
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.world import make_worlds
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import Agent, load_agent, make_answer
 from searchrl.run_folder import Run
+from searchrl.trust.permission import Permission
 
 QUESTION = "When does the library close?"
 
@@ -111,7 +112,7 @@ def test_run_whose_plugin_file_is_gone_says_so(copied_run: Path) -> None:
     config = Run.open(copied_run).config.model_copy(update={"plugins": ["/nowhere/gone.py"]})
     (copied_run / "config.yaml").write_text(config.to_yaml())
     with pytest.raises(PluginError, match="there is no file /nowhere/gone.py"):
-        load_agent(copied_run)
+        load_agent(copied_run, permission=Permission(is_given=True))
 
 
 def test_run_whose_installed_plugin_is_gone_names_it(copied_run: Path) -> None:

@@ -13,8 +13,8 @@ from train_toy import Crash, settings
 
 from searchrl.algorithms import Algorithm, make_grpo, make_reinforce_pp, make_rloo
 from searchrl.config import build_config
-from searchrl.engine.episodes.world import make_worlds
 from searchrl.engine.model import hub
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.programs.setup.doubts import ensure_can_learn, few_tasks

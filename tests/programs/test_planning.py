@@ -28,7 +28,7 @@ DECISIONS = {
         "searchrl.cli.planned",
     ),
     "make_worlds": (
-        "searchrl.engine.episodes.world",
+        "searchrl.engine.rollout.world",
         "searchrl.programs.setup.session",
         "searchrl.programs.sft",
         "searchrl.programs.evaluate",

@@ -357,7 +357,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("rows", "match"),
         [
-            ('{"prompt": 1}\nnothing\n', r"(?s)2 problems.*t.jsonl:1: .*t.jsonl:2: "),
+            ('{"prompt": 1}\nnothing\n', r"(?s)t.jsonl:1: .*t.jsonl:2: "),
             (
                 json.dumps({"id": "long-one", "prompt": "q", "turns": [{"text": "word " * 500}]}),
                 "1 traces have no turn within rollout.max_total_tokens=300.*long-one",

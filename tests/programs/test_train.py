@@ -27,9 +27,9 @@ from train_toy import (
 
 from searchrl.config import RunConfig
 from searchrl.core.episode import Failure, FailureKind
-from searchrl.engine.episodes import playing
-from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
+from searchrl.engine.rollout import rollout
+from searchrl.engine.rollout.playing import Rollout
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
 from searchrl.programs import train as train_program
 from searchrl.programs.observer import SilentObserver, Work
@@ -304,7 +304,7 @@ class TestFailures:
             def phase(self, name: str, done: int, total: int) -> None:
                 phases.append(name)
 
-        real = playing.score_together
+        real = rollout.score_together
 
         def score_together(work: Any, groups: Any) -> Any:
             if phases[-1:] == [phase] and phases.count("update") == steps_done and is_armed:
@@ -312,7 +312,7 @@ class TestFailures:
                 return [ScoredEpisode(None, unscored="x", failure=failure) for _ in work]
             return real(work, groups)
 
-        monkeypatch.setattr(playing, "score_together", score_together)
+        monkeypatch.setattr(rollout, "score_together", score_together)
         config = settings(micro_model, tmp_path / "run", checkpoint={"every": 100})
         with pytest.raises(FailureLimitError) as caught:
             train(config, observer=Noting())
@@ -365,8 +365,8 @@ class TestFailures:
 
 def _healthy_steps(config: RunConfig) -> int:
     """Steps before the first whose only prompt is a faulty task (an even index)."""
-    from searchrl.engine.episodes.prompts import PromptStream
-    from searchrl.engine.episodes.world import make_worlds
+    from searchrl.engine.rollout.prompts import PromptStream
+    from searchrl.engine.rollout.world import make_worlds
     from searchrl.plugins import load_plugins
 
     worlds = make_worlds(config, load_plugins(config.plugins))
@@ -408,9 +408,9 @@ def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
 
 @pytest.fixture
 def toy_rollout(micro_model: Path) -> Rollout:
-    from searchrl.engine.episodes.drivers import make_scripted_driver
-    from searchrl.engine.episodes.world import make_worlds
-    from searchrl.engine.figures.evaluation import run_episodes
+    from searchrl.engine.metrics.evaluation import run_episodes
+    from searchrl.engine.rollout.drivers import make_scripted_driver
+    from searchrl.engine.rollout.world import make_worlds
     from searchrl.plugins import load_plugins
 
     task = {

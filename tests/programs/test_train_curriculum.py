@@ -20,16 +20,13 @@ STEPS = 9
 
 
 def curriculum(model: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
-    """A task that gives way to another once it scores, whose difficulty changes at step 3."""
+    """A task that gives way to another, whose difficulty changes at step 3."""
     plain = settings(model, run_dir)["tasks"][0]
-    waits = [{"weight": 1.0}, {"when": "parity>0.05", "weight": 0.3}]
     levels = {"env": {"name": "toy-levels", "max_turns": 3}, "difficulty": {0: "easy", 3: "hard"}}
-    comes = [{"weight": 0.0}, {"when": "tasks.0.parity>0.05", "weight": 1.0}]
-    never = [{"until_step": 50, "expr": "parity"}, {"when": "reward>2", "expr": "em"}]
-    reward = [{"until_step": 8, "expr": "parity"}, {"when": "reward>0.9", "expr": "0.5*parity"}]
+    reward = {0: "parity", 8: "0.5*parity"}
     tasks = [
-        plain | {"weight": waits, "reward": never},
-        plain | levels | {"weight": comes, "reward": reward},
+        plain | {"weight": {0: 1.0, 5: 0.3}},
+        plain | levels | {"weight": {0: 0.0, 5: 1.0}, "reward": reward},
     ]
     own = {"rollout": {"prompts_per_step": 4}, "checkpoint": {"every": 1}, "max_steps": STEPS}
     return settings(model, run_dir, **(own | more)) | {"tasks": tasks}
@@ -53,50 +50,31 @@ def test_what_is_drawn_and_logged(whole: Run) -> None:
     assert [row["toy-levels/reward_stage"]["value"] for row in rows] == [1] * 8 + [2]
     assert all("toy-levels/reward" not in row for row in rows[:5])
     assert all("toy-levels/reward" in row for row in rows[5:])
-    assert whole.provenance["curriculum"] == {
-        "tasks.0.weight": [5],
-        "tasks.1.weight": [5],
-        "tasks.1.difficulty": [3],
-        "tasks.0.reward": [],
-        "tasks.1.reward": [8],
-    }
     for phase in ("before", "train", "during", "after"):  # the tasks of evaluations do not change
         played = [row for row in whole.rollouts(phase) if row["env"] == "toy-levels"]
         assert played and {row["task"]["difficulty"] for row in played} == {"hard"}
 
 
-@pytest.mark.parametrize(
-    "stop", [3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (5, 7))]
-)
 def test_a_resumed_run_is_the_uninterrupted_one(
-    whole: Run, micro_model: Path, tmp_path: Path, stop: int
+    whole: Run, micro_model: Path, tmp_path: Path
 ) -> None:
-    """Killed before the condition became true, just before it is looked at, and after it."""
     path = tmp_path / "run"
     with pytest.raises(PowerCut):
-        train(curriculum(micro_model, path), observer=Crash(stop))
+        train(curriculum(micro_model, path), observer=Crash(3))
     observer = Crash()
     run = train(resume=path, observer=observer)
     assert_same_run(run, whole, at_least=1)
-    assert run.provenance["curriculum"] == whole.provenance["curriculum"]
-    told = [note for note in observer.notes if "tasks.0.weight is 0.3 from here on" in note]
-    # The mean that decided is that of the metrics of five steps, weighed by their rollouts.
-    scores = [row["toy/parity"] for row in train_rows(run)[:5]]
-    mean = sum(one["value"] * one["n"] for one in scores) / sum(one["n"] for one in scores)
-    why = f"(parity>0.05: {mean:.3g} in the last 5 steps)"
-    assert told == [f"step 6: tasks.0.weight is 0.3 from here on {why}"] * (stop <= 5)
+    assert "step 6: tasks.0.weight is 0.3 from here on" in observer.notes
 
 
 def test_it_is_shown(whole: Run, micro_model: Path, tmp_path: Path) -> None:
     shown = dict(describe_run(whole)["settings"])["curriculum"]
-    assert "tasks.0.weight: 1.0, then 0.3 once parity>0.05 (after step 5)" in shown
+    assert "tasks.0.weight: 1.0, then 0.3 after step 5" in shown
     assert "tasks.1.difficulty: easy, then hard after step 3" in shown
-    # The page weighs with the reward of the last steps, and the second stage never began.
-    assert (describe_run(whole)["reward"] or {})["text"] == "parity"
     file = tmp_path / "run.yaml"
     file.write_text(json.dumps(curriculum(micro_model, tmp_path / "new")))
     plan = json.loads(succeed("train", "--config", file, "--dry-run", "--json").stdout)
-    first = "tasks.0.weight: 1.0, then 0.3 once parity>0.05; tasks.0.reward: "
+    first = "tasks.0.weight: 1.0, then 0.3 after step 5; tasks.1.weight: "
     assert plan["curriculum"].startswith(first)
     text = succeed("train", "--config", file, "--dry-run").stdout
     assert "curriculum: tasks.0.weight: 1.0, then" in text
@@ -106,7 +84,6 @@ def test_slips_are_found_before_anything_starts(micro_model: Path, tmp_path: Pat
     file = tmp_path / "run.yaml"
     config = curriculum(micro_model, tmp_path / "new")
     for key, value, said in (
-        ("weight", [{"weight": 1}, {"when": "parite>1", "weight": 2}], "Did you mean 'parity'"),
         ("difficulty", {0: "easy"}, "'difficulty'"),  # of an environment that has none
         ("weight", {1: 2.0}, "there is no weight for step 0"),
     ):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from train_toy import TOY_PLUGIN, Crash, assert_same_run, settings
 
-from searchrl.engine.episodes import rollout as rollout_module
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
+from searchrl.engine.rollout import rollout as rollout_module
 from searchrl.errors import GenerationFailure, PluginError
 from searchrl.programs.observer import SilentObserver
 from searchrl.programs.train import train

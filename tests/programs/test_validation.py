@@ -11,11 +11,11 @@ from train_toy import TOY_PLUGIN, Crash, settings
 
 from searchrl.config import build_config
 from searchrl.config.sft import SftStage
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.world import TaskWorld, make_worlds
-from searchrl.engine.figures.evaluation import count_tasks
+from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.loading import TINY_PATH
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.prompts import PromptStream
+from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.envs.splits import num_held_out
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins

@@ -86,7 +86,7 @@ def test_without_another_reward_nothing_is_scored(run: Run, tmp_path: Path):
     ("reward", "weights", "names"),
     [
         ("0.2*format+em-1", {"format": 0.2, "em": 1.0}, ["format", "em"]),
-        ([{"until_step": 1, "expr": "format"}, {"expr": "em"}], {"em": 1.0}, ["format", "em"]),
+        ({0: "format", 1: "em"}, {"em": 1.0}, ["format", "em"]),
         ("auto", None, []),
         ("format+", None, []),
     ],

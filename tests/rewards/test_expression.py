@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchrl.config.sections import RewardStage
-from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
+from searchrl.errors import ExpressionError, UnknownNameError
 from searchrl.rewards import (
     BUILTIN_REWARDS,
     Expression,
@@ -149,10 +148,10 @@ def test_schedule_of_one_expression_holds_for_ever() -> None:
     assert str(schedule) == "format+em"
 
 
-DAG = [
-    {"until_step": 30, "expr": "0.2*judge+0.4*valid_dag+0.4*format"},
-    {"expr": "0.5*judge+0.25*valid_dag+0.25*format"},
-]
+DAG = {
+    0: "0.2*judge+0.4*valid_dag+0.4*format",
+    30: "0.5*judge+0.25*valid_dag+0.25*format",
+}
 
 
 def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
@@ -164,48 +163,8 @@ def test_schedule_changes_exactly_after_the_first_thirty_steps() -> None:
     assert str(schedule).endswith("until step 30, then 0.5*judge+0.25*valid_dag+0.25*format")
 
 
-def test_schedule_reads_configuration_objects() -> None:
-    stages = [RewardStage(expr="format", until_step=5), RewardStage(expr="em")]
-    assert [str(RewardSchedule.parse(stages).at(step)) for step in (5, 6)] == ["format", "em"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (5, "expected an expression or a list"),
-        ([], "expected an expression or a list"),
-        (["em"], r"stage 1 of 1: expected \{until_step, expr\}, found 'em'"),
-        ([{"expr": "em", "until": 3}], "unknown key 'until'. Did you mean 'until_step'"),
-        ([{"until_step": 3}], r'expected \{until_step, expr\}, found \{"until_step": 3\}'),
-        ([{"expr": 7}], "stage 1 of 1: expr = 7: Input should be a valid string"),
-        ([{"expr": "em", "until_step": 3}], "last stage must have no until_step"),
-        ([{"expr": "em"}, {"expr": "f1"}], "stage 1 of 2: only the last stage may"),
-        ([{"expr": "em", "until_step": 0}, {"expr": "f1"}], "until_step = 0: Input"),
-        (
-            [{"expr": "em", "until_step": True}, {"expr": "f1"}],
-            "until_step = true: ",
-        ),
-        (
-            [{"expr": "em", "until_step": 9}, {"expr": "f1", "until_step": 9}, {"expr": "em"}],
-            "stage 2 of 3: until_step 9 does not come after the previous stage's 9",
-        ),
-    ],
-)
-def test_a_wrong_schedule_says_which_stage_and_why(spec: object, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        RewardSchedule.parse(spec, KNOWN)
-
-
 def test_a_wrong_expression_in_a_schedule_keeps_its_caret_and_names_the_stage() -> None:
     with pytest.raises(UnknownComponentError) as caught:
-        RewardSchedule.parse([{"expr": "em", "until_step": 3}, {"expr": "em+forma"}], KNOWN)
-    assert str(caught.value).startswith("reward stage 2 of 2: reward expression, column 4")
+        RewardSchedule.parse({0: "em", 3: "em+forma"}, KNOWN)
+    assert str(caught.value).startswith("reward from step 3: reward expression, column 4")
     assert "\n     ^\n" in str(caught.value)
-
-
-def test_a_stage_whose_step_has_come_does_not_wait_for_one_before_it() -> None:
-    waits = {"when": "em>0.5", "until_step": 30, "expr": "f1"}
-    schedule = RewardSchedule.parse([{"expr": "em"}, waits, {"expr": "format"}])
-    assert [str(schedule.at(step)) for step in (1, 30, 31)] == ["em", "em", "format"]
-    begun = schedule.begun([10])
-    assert [str(begun.at(step)) for step in (10, 11, 30, 31)] == ["em", "f1", "f1", "format"]

@@ -11,10 +11,10 @@ import pytest
 
 from searchrl.config import build_config
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Unscored
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.world import make_worlds
-from searchrl.engine.figures.metrics import summarise
+from searchrl.engine.metrics.metrics import summarise
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.rewards import (
     BUILTIN_REWARDS,

@@ -89,7 +89,7 @@ def test_component_that_declares_no_values_is_named_at_once(values: Any, is_rang
 
 
 def test_the_schedule_follows_the_step_of_the_episode() -> None:
-    scorer = make_scorer([{"until_step": 3, "expr": "format"}, {"expr": "10*em+format"}])
+    scorer = make_scorer({0: "format", 3: "10*em+format"})
     rewards = [scorer.score(replace(EPISODE, step=step)).reward for step in (1, 3, 4, 50)]
     assert rewards == [1.0, 1.0, 11.0, 11.0]
     assert scorer.score(EPISODE).scores == {"format": 1.0, "em": 1.0}  # em is a metric before

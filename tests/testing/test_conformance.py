@@ -1,72 +1,65 @@
-"""What a name or a file means, and what a report says of what cannot be checked."""
+"""What a name or a file means, what authors' tests call, and where a fault is reported."""
 
 from __future__ import annotations
 
-import tomllib
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.unsound import SOUND, fault_lines, write_unsound
 
+import searchrl.testing
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.testing.conformance import (
-    CHECKED,
-    check_entry,
-    criteria_of,
-    find_entries,
-    find_failures,
-)
-from searchrl.testing.criteria import TABLE, Criterion, Problem, Report, Status, run_criteria
+from searchrl.testing import Report, Status, assert_conforms, check_plugin, conformance_cases
+from searchrl.testing.conformance import check_entry, criteria_of, find_entries, find_failures
+from searchrl.testing.criteria import Criterion, Problem
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.running import run_criteria
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
-SOUND = str(FIXTURES / "sound" / "env.py")
+pytest_plugins = ["searchrl.testing.pytest_plugin"]
+
+ENV = str(SOUND / "env.py")
+BROKEN = Path(__file__).resolve().parent.parent / "fixtures" / "plugins"
 
 Write = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
 def registry() -> Registry:
-    return load_plugins([SOUND], entry_points=False)
+    return load_plugins([ENV], entry_points=False)
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Write a plugin file that begins with the usual imports; returns its path."""
-
-    def write(code: str) -> str:
-        path = tmp_path / "plugin.py"
-        path.write_text(f"import click\nfrom searchrl import hookimpl\n{code}", encoding="utf-8")
-        return str(path)
-
-    return write
+def write(make_plugin: Any) -> Write:
+    """Write a plugin file that begins with the usual import; returns its path."""
+    return lambda code: str(make_plugin(f"from searchrl import hookimpl\n{code}").owners[-1].file)
 
 
-def names(registry: Registry, what: str, kind: str = "") -> list[tuple[str, str]]:
-    return [
-        (entry.kind, entry.name + entry.argument) for entry in find_entries(registry, what, kind)
-    ]
+def check_only(write: Write, code: str) -> Report:
+    (report,) = check_plugin(write(code))
+    return report
 
 
 @pytest.mark.parametrize(
     ("what", "kind", "expected"),
     [
-        ("regulations", "", [("env", "regulations")]),
         ("env:regulations", "", [("env", "regulations")]),
         ("searchrl:em", "", [("reward", "em")]),
-        ("env:capitals", "", [("env", "capitals")]),
         ("gym:FrozenLake-v1", "", [("env", "gym:FrozenLake-v1")]),
         ("env", "", [("reward", "env")]),
-        (SOUND, "", [("env", "capitals")]),
-        (SOUND, "env", [("env", "capitals")]),
+        (ENV, "", [("env", "capitals")]),
     ],
 )
 def test_a_name_means_what_is_registered_under_it(
     registry: Registry, what: str, kind: str, expected: list[tuple[str, str]]
 ) -> None:
-    assert names(registry, what, kind) == expected
+    found = find_entries(registry, what, kind)
+    assert [(entry.kind, entry.title) for entry in found] == expected
 
 
 def test_a_name_of_two_kinds_means_both(write: Write) -> None:
@@ -75,80 +68,39 @@ def test_a_name_of_two_kinds_means_both(write: Write) -> None:
         "@hookimpl\ndef register_protocols(register):\n    register('twin', 'm:a')\n"
     )
     registry = load_plugins([path], entry_points=False)
-    assert names(registry, "twin") == [("env", "twin"), ("protocol", "twin")]
-    assert names(registry, "twin", "protocol") == [("protocol", "twin")]
-    assert names(registry, "plugin") == [("env", "twin"), ("protocol", "twin")]
+    for what, kinds in (("twin", ["env", "protocol"]), ("plugin", ["env", "protocol"])):
+        assert [entry.kind for entry in find_entries(registry, what)] == kinds
+    assert [entry.kind for entry in find_entries(registry, "twin", "protocol")] == ["protocol"]
 
 
 def test_unknown_names_and_kinds_are_refused_with_near_matches(registry: Registry) -> None:
-    with pytest.raises(UnknownNameError, match=r"'regulatons'\. Did you mean 'regulations'"):
+    with pytest.raises(UnknownNameError, match="'regulations'"):
         find_entries(registry, "regulatons")
-    with pytest.raises(ConfigError, match=r"no kind 'envs' to check\. Did you mean 'env'\?"):
+    with pytest.raises(ConfigError, match="Did you mean 'env'"):
         find_entries(registry, "regulations", "envs")
     with pytest.raises(PluginError, match=r"env\.py registers no reward"):
-        find_entries(registry, SOUND, "reward")
+        find_entries(registry, ENV, "reward")
 
 
-def test_a_file_that_cannot_be_loaded_is_a_failure_with_its_line() -> None:
-    path = str(FIXTURES / "plugins" / "hook_raises.py")
+def test_a_plugin_that_cannot_be_loaded_says_why(write: Write) -> None:
+    path = str(BROKEN / "hook_raises.py")
     registry = load_plugins([path], entry_points=False)
     (failure,) = find_failures(registry, path)
     assert (failure.file, failure.line) == (path, 7) and find_entries(registry, path) == ()
-    assert find_failures(registry, "regulations") == ()
-
-
-def test_what_a_lazy_string_cannot_load_is_the_first_finding(write: Write) -> None:
-    path = write("@hookimpl\ndef register_envs(register):\n    register('gone', 'no_such:thing')\n")
-    registry = load_plugins([path], entry_points=False)
-    report = check_entry(registry, registry.get("env", "gone"))
+    with pytest.raises(PluginError, match="raises_at_import .*ModuleNotFound"):
+        check_plugin(str(BROKEN / "raises_at_import.py"))
+    lazy = "@hookimpl\ndef register_envs(register):\n    register('gone', 'no_such:thing')\n"
+    report = check_only(write, lazy)
     first, *others = report.results
-    assert first.number == "E1" and "no_such" in first.findings[0].what
-    assert (first.findings[0].file, first.findings[0].line) == (path, 5)
+    assert "no_such" in first.findings[0].what and first.findings[0].line == 4
     assert {other.status for other in others} == {Status.NOT_APPLICABLE}
 
 
-def test_settings_that_a_factory_does_not_take_are_the_callers_mistake(registry: Registry) -> None:
+def test_settings_reach_the_factory_and_wrong_ones_are_the_callers_mistake() -> None:
     with pytest.raises(ConfigError, match="'max_turn'. Did you mean 'max_turns'"):
-        check_entry(registry, registry.get("env", "regulations"), {"max_turn": 3})
-
-
-def check_only(write: Write, code: str) -> Report:
-    path = write(code)
-    registry = load_plugins([path], entry_points=False)
-    (entry,) = find_entries(registry, path)
-    return check_entry(registry, entry)
-
-
-KEEPS_QUERY = """
-import time
-class Keeps:
-    def __init__(self, passages):
-        self.passages = passages
-    def search(self, queries, k):
-        self.queries = queries
-        time.sleep(0.002)
-        return [
-            [p for p in self.passages if q.lower() in p.text.lower()][:k] for q in self.queries
-        ]
-
-@hookimpl
-def register_retrievers(register):
-    register('keeps', Keeps, concurrent=CONCURRENT)
-"""
-
-
-@pytest.mark.parametrize("concurrent", [True, False])
-def test_what_takes_one_call_at_a_time_need_not_bear_threads(
-    write: Write, concurrent: bool
-) -> None:
-    report = check_only(write, KEEPS_QUERY.replace("CONCURRENT", str(concurrent)))
-    (result,) = (result for result in report.results if result.number == "R11")
-    if concurrent:
-        (finding,) = result.findings
-        assert "asked while other threads ask" in finding.what
-        assert "or register it with concurrent=False" in finding.fix
-    else:
-        assert result.status is Status.NOT_APPLICABLE and "concurrent=False" in result.note
+        check_plugin("regulations", settings={"max_turn": 3})
+    (report,) = check_plugin("tracker:jsonl", settings={"path": "metrics.jsonl"})
+    assert {result.number for result in report.failed} == {"T1"}
 
 
 GENERATOR = (
@@ -163,31 +115,11 @@ GENERATOR = (
 )
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "message"),
-    [
-        ("    def poll(self): ...\n", "", 3, "no method poll()"),
-        ("max_tokens): ...", "temperature, max_tokens): ...", 6, "submit(self, handle"),
-    ],
-)
-def test_fault_of_a_generator_is_found(write: Write, old: str, new: str, line: int, message: str):
-    report = check_only(write, GENERATOR.replace(old, new))
-    (failed,) = report.failed
-    (finding,) = failed.findings
-    assert (failed.number, finding.line) == ("G2", line) and message in finding.what
-
-
-def test_a_generator_is_not_run_and_the_report_says_so(write: Write) -> None:
-    report = check_only(write, GENERATOR)
-    assert report.is_good and report.results[-1].status is Status.NOT_APPLICABLE
-    assert "takes a model" in report.results[-1].note
-
-
-@pytest.mark.thorough
-def test_an_environment_that_is_acted_in_is_held_to_the_same(registry: Registry) -> None:
-    report = check_entry(registry, registry.get("env", "gym:FrozenLake-v1"))
-    assert report.is_good, report.failed
-    assert report.name == "gym:FrozenLake-v1"
+def test_fault_of_a_generator_is_found(write: Write) -> None:
+    assert check_only(write, GENERATOR).is_good
+    report = check_only(write, GENERATOR.replace("    def poll(self): ...\n", ""))
+    (finding,) = report.failed[0].findings
+    assert finding.line == 2 and "no method poll()" in finding.what
 
 
 def test_the_place_of_an_exception_may_be_any_file_of_a_package(
@@ -210,54 +142,68 @@ def test_the_place_of_an_exception_may_be_any_file_of_a_package(
     assert (finding.file, finding.line) == (str(inner), 2)
 
 
-def test_every_row_of_the_table_has_a_check() -> None:
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    checked = {one.number for kind in CHECKED for one in criteria_of(kind)}
-    assert sorted(table) == sorted(checked)
-    needed = {number for row in table.values() for number in row.get("needs", "").split()}
-    assert needed <= {*table} and all(row["title"] and row["why"] for row in table.values())
+RAISES = 'raise RuntimeError("broken")  # fault'
 
 
-def test_an_error_is_reported_once_by_the_criterion_that_looks_for_it(tmp_path: Path) -> None:
-    path = tmp_path / "protocol.py"
-    sound = (FIXTURES / "sound" / "protocol.py").read_text(encoding="utf-8")
-    always = "        raise LookupError('no tags')\n        blocks = BLOCK"
-    path.write_text(sound.replace("        blocks = BLOCK", always), encoding="utf-8")
-    registry = load_plugins([str(path)], entry_points=False)
-    report = check_entry(registry, registry.get("protocol", "colon"))
-    failed = {result.number: result for result in report.failed}
-    assert {*failed} == {"P2"}
-    assert {finding.line for r in failed.values() for finding in r.findings} == {
-        path.read_text(encoding="utf-8").splitlines().index("        raise LookupError('no tags')")
-        + 1
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+@pytest.mark.parametrize(
+    ("kind", "method", "own"),
+    [
+        ("env", "make_task", "E4"),
+        ("env", "passages", "E11"),
+        ("protocol", "parse", "P2"),
+        ("protocol", "format_score", "P3"),
+        ("protocol", "render_turn", "P6"),
+        ("protocol", "neutralise", "P8"),
+        ("reward", "__call__", "W2"),
+        ("judge", "judge", "V2"),
+        ("retriever", "search", "R1"),
+        ("tracker", "log", "T2"),
+        ("alarm", "check", "L2"),
+        ("algorithm", "advantages", "A2"),
+        ("algorithm", "loss", "A7"),
+    ],
+)
+def test_a_method_that_raises_is_reported_once_by_its_own_criterion(
+    kind: str, method: str, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("searchrl.testing.kit.fuzz.NUM_EXAMPLES", 10)
+    text = (SOUND / f"{kind}.py").read_text("utf-8")
+    pattern = rf"^( *)def {method}\((?:.|\n)*?\)(?: -> [^\n]*)?:\n"
+    text, count = re.subn(pattern, rf"\g<0>\1    {RAISES}\n", text, count=1, flags=re.MULTILINE)
+    assert count == 1, f"{kind} has no {method}"
+    path = tmp_path / f"broken_{kind}.py"
+    path.write_text(text, "utf-8")
+    (report,) = check_plugin(str(path))
+    saying = {
+        result.number: finding.line
+        for result in report.failed
+        for finding in result.findings
+        if "RuntimeError: broken" in finding.what
     }
-    notes = {r.number: r.note for r in report.results if r.status is Status.NOT_APPLICABLE}
-    assert notes["P3"] == notes["P9"] == "P2 does not hold"
+    assert saying == {own: fault_lines(path)[0]}
 
 
 def test_what_hangs_is_found_at_its_line_and_the_rest_is_not_begun(write: Write) -> None:
     path = write(
         "import time\n"
         "class Slow:\n"
-        "    name = instruction = 'slow'\n"
-        "    stops = ('x',)\n"
         "    def parse(self, text):\n"
         "        time.sleep(30)\n"
         "@hookimpl\ndef register_protocols(register):\n    register('slow', Slow)\n"
     )
     registry = load_plugins([path], entry_points=False)
-    entry = registry.get("protocol", "slow")
     parse, *others = run_criteria(
         [Criterion("X1", "reads", "", hang), Criterion("X2", "begins", "", begin)],
-        entry.load()(),
+        registry.get("protocol", "slow").load()(),
         file=path,
-        line=entry.line,
+        line=1,
         timeout_s=0.2,
     )
     (finding,) = parse.findings
-    assert (finding.file, finding.line) == (path, 8)
+    assert (finding.file, finding.line) == (path, 5)
     assert finding.what == "it did not finish within 0.2 s"
-    assert others[0].status is Status.NOT_APPLICABLE
     assert others[0].note == "not checked: X1 did not finish"
 
 
@@ -288,10 +234,11 @@ def register_judges(register):
 OWN = "examples = (JudgeCase('Water?', 'H2 O', ('H2O',)), JudgeCase('Water?', 'CO2', ('H2O',)))"
 
 
-@pytest.mark.parametrize("examples", [OWN, "examples = ('H2O',)", ""])
-def test_a_judge_of_a_domain_of_its_own_brings_its_own_cases(write: Write, examples: str) -> None:
+@pytest.mark.parametrize(("examples", "failed"), [(OWN, []), ("", ["V5"])])
+def test_a_judge_of_a_domain_of_its_own_brings_its_own_cases(
+    write: Write, examples: str, failed: list[str]
+) -> None:
     report = check_only(write, FORMULAS.replace("EXAMPLES", examples))
-    failed = {OWN: [], "": ["V5"]}.get(examples, ["V1"])
     assert [result.number for result in report.failed] == failed, report.failed
 
 
@@ -319,3 +266,33 @@ def test_answers_that_are_nearly_right_and_choices_in_the_prompt_are_no_fault(wr
     both = [one for one in criteria_of("env") if one.number in ("E17", "E21")]
     results = run_criteria(both, subject, file=path, line=1)
     assert [(one.findings, one.note) for one in results] == [((), ""), ((), "")]
+
+
+def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) -> None:
+    path = write_unsound("tracker", "truncates", tmp_path)
+    with pytest.raises(AssertionError) as failure:
+        assert_conforms(str(path))
+    text = str(failure.value)
+    assert text.startswith("tracker 'notes':\nT5 does not hold")
+    assert f"{path}:{fault_lines(path)[0]}: made again, it emptied log.txt" in text
+    assert "append to files" in text and "A resumed run" in text
+
+
+def test_a_case_per_criterion_fails_for_its_own_alone(tmp_path: Path) -> None:
+    cases = conformance_cases(str(write_unsound("tracker", "pops", tmp_path)))
+    assert str(cases[0]).startswith("tracker:notes:T1 ")
+    for case in cases[:-1]:
+        case.check()
+    with pytest.raises(AssertionError, match="T6 does not hold: it leaves the metrics as they are"):
+        cases[-1].check()
+
+
+def test_public_names_are_all_there_and_cost_nothing_to_import() -> None:
+    assert set(searchrl.testing.__all__) <= set(dir(searchrl.testing))
+    code = (
+        "import sys, searchrl.testing; "
+        "from searchrl.testing import assert_conforms, reward_cases, Says, PASSAGES, STEPS; "
+        "reward_cases(); print({'torch', 'pytest', 'hypothesis'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

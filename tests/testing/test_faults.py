@@ -1,33 +1,25 @@
 """Every criterion finds the fault it is there for, at its line, and nothing else.
 
-The faults are patches of the sound plugins; `fixtures/unsound` has the tables.
+The faults are patches of the sound plugins, one for each criterion; `fixtures/unsound` has them.
 """
 
 from __future__ import annotations
 
 import ast
-import math
-import random
-import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from fixtures.unsound import SOUND, fault_lines, faults_of, write_unsound
 
-from searchrl.cli import main
-from searchrl.plugins import load_plugins
 from searchrl.testing import Report, Status, check_plugin
 from searchrl.testing.conformance import criteria_of
-from searchrl.testing.kinds.envs import tasks as env_tasks
+from searchrl.testing.kinds import envs
 from searchrl.testing.kit import fuzz
 
 pytestmark = pytest.mark.thorough
 
-KINDS = (
-    *("env", "protocol", "reward", "judge", "retriever", "tracker", "alarm", "algorithm", "policy"),
-)
-SOUND_ONES = (*KINDS, "choice_env", "group_reward")
+KINDS = ("env", "protocol", "reward", "judge", "retriever", "tracker", "alarm", "algorithm")
+SOUND_ONES = (*KINDS, "group_reward")
 FAULTS = [(kind, name) for kind in (*SOUND_ONES, "tool_env") for name in faults_of(kind)]
 
 
@@ -60,12 +52,12 @@ def test_a_fault_is_found_by_its_criterion_at_its_line(
 ) -> None:
     fault = faults_of(kind)[name]
     if name == "slow_to_make":
-        monkeypatch.setattr(env_tasks, "MAX_MAKE_S", 0.04)
+        monkeypatch.setattr(envs, "MAX_MAKE_S", 0.04)
     path = write_unsound(kind, name, tmp_path)
     (line,) = fault_lines(path)
     lines = {line}
     # What a method returns is said at the method.
-    if kind in ("env", "choice_env", "tool_env", "protocol", "tracker"):
+    if kind in ("env", "tool_env", "protocol", "tracker"):
         lines |= definitions_around(path, line)
 
     failed = {result.number: result for result in report_on(path).failed}
@@ -79,14 +71,10 @@ def test_a_fault_is_found_by_its_criterion_at_its_line(
     assert all(finding.fix for finding in findings)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_criterion_has_a_fault_that_it_must_find(kind: str) -> None:
-    numbers = [criterion.number for criterion in criteria_of(kind)]
-    own = [number for number in numbers if number != "D1"]
-    assert own == [f"{own[0][0]}{i}" for i in range(1, len(own) + 1)]
-    beside = {"env": ("choice_env", "tool_env"), "reward": ("group_reward",)}
-    tables = [faults_of(one) for one in (kind, *beside.get(kind, ()))]
-    assert {fault.criterion for table in tables for fault in table.values()} == {*numbers}
+def test_every_criterion_has_a_fault_that_it_must_find() -> None:
+    numbers = {one.number for kind in KINDS for one in criteria_of(kind)}
+    assert len(numbers) > 60
+    assert {faults_of(kind)[name].criterion for kind, name in FAULTS} == numbers
 
 
 @pytest.mark.parametrize("kind", SOUND_ONES)
@@ -96,31 +84,8 @@ def test_the_sound_plugin_passes_everything(kind: str) -> None:
     left_out = {r.number for r in report.results if r.status is not Status.PASSED}
     # No process scores; turns of text; neither passages, nor gold answers, nor policies of its own.
     has_none = {
-        "choice_env": {"E16", "E17", "E19", "E21", "E22", "D1"},
-        "env": {"E19", "E23", "E24"},
+        "env": {"E19"},
         "reward": {"W4", "W12"},
         "group_reward": {"W4"},
     }
     assert left_out <= has_none.get(kind, set())
-
-
-@pytest.mark.parametrize(("kind", "name"), FAULTS)
-def test_an_unsound_plugin_breaks_nothing_else(kind: str, name: str, tmp_path: Path) -> None:
-    unsound, sound = write_unsound(kind, name, tmp_path), SOUND / "env.py"
-    registry = load_plugins([str(unsound), str(sound)], entry_points=False)
-    assert not registry.failures
-    assert registry.get("env", "env:capitals").make(
-        protocol=registry.get("protocol", "think-search-answer").make(),
-        retriever=registry.get("retriever", "bm25").load(),
-    )
-    shown = CliRunner().invoke(main, ["--plugin", str(unsound), "--help"])
-    assert shown.exit_code == 0, shown.output
-    assert "Not loaded" not in shown.output
-
-
-def test_the_checks_leave_seeds_clock_and_folder_as_they_were(tmp_path: Path) -> None:
-    random.seed(5)
-    expected, before, clock = random.Random(5).random(), Path.cwd(), time.time
-    report_on(write_unsound("reward", "clock", tmp_path))
-    assert (random.random(), Path.cwd(), time.time) == (expected, before, clock)
-    assert not math.isclose(time.time(), 2.0e9, abs_tol=1e6)

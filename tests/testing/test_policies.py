@@ -11,9 +11,9 @@ import pytest
 from searchrl import make_env
 from searchrl.config import build_config
 from searchrl.core.episode import INVALID, StopReason
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.drivers import make_scripted_driver
-from searchrl.engine.episodes.world import make_worlds
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.world import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.testing import AnswersGold, Says, SaysAnything, play_episode

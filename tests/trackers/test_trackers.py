@@ -10,9 +10,9 @@ import pytest
 
 from searchrl.config.sections import Named
 from searchrl.contracts import Tracker
-from searchrl.engine.figures.metrics import exact, proportion
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import load_plugins
+from searchrl.statistics import exact, proportion
 from searchrl.trackers.feed import Trackers
 from searchrl.trackers.jsonl import JsonlTracker
 from searchrl.trackers.rows import read_rows

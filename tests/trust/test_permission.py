@@ -1,28 +1,33 @@
-"""Code that a run folder names: what runs, and what is refused with one sentence."""
+"""What a run folder names: what is used, and what is refused with one sentence."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command_line import complaint, succeed
+from reseal import reseal
 
 import searchrl
-from searchrl.config.yaml_text import MAX_DEPTH, read_yaml
+from searchrl.config import build_config
+from searchrl.contracts import Address, RetrieverFactory
 from searchrl.errors import PluginError
-from searchrl.plugins import load_plugins
+from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.registry import Entry
 from searchrl.programs.agent import load_agent
 from searchrl.programs.train import train
-from searchrl.trust import store
-from searchrl.trust.code import CodeKind, find_code, is_installed
+from searchrl.trust import permission
+from searchrl.trust.needs import find_needs, is_installed
 from searchrl.trust.permission import Permission
+from searchrl.trust.permission import trust as remember
 
+BUILT_IN = load_plugins((), entry_points=False)
 TINY = Path(searchrl.__file__).parent / "assets" / "tiny"
 
 PLUGIN = """\
@@ -61,6 +66,7 @@ def write_run(folder: Path, **settings: Any) -> Path:
     config = {"env": "regulations", "policy": "scripted", "eval": {"num_tasks": 1}, **settings}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     (folder / "provenance.json").write_text('{"plugins": []}')
+    reseal(folder)
     return folder
 
 
@@ -73,7 +79,7 @@ def test_one_sentence_says_what_it_wants_to_run_and_how_to_allow_it(
     run: Path, plugin: Path, trace: Path
 ) -> None:
     text = complaint("eval", run)
-    assert f"wants to use file {plugin} (plugins)" in text
+    assert f"the code '{plugin}' (plugins)" in text
     assert "once with --trust, or for good with: searchrl trust '" in text
     assert len(text.strip().splitlines()) == 1
     assert not trace.exists()
@@ -100,8 +106,9 @@ def test_every_way_to_a_run_folder_asks(words: str, tmp_path: Path, plugin: Path
     (run / "checkpoints" / "step_000001").mkdir(parents=True)
     demos = {"demos": 1} if words.startswith("sft") else {}
     (run / "checkpoints" / "step_000001" / "state.json").write_text(json.dumps(demos))
+    reseal(run)
     text = complaint(*words.format(run=run).split())
-    assert f"wants to use file {plugin} (plugins)" in text
+    assert f"the code '{plugin}' (plugins)" in text
     assert not trace.exists()
 
 
@@ -121,12 +128,12 @@ def test_trust_command_allows_for_good_and_runs_nothing(
     run: Path, plugin: Path, trace: Path, own_state: Path
 ) -> None:
     said = json.loads(succeed("trust", run, "--json").stdout)
-    assert [row["code"] for row in said["trusted"]] == [str(plugin)]
+    assert [row["value"] for row in said["trusted"]] == [str(plugin)]
     assert not trace.exists()
-    assert [path.stem for path in own_state.iterdir()] == [said["trusted"][0]["sha256"]]
+    assert [path.stem for path in own_state.iterdir()] == [said["trusted"][0]["hash"]]
     succeed("eval", run)
     plugin.write_text(plugin.read_text() + "# another text\n")
-    assert "have not trusted as it is now" in complaint("eval", run)
+    assert str(plugin) in complaint("eval", run)
 
 
 def test_code_named_on_the_command_line_runs(run: Path, plugin: Path, trace: Path) -> None:
@@ -164,7 +171,7 @@ def test_config_in_a_run_folder_is_a_run_folders(name: str, run: Path, plugin: P
     path = run / name
     path.parent.mkdir(exist_ok=True)
     (run / "config.yaml").rename(path)
-    assert f"wants to use file {plugin}" in complaint("eval", "--config", path)
+    assert f"the code '{plugin}'" in complaint("eval", "--config", path)
 
 
 def test_link_to_a_config_of_a_run_folder_is_a_run_folders(run: Path, tmp_path: Path) -> None:
@@ -191,19 +198,22 @@ def test_config_of_the_user_may_name_plugins_and_they_are_listed(
 def test_python_api_asks_too(run: Path, trace: Path, tmp_path: Path) -> None:
     (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("scripted", "model"))
     shutil.copytree(TINY, run / "policy")
-    with pytest.raises(PluginError, match="wants to use file"):
+    reseal(run)
+    with pytest.raises(PluginError, match="the code"):
         load_agent(run)
-    with pytest.raises(PluginError, match="wants to use file"):
+    with pytest.raises(PluginError, match="the code"):
         train({"init_from": str(run), "run_dir": str(tmp_path / "new"), "max_steps": 0})
     assert not trace.exists()
     load_agent(run, permission=Permission(is_given=True)).close()
     assert trace.exists()
 
 
-def test_file_that_changes_after_the_look_does_not_run(plugin: Path, trace: Path) -> None:
-    (code,) = find_code({"plugins": [str(plugin)]})
-    store.trust([(code, code.digest())], "run")
-    pinned = Permission().ensure({"plugins": [str(plugin)]}, "run")
+def test_file_that_changes_after_the_look_does_not_run(
+    run: Path, plugin: Path, trace: Path
+) -> None:
+    config = build_config({"plugins": [str(plugin)]})
+    remember(find_needs(config, BUILT_IN, run), run)
+    pinned = Permission().ensure(config, run)
     plugin.write_text(plugin.read_text().replace('"ran"', '"evil"'))
     registry = load_plugins([str(plugin)], pinned=pinned)
     assert not trace.exists()
@@ -220,62 +230,114 @@ def test_run_that_cannot_be_remembered_begins_all_the_same(
     assert "cannot remember" in said and "--trust" in said
 
 
+DEEP = {"name": "x", "a": [{"b": {"key_env": "AWS_SECRET"}}]}
+
+
 @pytest.mark.parametrize(
-    ("settings", "kind", "source"),
+    ("settings", "key"),
     [
-        ({"env": "gym:srl_loose:X-v0"}, CodeKind.MODULE, "srl_loose"),
-        ({"env": {"name": "searchrl:gym:srl_loose.a:X-v0"}}, CodeKind.MODULE, "srl_loose.a"),
-        ({"tasks": [{"env": {"name": "gym:srl_loose:X-v0"}}]}, CodeKind.MODULE, "srl_loose"),
-        ({"tasks": {"0": {"env": "gym:srl_loose:X-v0"}}}, CodeKind.MODULE, "srl_loose"),
-        ({"env": {"name": "e", "make": {"a": ["srl_loose:B"]}}}, CodeKind.MODULE, "srl_loose"),
-        ({"env": "gym:antigravity:X-v0"}, CodeKind.MODULE, "antigravity"),
-        ({"plugins": "srl_loose"}, CodeKind.MODULE, "srl_loose"),
-        ({"protocol": {"instruction": "@/etc/passwd"}}, CodeKind.INSTRUCTION, "/etc/passwd"),
-        ({"retriever": {"url": "https://x.y/r"}}, CodeKind.ADDRESS, "https://x.y/r"),
-        ({"tasks": [{"retriever": {"parts": [{"url": "HTTP://x.y"}]}}]}, CodeKind.ADDRESS, "HTTP://x.y"),
-        ({"judge": {"rubric": "/etc/passwd"}}, CodeKind.INSTRUCTION, "/etc/passwd"),
-        ({"judge": {"ranking_rubric": "/etc/passwd"}}, CodeKind.INSTRUCTION, "/etc/passwd"),
-        ({"retriever": {"name": "dense", "chroma": "/c"}}, CodeKind.CACHE, "/c"),
+        ({"env": "gym:srl_loose:X-v0"}, "tasks.0.env.name"),
+        ({"env": "searchrl:gym:srl_loose.a:X-v0"}, "tasks.0.env.name"),
+        ({"tasks": {"0": {"env": "gym:antigravity:X-v0"}}}, "tasks.0.env.name"),
+        ({"env": {"name": "gym:FrozenLake-v1", "make": ["srl_loose:B"]}}, "tasks.0.env.make"),
+        ({"plugins": ["srl_loose"]}, "plugins"),
+        ({"plugins": ["nowhere.py"]}, "plugins"),
+        ({"protocol": {"instruction": "@/etc/passwd"}}, "tasks.0.protocol.instruction"),
+        ({"retriever": {"name": "http", "url": "evil.example/x"}}, "tasks.0.retriever.url"),
+        ({"retriever": DEEP}, "tasks.0.retriever.a"),
+        ({"env": DEEP}, "tasks.0.env.a"),
+        ({"env": {"name": "x", "headers": {"Bearer z": 1}}}, "tasks.0.env.headers"),
+        ({"judge": {"name": "lexical", "rubric": "/etc/passwd"}}, "tasks.0.judge.rubric"),
+        ({"retriever": {"name": "bm25", "cache": "/not/there/yet"}}, "tasks.0.retriever.cache"),
+        ({"env": {"name": "corpus", "questions": "hub/id:x"}}, "tasks.0.env.questions"),
+        ({"env": {"name": "regulations", "handbook": "/h.json"}}, "tasks.0.env.handbook"),
+        ({"log": {"trackers": [{"name": "wandb", "entity": "stranger"}]}}, "log.trackers"),
+        ({"alarms": {"watch": {"mine": {"action": "warn", "x": "/p"}}}}, "alarms.watch.mine.x"),
+        ({"algorithm": {"settings": {"file": "/p"}}}, "algorithm.settings.file"),
+        ({"engine": {"generator": {"name": "slots", "host": "h"}}}, "engine.generator.host"),
+        ({"model": "stranger/model"}, "model.name"),
+        ({"model": "/srv/model"}, "model.name"),
+        ({"init_from": "/srv/run"}, "init_from"),
+        ({"sft": {"traces": "/etc/passwd"}}, "sft.traces"),
+        ({"endpoint": {"key_env": "AWS_SECRET"}}, "endpoint.key_env"),
+        ({"policy": "endpoint:http://evil.example/v1"}, "policy"),
+        ({"retriever": "asking"}, "tasks.0.retriever.name"),
+        ({"retriever": {"name": "outer", "inner": "asking"}}, "tasks.0.retriever.inner.name"),
     ],
+    ids=str,
 )  # fmt: skip
-def test_code_is_found_wherever_settings_name_it(
-    settings: dict[str, Any], kind: CodeKind, source: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_what_is_not_known_as_harmless_needs_permission(
+    settings: dict[str, Any], key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "srl_loose.py").write_text("raise SystemExit('it ran')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert [(code.kind, code.source) for code in find_code(settings)] == [(kind, source)]
-    with pytest.raises(PluginError, match=source):
-        Permission().ensure(settings, "run")
+    config = build_config(settings)
+    assert {need.key for need in find_needs(config, with_asking(), tmp_path / "run")} == {key}
+    monkeypatch.setattr(permission, "load_plugins", lambda _: with_asking())
+    with pytest.raises(PluginError) as caught:
+        Permission().ensure(config, "my run")
+    for word in (f"({key})", "--trust", "searchrl trust 'my run'", "another machine"):
+        assert word in str(caught.value)
+    # What the user names, allows this once or has trusted may be used.
+    Permission.of(settings).ensure(config, "run")
+    Permission(is_given=True).ensure(config, "run")
+    remember(find_needs(config, with_asking(), tmp_path / "run"), "run")
+    Permission().ensure(config, "another run")
+
+
+def with_asking() -> Registry:
+    """The built-in parts, a retriever that asks a server by itself, and one made of another."""
+
+    def make_asking(passages: Any, *, url: Address = "https://a.example", k: int = 1) -> None: ...
+
+    def make_outer(passages: Any, *, inner: RetrieverFactory | None = None) -> None: ...
+
+    def like(name: str, factory: Any) -> Entry:
+        return replace(BUILT_IN.get("retriever", "bm25"), name=name, factory=factory)
+
+    own = (like("asking", make_asking), like("outer", make_outer))
+    return replace(BUILT_IN, _entries=(*BUILT_IN.entries(), *own))
 
 
 @pytest.mark.parametrize(
-    ("part", "settings", "source"),
+    "settings",
     [
-        ("retriever", {"url": "https://x.y/r", "key_env": "K"}, "https://x.y/r with the key in K"),
-        ("judge", {"cache": "/c.sqlite"}, "/c.sqlite"),
-        ("env", {"make": "srl_loose:X-v0"}, "srl_loose"),
+        {},
+        {"env": {"name": "regulations", "difficulty": "hard", "mix": {"lookup": 1}, "noise": 0.1}},
+        {"env": "gym:FrozenLake-v1", "reward": {0: "env", 5: "env-0.1*searches"}},
+        {"protocol": {"name": "think-search-answer", "think": "reason", "instruction": "Search."}},
+        {"retriever": {"name": "bm25", "k1": 1.2}, "model": "searchrl:assets/tiny"},
+        {"plugins": ["rank_bm25"], "run_dir": "/elsewhere"},
+        {"model": "my run/policy", "protocol": {"instruction": "@my run/prompt.txt"}},
     ],
+    ids=str,
 )
-def test_code_is_found_as_deep_as_settings_can_be(
-    part: str, settings: dict[str, Any], source: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """It was looked for to a depth of 20, and YAML may be deeper: keys went to strangers."""
-    (tmp_path / "srl_loose.py").write_text("raise SystemExit('it ran')")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_what_is_harmless_needs_none(settings: dict[str, Any]) -> None:
+    assert find_needs(build_config(settings), BUILT_IN, Path("my run")) == ()
 
-    def write(num_levels: int) -> str:
-        inner: dict[str, Any] = settings
-        for _ in range(num_levels):
-            inner = {"name": "hybrid", "vector": inner}
-        return json.dumps({part: inner})
 
-    deepest = read_yaml(write(MAX_DEPTH - 2)).value
-    with pytest.raises(PluginError, match=re.escape(source)):
-        Permission().ensure(deepest, "run")
-    with pytest.raises(ValueError, match=f"more than {MAX_DEPTH} levels deep"):
-        read_yaml(write(MAX_DEPTH - 1))
+def test_trust_in_a_tracker_is_none_in_another_account(tmp_path: Path, own_state: Path) -> None:
+    mine, theirs = ({"log": {"trackers": [{"name": "wandb", "entity": e}]}} for e in ("me", "x"))
+    remember(find_needs(build_config(mine), BUILT_IN, tmp_path), "run")
+    Permission().ensure(build_config(mine), "run")
+    with pytest.raises(PluginError, match="'x'"):
+        Permission().ensure(build_config(theirs), "run")
+
+
+def test_a_link_in_a_run_folder_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "inner").symlink_to("/etc")
+    config = build_config({"protocol": {"instruction": f"@{tmp_path}/inner/passwd"}})
+    assert len(find_needs(config, BUILT_IN, tmp_path)) == 1
+
+
+def test_whoever_named_one_server_has_named_no_other(tmp_path: Path) -> None:
+    theirs = {"retriever": {"name": "http", "url": "https://evil.example", "key_env": "MY_KEY"}}
+    mine = {"retriever": {"name": "http", "url": "https://mine.example"}}
+    with pytest.raises(PluginError, match=r"evil\.example.*MY_KEY"):
+        Permission.of(mine).ensure(build_config(theirs), "run")
+    with pytest.raises(PluginError, match="MY_KEY") as caught:
+        Permission.of({"url": "https://evil.example"}).ensure(build_config(theirs), "run")
+    assert "evil" not in str(caught.value)
 
 
 def test_installed_modules_run_and_others_of_their_name_do_not(
@@ -283,10 +345,7 @@ def test_installed_modules_run_and_others_of_their_name_do_not(
 ) -> None:
     assert is_installed("gymnasium") and is_installed("rank_bm25")
     assert not is_installed("antigravity") and not is_installed("pip.__main__")
-    assert not Permission().ensure({"env": "gym:gymnasium.envs:FrozenLake-v1"}, "run")
     (tmp_path / "rank_bm25.py").write_text("raise SystemExit('it ran')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "rank_bm25", raising=False)
     assert not is_installed("rank_bm25")
-    with pytest.raises(PluginError, match="module rank_bm25"):
-        Permission().ensure({"plugins": ["rank_bm25"]}, "run")

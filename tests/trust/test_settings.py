@@ -16,15 +16,15 @@ from reseal import reseal
 
 from searchrl.cli import main
 from searchrl.config import load_yaml
+from searchrl.data import Problems
+from searchrl.data.rows import read_rows
 from searchrl.envs.foreign import make_gym_env
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.rows import read_rows
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.inline import load_instruction
-from searchrl.results.card import Weights, make_card
-from searchrl.results.source import Source
+from searchrl.runs.card import Weights, make_card
+from searchrl.runs.source import Source
 
 
 def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
@@ -112,6 +112,6 @@ def test_code_blocks_of_a_card_are_no_place_for_code(micro_run: Path) -> None:
 
 def test_help_of_trust_names_what_is_trusted() -> None:
     said = CliRunner().invoke(main, ["trust", "--help"]).output
-    assert "Allow for good the code that a run folder names" in said
+    assert "Allow for good what a run folder names" in said
     grouped = CliRunner().invoke(main, ["eval", "--help"]).output
     assert "--trust" in grouped.partition("Plugins:")[2].partition("Output:")[0]

@@ -15,6 +15,7 @@ from command_line import complaint, succeed
 from fixtures.hostile_runs import CLIPBOARD, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
+from reseal import reseal
 from rich.panel import Panel
 from rich.table import Table
 
@@ -104,6 +105,7 @@ def test_names_in_errors_and_listings_are_clean(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "config.yaml").write_text("{}")
     (folder / "provenance.json").write_text(json.dumps({"started": WORDS}))
+    reseal(folder)
     for flags in ([], ["--json"]):
         said = succeed("runs", tmp_path, *flags).stdout
         assert "\x1b" not in said and "\x07" not in said and "\u202e" not in said

@@ -60,7 +60,7 @@ _IMPOSSIBLE = -1e9
 """The logit of an illegal option; finite, so that 0 times it is 0."""
 
 _MAX_GRAD_NORM = 0.5
-"""As in the preset `small_network`."""
+"""As in `training.loop`."""
 
 
 @dataclass(frozen=True, slots=True)

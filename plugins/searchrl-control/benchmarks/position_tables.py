@@ -29,9 +29,9 @@ from searchrl_control.environment.games import Path as Actions
 from searchrl_control.environment.heads import SOURCES
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.worlds import World
+from searchrl_control.policies.space import Space
 from torch import Tensor
 
-from searchrl.contracts import ChoiceSpace
 from searchrl.errors import DataError
 
 ACTIONS = find_set(HEADS)
@@ -42,7 +42,7 @@ OPTIONS = (*NUMBERS, ACTIONS.index(Action.TERMINATE))
 DEPTHS = MAX_STEPS - 1
 """Actions after the first Search; the last one ends the episode."""
 
-SPACE = ChoiceSpace(
+SPACE = Space(
     (
         ("candidates", len(SOURCES) * len(CANDIDATE_FEATURES)),
         ("searches", 3 * len(LIST_FEATURES)),

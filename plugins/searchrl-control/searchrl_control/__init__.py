@@ -16,43 +16,13 @@ GYM_ID = "searchrl/RetrievalControl-v0"
 
 @hookimpl
 def register_envs(register: RegisterEnv) -> None:
-    """`retrieval-control`: a turn is the number of an action."""
+    """`retrieval-control`, in words."""
     register(
         "retrieval-control",
         "searchrl_control.environment.factory:make_env",
-        turns="choice",
+        protocol="act",
         reward="env",
         description="decide how a question is searched: search, narrow, broaden, end",
-    )
-
-
-@hookimpl
-def register_policies(register: Register) -> None:
-    """Networks that decide, each with a critic."""
-    register(
-        "control-linear",
-        "searchrl_control.policies.networks:make_linear",
-        description="weights for every sign and action; sources share a scorer",
-    )
-    register(
-        "control-mlp",
-        "searchrl_control.policies.networks:make_mlp",
-        description="the same with one hidden layer",
-    )
-    register(
-        "control-gru",
-        "searchrl_control.policies.networks:make_gru",
-        description="the same with a memory of the episode",
-    )
-
-
-@hookimpl
-def register_algorithms(register: Register) -> None:
-    """PPO with a critic."""
-    register(
-        "control-ppo",
-        "searchrl_control.learning.ppo:make_ppo",
-        description="PPO with a critic: GAE, a clipped loss, a value loss",
     )
 
 
@@ -72,7 +42,7 @@ def register_commands(register: Register) -> None:
     register(
         "control",
         "searchrl_control.commands.control:control",
-        description="Compare agents that decide how to search, and make questions for them.",
+        description="Train and compare agents that decide how to search.",
     )
 
 

@@ -13,7 +13,7 @@ from searchrl_control.searchers.vectors import NamedEncoder, Vectors
 from searchrl_retrieval.dense.encoders import as_text, normalise
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.words import tokenize
+from searchrl.retrieval import tokenize
 
 DIM = 12
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 from control_toy import write_beir
-from gymnasium.spaces import flatten
 from searchrl_control.collections.judged import TEST, TRAIN
 from searchrl_control.comparison.networks import Board
 from searchrl_control.comparison.playing import play
@@ -26,12 +25,10 @@ from searchrl_control.comparison.sequences import (
 )
 from searchrl_control.comparison.study import Boards
 from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.policies.space import Decided, row_of
 
-import searchrl
 from searchrl.cli import main
-from searchrl.contracts import Chosen
 from searchrl.errors import PolicyError
-from searchrl.plugins import load_plugins
 
 MODULE = "searchrl_control"
 
@@ -42,22 +39,11 @@ def call(*words: str, fails: bool = False) -> str:
     return result.output
 
 
-def train(folder: Path, collections: list[dict[str, Any]], policy: str, seed: int) -> Path:
-    tasks = [{"env": {"name": "retrieval-control", **one}} for one in collections]
-    searchrl.train(
-        {
-            "plugins": [MODULE],
-            "policy": policy,
-            "tasks": tasks,
-            "seed": seed,
-            "max_steps": 2,
-            "optim": {"lr": 0.03},
-            "rollout": {"prompts_per_step": 4, "group_size": 4},
-            "checkpoint": {"every": 1, "keep_last": 9},
-            "eval": {"num_tasks": 1, "forced": False, "every": 0},
-            "run_dir": str(folder),
-        }
-    )
+def train(folder: Path, collections: list[dict[str, Any]], network: str, seed: int) -> Path:
+    config = folder.parent / f"{folder.name}.json"  # JSON is YAML
+    told = {"network": network, "envs": collections, "seed": seed, "max_steps": 2, "lr": 0.03}
+    config.write_text(json.dumps({**told, "questions": 4, "group_size": 4}))
+    call("train", "--config", str(config), "--run-dir", str(folder))
     return folder
 
 
@@ -76,9 +62,9 @@ def runs(places: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory)
     """Two seeds on both collections, and one run on the first."""
     folder = tmp_path_factory.mktemp("runs")
     return [
-        train(folder / "seed1", places, "control-linear", 1),
-        train(folder / "seed2", places, "control-linear", 2),
-        train(folder / "alone", places[:1], "control-gru", 1),
+        train(folder / "seed1", places, "linear", 1),
+        train(folder / "seed2", places, "linear", 2),
+        train(folder / "alone", places[:1], "gru", 1),
     ]
 
 
@@ -86,8 +72,7 @@ def test_comparison_of_seeds_by_hand(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     said = call("compare", str(runs[0]), str(runs[1]), "--sweep", "--out", str(out))
     told = json.loads(out.read_text("utf-8"))
-    registry = load_plugins([MODULE])
-    run = read_run(runs[0], registry)
+    run = read_run(runs[0])
     envs = {
         Path(one["collection"]).name: RetrievalControlEnv(**one)
         for one in (dict(settings) for settings in run.settings)
@@ -160,8 +145,7 @@ class Stepwise:
     def __call__(self, observation: Any, info: Any) -> int:
         if int(observation["step"]) == 0:
             self.seen.clear()
-        row = flatten(self.env.observation_space, observation)
-        self.seen.append(torch.tensor(row).float())
+        self.seen.append(torch.from_numpy(row_of(self.env, observation)))
         with torch.no_grad():
             logits = self.network(torch.stack(self.seen)[None]).logits_BSA[0, -1]
         legal = torch.tensor(info["action_mask"]).bool()
@@ -171,12 +155,11 @@ class Stepwise:
 def test_a_batch_of_questions_is_decided_as_in_episodes(
     runs: list[Path], places: list[dict[str, Any]]
 ) -> None:
-    registry = load_plugins([MODULE])
     for path in runs[1:]:
-        run = read_run(path, registry)
+        run = read_run(path)
         env = RetrievalControlEnv(**places[0])
         board = Board(env, TRAIN)
-        network = load_network(run, run.weights[-1], board.space, registry)
+        network = load_network(run, run.weights[-1], board.space)
         watched = board.play(network)
         assert list(watched.played) == play(env, TRAIN, Stepwise(env, network))
         assert 0 < watched.least < 1
@@ -189,8 +172,8 @@ class Stubborn(torch.nn.Module):
         super().__init__()
         self.logits = torch.tensor(logits)
 
-    def forward(self, seen_BSD: torch.Tensor) -> Chosen:
-        return Chosen(self.logits.expand(*seen_BSD.shape[:2], -1))
+    def forward(self, seen_BSD: torch.Tensor) -> Decided:
+        return Decided(self.logits.expand(*seen_BSD.shape[:2], -1), seen_BSD[..., 0])
 
 
 def test_a_collapsed_network_is_seen(places: list[dict[str, Any]]) -> None:
@@ -209,58 +192,42 @@ def test_a_collapsed_network_is_seen(places: list[dict[str, Any]]) -> None:
 def test_the_sweep_says_which_checkpoints_have_collapsed(
     runs: list[Path], places: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = load_plugins([MODULE])
-    run = read_run(runs[2], registry)
+    run = read_run(runs[2])
     env = RetrievalControlEnv(**places[0])
     boards = Boards({"toy": env}, TRAIN)
     ends = [0.0] * len(env.actions)
     load = "searchrl_control.comparison.study.load_network"
     monkeypatch.setattr(load, lambda *of: Stubborn(ends))
-    assert not any(one.has_collapsed for one in boards.sweep(run, registry))
+    assert not any(one.has_collapsed for one in boards.sweep(run, print))
     ends[env.action_names.index("Terminate")] = 5.0
-    swept = boards.sweep(run, registry)
+    swept = boards.sweep(run, print)
     assert all(one.has_collapsed and one.terminate == 1 for one in swept)
     assert "collapsed: step 0 ends in 100%" in call("compare", str(runs[2]))
 
 
 def test_runs_that_cannot_be_compared_are_refused(runs: list[Path], tmp_path: Path) -> None:
-    said = call("compare", str(runs[0]), str(runs[2]), fails=True)
-    assert "other settings" in said
-    said = call("compare", str(tmp_path), fails=True)
-    assert "no run folder" in said
-    foreign = tmp_path / "foreign"
-    shutil.copytree(runs[2], foreign)
-    config = (foreign / "config.yaml").read_text("utf-8")
-    (foreign / "config.yaml").write_text(config.replace("retrieval-control", "regulations"))
-    assert "plays env 'regulations'" in call("compare", str(foreign), fails=True)
-    worded = tmp_path / "worded"
-    shutil.copytree(runs[2], worded)
-    (worded / "config.yaml").write_text(config.replace("control-gru", "model"))
-    assert "searchrl eval" in call("compare", str(worded), fails=True)
+    assert "other settings" in call("compare", str(runs[0]), str(runs[2]), fails=True)
+    assert "searchrl eval" in call("compare", str(tmp_path), fails=True)
     asking = tmp_path / "asking"
     shutil.copytree(runs[2], asking)
-    (asking / "config.yaml").write_text(
-        config.replace(
-            "actions: heads", "actions: heads\n    reformulator: endpoint\n    url: 'http://x/v1'"
-        )
-    )
+    told = json.loads((asking / "config.json").read_text("utf-8"))
+    told["settings"]["envs"][0] |= {"reformulator": "endpoint", "url": "http://x/v1"}
+    (asking / "config.json").write_text(json.dumps(told))
     assert "--set env.url=ADDRESS" in call("compare", str(asking), fails=True)
 
 
 def test_damaged_checkpoints_are_left_out_and_said(runs: list[Path], tmp_path: Path) -> None:
-    hurt = tmp_path / "hurt"
+    hurt, out = tmp_path / "hurt", tmp_path / "figures.json"
     shutil.copytree(runs[2], hurt)
-    file = hurt / "checkpoints" / "step_000001" / "policy" / "weights.safetensors"
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(bytes(data))
-    run = read_run(hurt, load_plugins([MODULE]))
-    assert [one.name for one in run.weights] == ["step 0", "step 2"]
-    assert len(run.notes) == 1 and "step_000001" in run.notes[0]
-    shutil.rmtree(hurt / "checkpoints")
-    assert [one.name for one in read_run(hurt, load_plugins([MODULE])).weights] == ["final"]
-    shutil.rmtree(hurt / "policy")
-    assert "no weights that are whole" in call("compare", str(hurt), fails=True)
+    files = sorted((hurt / "checkpoints").iterdir())
+    files[1].write_bytes(files[1].read_bytes()[:-1])
+    said = call("compare", str(hurt), "--out", str(out))
+    assert "left out" in said and "step_000001" in said
+    (told,) = json.loads(out.read_text("utf-8"))["runs"]
+    assert [one["checkpoint"] for one in told["sweep"]] == ["step 0", "step 2"]
+    for file in files:
+        file.write_bytes(b"")
+    assert "no checkpoint that is whole" in call("compare", str(hurt), fails=True)
 
 
 def test_sequences_prints_what_a_policy_takes_as_its_start(
@@ -278,15 +245,13 @@ def test_sequences_prints_what_a_policy_takes_as_its_start(
     assert told["sequences"] == 49 and told["questions"] == {"toy": 3, "other": 3}
     best = told["best"]["pooled"]
     assert best["start"] == as_start(best["sequence"])
-    assert f"--set 'policy.start={best['start']}'" in said
+    assert f"--set 'network.start={best['start']}'" in said
     assert best["ndcg"] == max(told["ndcg"]["pooled"].values())
     assert "learnable" in said and set(told["oracle"]["each"]) == {"toy", "other"}
     few = call("sequences", *named, *shared, "--only", "Fuse,Hop")
     assert "4 sequences on 6 questions" in few
     config = tmp_path / "run.yaml"
-    config.write_text(
-        json.dumps({"tasks": [{"env": {"name": "retrieval-control", **one}} for one in places]})
-    )
+    config.write_text(json.dumps({"envs": places}))
     assert said.startswith(call("sequences", "--config", str(config)))
 
 
@@ -316,10 +281,3 @@ def test_kinds_differ_in_length_or_in_their_last_action() -> None:
     means = {"Search, Hop": 0.5, "Search, Fuse, Hop": 0.6, "Search, Hop, Hop": 0.4, "Search": 0.3}
     assert choose_kinds(means) == ["Search, Fuse, Hop", "Search, Hop", "Search"]
     assert as_start("Search, Fuse, Hop") == "[Fuse, Hop]" and as_start("Search") == "[]"
-
-
-def test_check_says_a_command_that_an_algorithm_with_a_critic_can_be_tried_with() -> None:
-    result = CliRunner().invoke(main, ["check", "--plugin", MODULE, "control-ppo"])
-    assert result.exit_code == 0, result.output
-    words = "--policy mlp --set policy.critic=true --max-steps 1 --algorithm control-ppo"
-    assert result.output.splitlines()[-1].endswith(f"--env retrieval-control {words}")

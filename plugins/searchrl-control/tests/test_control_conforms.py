@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from searchrl.plugins import load_plugins
+from searchrl import load_plugins
 from searchrl.testing import Status, check_plugin
 
 MODULE = "searchrl_control"
@@ -27,14 +27,7 @@ def test_the_environment(toy: dict[str, Any], actions: str) -> None:
     (report,) = check_plugin("retrieval-control", kind="env", settings=settings, plugins=[MODULE])
     assert report.is_good, report.failed
     skipped = {one.number for one in report.results if one.status is Status.NOT_APPLICABLE}
-    assert skipped <= {"E16", "E17", "E19", "E21", "E22"}
-
-
-@pytest.mark.parametrize("name", ["control-linear", "control-mlp", "control-gru"])
-def test_the_networks(name: str) -> None:
-    (report,) = check_plugin(name, kind="policy", plugins=[MODULE])
-    assert report.is_good, report.failed
-    assert {one.status for one in report.results} == {Status.PASSED}
+    assert skipped <= {"E16", "E17", "E19", "E21", "E22", "D1"}
 
 
 def test_the_judged_component() -> None:

@@ -10,10 +10,16 @@ from searchrl_control.environment.actions import HEADS, SETS, Action
 from searchrl_control.environment.candidates import CANDIDATE_FEATURES
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.heads import SOURCES
-from searchrl_control.policies.networks import Network, make_gru, make_linear, make_mlp
+from searchrl_control.policies.networks import (
+    Network,
+    make_gru,
+    make_linear,
+    make_mlp,
+    make_network,
+)
+from searchrl_control.policies.space import Space, row_of, space_of
 
-from searchrl.contracts import ChoiceSpace
-from searchrl.envs.choices import find_space, read_row, take_view
+from searchrl.errors import ConfigError
 
 B, S = 6, 5
 NETWORKS = (make_linear, make_mlp, make_gru)
@@ -22,16 +28,16 @@ every_network = pytest.mark.parametrize("make", NETWORKS)
 every_set = pytest.mark.parametrize("actions", list(SETS))
 
 
-def space_of(toy: dict[str, Any], actions: str) -> ChoiceSpace:
-    return find_space(RetrievalControlEnv(**toy, actions=actions), "retrieval-control")
+def space_in(toy: dict[str, Any], actions: str) -> Space:
+    return space_of(RetrievalControlEnv(**toy, actions=actions))
 
 
-def seen_in(space: ChoiceSpace) -> torch.Tensor:
+def seen_in(space: Space) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     return torch.randn((B, S, space.width), generator=generator)
 
 
-def made(make: Any, space: ChoiceSpace, **settings: Any) -> Network:
+def made(make: Any, space: Space, **settings: Any) -> Network:
     torch.manual_seed(0)
     network = make(space, **settings)
     assert isinstance(network, Network)
@@ -44,18 +50,17 @@ def test_at_the_start_every_legal_action_is_about_as_likely(
     toy: dict[str, Any], make: Any, actions: str
 ) -> None:
     env = RetrievalControlEnv(**toy, actions=actions)
-    network = made(make, find_space(env, "retrieval-control"))
+    network = made(make, space_of(env))
     rows = []
-    shown, info = env.reset(options={"split": "train", "index": 0})
+    shown, _ = env.reset(options={"split": "train", "index": 0})
     for _ in range(3):
-        view = take_view(env, shown, info, "step")
-        rows.append(torch.tensor(read_row(view).copy()))
-        shown, *_, info = env.step(env.action_names.index("Search" if len(rows) == 1 else "Broad"))
+        rows.append(torch.from_numpy(row_of(env, shown)))
+        shown, *_ = env.step(env.action_names.index("Search" if len(rows) == 1 else "Broad"))
     with torch.no_grad():
         chosen = network(torch.stack(rows)[None])
     shares = torch.softmax(chosen.logits_BSA, dim=-1)
     assert shares.min() > 0.5 / len(env.actions) and shares.max() < 2 / len(env.actions)
-    assert chosen.value_BS is not None and chosen.value_BS.shape == (1, 3)
+    assert chosen.value_BS.shape == (1, 3)
 
 
 @every_set
@@ -64,10 +69,9 @@ def test_layers_that_read_embeddings_get_a_gradient(
     toy: dict[str, Any], make: Any, actions: str
 ) -> None:
     """The published encoder was called without a gradient: it never learned anything."""
-    space = space_of(toy, actions)
+    space = space_in(toy, actions)
     network = made(make, space, embedding=4)
     chosen = network(seen_in(space))
-    assert chosen.value_BS is not None
     torch.log_softmax(chosen.logits_BSA, dim=-1)[..., 0].sum().backward()
     encoders = [*network.inputs.encoders.parameters()]
     assert len(encoders) == 4  # the weights and biases for the question and for what was found
@@ -79,7 +83,7 @@ def test_layers_that_read_embeddings_get_a_gradient(
 
 @every_network
 def test_embeddings_are_read_only_if_they_are_wanted(toy: dict[str, Any], make: Any) -> None:
-    space = space_of(toy, HEADS)
+    space = space_in(toy, HEADS)
     block = space.find_block("query")
     assert block is not None
     seen = seen_in(space)
@@ -95,7 +99,7 @@ def test_embeddings_are_read_only_if_they_are_wanted(toy: dict[str, Any], make: 
 @every_network
 def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], make: Any) -> None:
     """What two sources show is exchanged: so is what speaks for them, and for nothing else."""
-    space = space_of(toy, HEADS)
+    space = space_in(toy, HEADS)
     network = made(make, space)
     with torch.no_grad():
         network.actor.weight.zero_()
@@ -121,9 +125,22 @@ def test_sources_share_the_scorer_of_candidates(toy: dict[str, Any], make: Any) 
 
 @every_network
 def test_another_space_is_read_as_it_is(make: Any) -> None:
-    space = ChoiceSpace((("candidates", 7), ("query", 3)), ("left", "right"))
+    space = Space((("candidates", 7), ("query", 3)), ("left", "right"))
     chosen = made(make, space)(seen_in(space))
     assert chosen.logits_BSA.shape == (B, S, 2)
-    alone = ChoiceSpace((("query", 3),), ("left", "right"))
+    alone = Space((("query", 3),), ("left", "right"))
     network = made(make, alone)
     assert network.inputs.width == 3
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"name": "mpl"}, "Did you mean 'mlp'"),
+        ({"name": "mlp", "hidden": 0}, r"network.hidden = 0: .*greater than or equal to 1"),
+        ({"name": "linear", "hidden": 4}, r"network.hidden.*takes embedding, start, strength"),
+    ],
+)
+def test_a_network_that_cannot_be_made_is_refused(described: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_network(Space((("query", 3),), ("left", "right")), described)

@@ -20,17 +20,15 @@ from searchrl_control.commands.control import control
 from searchrl_control.environment.factory import make_env
 from searchrl_control.generation.curriculum import LEVELS
 from searchrl_control.generation.written import Kind
+from searchrl_control.training.folder import build_settings
 
 from searchrl.cli import main
-from searchrl.config import build_config, load_yaml
+from searchrl.config import load_yaml
 
 REPO = Path(__file__).resolve().parents[3]
 PAGE = (REPO / "docs" / "retrieval-control.md").read_text("utf-8")
 EXAMPLE = REPO / "examples" / "retrieval_control.yaml"
-SMALL = (
-    *("--max-steps", "1", "--set", "rollout.prompts_per_step=2", "--set", "rollout.group_size=2"),
-    *("--set", "eval.num_tasks=2", "--set", "eval.num_tasks_during=1"),
-)
+SMALL = ("--set", "max_steps=1", "--set", "questions=2", "--set", "group_size=2")
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("wordllama") is None, reason="needs wordllama"
@@ -53,13 +51,15 @@ def test_the_commands_of_the_page_run_one_after_another(
     assert len(commands()) == 5
     for words in commands():
         own = ["--plugin", "searchrl_control"]
-        given = [*words, *own, *SMALL] if words[0] == "train" else [*own, *words]
+        given = [*own, *words]
+        if words[:2] == ["control", "train"]:
+            given += SMALL
         if words[:2] == ["control", "sequences"]:
             given += ["--only", "Fuse,Hop"]  # the page plays all of them
         result = CliRunner().invoke(main, given)
         assert result.exit_code == 0, result.output
         said[" ".join(words[:2])] = result.output
-    assert "--set 'policy.start=[" in said["control sequences"]
+    assert "--set 'network.start=[" in said["control sequences"]
     assert "learnable" in said["control sequences"] and "| heuristic |" in said["control compare"]
     told = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert [one["checkpoint"] for one in told["runs"][0]["sweep"]] == ["step 0", "step 1"]
@@ -68,14 +68,11 @@ def test_the_commands_of_the_page_run_one_after_another(
 
 
 def test_the_example_has_the_published_curriculum() -> None:
-    config = build_config(load_yaml(EXAMPLE))
-    per_step = config.rollout.prompts_per_step * config.rollout.group_size
-    (task,) = config.tasks
-    assert isinstance(task.difficulty, dict)
-    (first, later) = sorted(task.difficulty.items())
-    assert first == (0, "any") and later == (1_000 // per_step, "mostly_hard")
-    assert config.checkpoint.every * per_step == 1_000
-    assert config.checkpoint.keep_last * config.checkpoint.every > config.max_steps
+    settings = build_settings(load_yaml(EXAMPLE))
+    per_step = settings.questions * settings.group_size
+    (env,) = settings.envs
+    assert env["difficulty"] == {0: "any", 1_000 // per_step: "mostly_hard"}
+    assert settings.checkpoint_every * per_step == 1_000
 
 
 def flags(command: click.Command) -> set[str]:
@@ -89,7 +86,7 @@ def flags(command: click.Command) -> set[str]:
 
 
 def test_the_page_names_every_command_and_its_own_flags() -> None:
-    assert set(control.commands) == {"sequences", "compare", "questions"}
+    assert set(control.commands) == {"sequences", "train", "compare", "questions"}
     common = {"--plugin", "--seed", "--out", "--help"}
     for name, command in control.commands.items():
         assert f"searchrl control {name}" in PAGE

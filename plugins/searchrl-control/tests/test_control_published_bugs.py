@@ -18,16 +18,16 @@ from control_toy import PASSAGES, QUESTIONS, write_beir
 from searchrl_control.environment.actions import SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
-from searchrl_control.learning.gae import estimate
+from searchrl_control.training.loop import estimate
 
 # Two episodes, of two steps and of three. With discount and decay .5, 1/4 of what is later counts.
-REWARDS = (1.0, 2.0, 0.0, 1.0, 4.0)
-VALUES = (2.0, 4.0, 8.0, 2.0, 6.0)
-ENDS = (False, True, False, False, True)
+REWARDS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 4.0]])
+VALUES = torch.tensor([[2.0, 4.0, 99.0], [8.0, 2.0, 6.0]])
+IS_DONE = torch.tensor([[True, True, False], [True, True, True]])
 
 
 def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
-    """The hand table, from the back:
+    """The hand table, from the back, one episode after the other:
 
     | t | r | V | V after | delta                  | advantage                |
     | 4 | 4 | 6 | 0       | 4 + 0 - 6 = -2         | -2                       |
@@ -36,35 +36,13 @@ def test_done_is_not_shifted_by_one_step_in_the_advantages() -> None:
     | 1 | 2 | 4 | 0       | 2 + 0 - 4 = -2         | -2                       |
     | 0 | 1 | 2 | 4       | 1 + 2 - 2 = 1          | 1 + .25 * -2 = .5        |
     """
-    told = estimate(REWARDS, VALUES, ENDS, (0.0,) * 5, discount=0.5, decay=0.5)
-    assert told.advantages == (0.5, -2.0, -6.625, 1.5, -2.0)
-    assert told.targets == (2.5, 2.0, 1.375, 3.5, 4.0)
-
-
-def test_an_episode_that_a_limit_cut_goes_on_in_the_value_after_it() -> None:
-    after = (99.0, 4.0, 99.0, 99.0, 0.0)
-    told = estimate(REWARDS, VALUES, ENDS, after, discount=0.5, decay=0.5)
-    # delta of step 1 is 2 + .5 * 4 - 4 = 0; the second episode is as before.
-    assert told.advantages == (1.0, 0.0, -6.625, 1.5, -2.0)
-
-
-def test_advantages_of_an_episode_do_not_depend_on_its_neighbours() -> None:
-    alone = estimate(REWARDS[2:], VALUES[2:], ENDS[2:], (0.0,) * 3)
-    together = estimate(REWARDS, VALUES, ENDS, (0.0,) * 5)
-    assert together.advantages[2:] == alone.advantages
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=0.5, discount=0.5)
+    assert told.tolist() == [[0.5, -2.0, 0.0], [-6.625, 1.5, -2.0]]
 
 
 def test_advantages_without_decay_are_returns_minus_values() -> None:
-    told = estimate(REWARDS, VALUES, ENDS, (0.0,) * 5, discount=1.0, decay=1.0)
-    assert told.targets == (3.0, 2.0, 5.0, 5.0, 4.0)
-
-
-def test_a_table_that_does_not_end_or_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be an end"):
-        estimate(REWARDS[:1], VALUES[:1], (False,), (0.0,))
-    with pytest.raises(ValueError, match="for every step"):
-        estimate(REWARDS, VALUES[:2], ENDS, (0.0,) * 5)
-    assert estimate((), (), (), ()).advantages == ()
+    told = estimate(REWARDS, VALUES, IS_DONE, decay=1.0)
+    assert (told + VALUES)[IS_DONE].tolist() == [3.0, 2.0, 5.0, 5.0, 4.0]
 
 
 def test_ndcg_is_not_normalised_by_what_was_retrieved() -> None:

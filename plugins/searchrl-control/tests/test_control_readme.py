@@ -13,17 +13,17 @@ import pytest
 from searchrl_control.environment.actions import SETS, Action
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.worlds import Place
-
-from searchrl.plugins import load_plugins
+from searchrl_control.policies.networks import NETWORKS
+from searchrl_control.training.loop import Settings
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
-PASSED = {"self", "protocol", "retriever", "render_mode", "place"}
+PASSED = {"self", "render_mode", "place"}
 
 
 def rows(heading: str) -> dict[str, str]:
     """The first cells of the table below a heading, and the second ones."""
-    level = heading.partition(" ")[0]
-    part = README.partition(f"\n{heading}\n")[2].partition(f"\n{level} ")[0]
+    part = re.sub(r"```.*?```", "", README.partition(f"\n{heading}\n")[2], flags=re.DOTALL)
+    part = part.partition("\n#")[0]
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", part, re.MULTILINE))
 
 
@@ -52,13 +52,15 @@ def test_blocks_of_the_observation(toy: dict[str, Any]) -> None:
 
 
 def test_networks_and_their_settings() -> None:
-    found = dict(re.findall(r"^\| `(control-\w+)` \| (.*?) \|", README, re.MULTILINE))
-    entries = [e for e in load_plugins(["searchrl_control"]).entries() if e.kind == "policy"]
-    own = {e.name: e.load() for e in entries if e.owner.answers_to("searchrl_control")}
-    assert found.keys() == own.keys()
-    for name, told in found.items():
-        settings = list(inspect.signature(own[name]).parameters)[1:]
-        assert re.findall(r"`(\w+)`", told) == settings
+    told = rows("## Networks")
+    assert set(told) == set(NETWORKS)
+    for name, settings in told.items():
+        known = list(inspect.signature(NETWORKS[name]).parameters)[1:]
+        assert re.findall(r"`(\w+)`", settings) == known
+
+
+def test_settings_of_a_training() -> None:
+    assert set(rows("### Training")) == set(Settings.model_fields)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="needs wordllama")

@@ -14,8 +14,8 @@ from searchrl_control.reformulate.kept import Kept
 from searchrl_control.reformulate.writer import Written, read_line
 from searchrl_control.searchers.question import Question
 
+from searchrl.api_client import JsonCache
 from searchrl.core.episode import Passage
-from searchrl.endpoints.cache import JsonCache, cache_key
 
 ASKED = Asked("where does salt come from", {"salt": 1.0, "come": 1.0}, PASSAGES[:2])
 
@@ -71,7 +71,7 @@ def test_an_answer_that_was_damaged_is_asked_again(tmp_path: Path) -> None:
     with cache._database:
         cache._database.execute("UPDATE replies SET reply = ?", ('{"text": 1, "weights": {}}',))
     assert kept.narrow(ASKED).text == "salt of the sea" and len(inner.asked) == 2
-    assert cache_key("a", {}) != cache_key("b", {})
+    assert JsonCache.key("a", {}) != JsonCache.key("b", {})
 
 
 def test_a_model_is_shown_the_question_and_what_was_found() -> None:

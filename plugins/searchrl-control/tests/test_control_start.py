@@ -12,10 +12,9 @@ from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import LIST_FEATURES, QUERY_FEATURES
 from searchrl_control.policies.inputs import NAMED, Inputs
 from searchrl_control.policies.networks import make_gru, make_linear, make_mlp
+from searchrl_control.policies.space import Space, row_of, space_of
 from searchrl_control.policies.typical import FARTHEST, TYPICAL, means_and_spreads
 
-from searchrl.contracts import ChoiceSpace
-from searchrl.envs.choices import find_space, read_row, take_view
 from searchrl.errors import ConfigError
 
 every_network = pytest.mark.parametrize("make", [make_linear, make_mlp, make_gru])
@@ -26,7 +25,7 @@ def play(env: RetrievalControlEnv, network: Any, split: str = "train") -> list[s
     rows, names, is_over = [], [], False
     shown, info = env.reset(options={"split": split, "index": 0})
     while not is_over:
-        rows.append(torch.tensor(read_row(take_view(env, shown, info, "step")).copy()))
+        rows.append(torch.from_numpy(row_of(env, shown)))
         with torch.no_grad():
             logits = network.eval()(torch.stack(rows)[None]).logits_BSA[0, -1]
         legal = torch.tensor(info["action_mask"], dtype=torch.bool)
@@ -50,12 +49,12 @@ def test_a_network_begins_as_its_sequence(
 ) -> None:
     env = RetrievalControlEnv(**toy, actions="heads")
     torch.manual_seed(0)
-    network = make(find_space(env, "retrieval-control"), start=tuple(names))
+    network = make(space_of(env), start=tuple(names))
     assert play(env, network) == played
 
 
 def test_a_sequence_is_likely_at_the_start_and_not_certain(toy: dict[str, Any]) -> None:
-    space = find_space(RetrievalControlEnv(**toy, actions="heads"), "retrieval-control")
+    space = space_of(RetrievalControlEnv(**toy, actions="heads"))
     torch.manual_seed(0)
     network = make_linear(space, start=("Fuse",), strength=3.0)
     step = space.find_block("step")
@@ -71,7 +70,7 @@ def test_a_sequence_is_likely_at_the_start_and_not_certain(toy: dict[str, Any]) 
 
 
 def test_the_sequence_is_not_trained_and_the_rest_is(toy: dict[str, Any]) -> None:
-    space = find_space(RetrievalControlEnv(**toy, actions="wide"), "retrieval-control")
+    space = space_of(RetrievalControlEnv(**toy, actions="wide"))
     network = make_linear(space, start=("Link",))
     network(torch.randn((2, 3, space.width))).logits_BSA[..., 0].sum().backward()
     trained = {name for name, one in network.named_parameters() if one.grad is not None}
@@ -88,13 +87,13 @@ def test_the_sequence_is_not_trained_and_the_rest_is(toy: dict[str, Any]) -> Non
 def test_a_sequence_that_cannot_be_played_is_refused(
     toy: dict[str, Any], names: tuple[str, ...], said: str
 ) -> None:
-    space = find_space(RetrievalControlEnv(**toy, actions="heads"), "retrieval-control")
+    space = space_of(RetrievalControlEnv(**toy, actions="heads"))
     with pytest.raises(ConfigError, match=said):
         make_linear(space, start=names)
 
 
 def test_a_sequence_needs_an_environment_that_shows_the_step() -> None:
-    space = ChoiceSpace((("x", 3),), ("go", "stop"))
+    space = Space((("x", 3),), ("go", "stop"))
     with pytest.raises(ConfigError, match="does not show which step it is"):
         make_linear(space, start=("go",))
     assert make_linear(space)(torch.zeros((1, 2, 3))).logits_BSA.shape == (1, 2, 2)
@@ -111,7 +110,7 @@ def test_every_sign_has_a_usual_mean_and_spread() -> None:
 def test_signs_are_read_as_how_far_they_are_from_what_is_usual(
     toy: dict[str, Any], actions: str
 ) -> None:
-    space = find_space(RetrievalControlEnv(**toy, actions=actions), "retrieval-control")
+    space = space_of(RetrievalControlEnv(**toy, actions=actions))
     inputs = Inputs(space, 0)
     name = "searches" if actions == "heads" else "list"
     block, sign = space.find_block(name), LIST_FEATURES.index("clarity")
@@ -131,7 +130,7 @@ def test_signs_are_read_as_how_far_they_are_from_what_is_usual(
 @every_network
 def test_no_action_can_become_impossible(toy: dict[str, Any], make: Any) -> None:
     """The published agent ended with 100 % Terminate, from where no gradient leads back."""
-    space = find_space(RetrievalControlEnv(**toy, actions="heads"), "retrieval-control")
+    space = space_of(RetrievalControlEnv(**toy, actions="heads"))
     network = make(space, start=("Fuse",))
     with torch.no_grad():
         network.actor.bias.fill_(-1e6)

@@ -30,7 +30,7 @@ def make_run(folder: Path, **env: Any) -> Path:
     folder.mkdir()
     config = {
         "env": {**ENV, **env},
-        "policy": "control-linear",
+        "model": {"name": "tiny"},
         "eval": {"num_tasks": 1},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
@@ -39,8 +39,9 @@ def make_run(folder: Path, **env: Any) -> Path:
 
 
 def call(*words: object) -> Result:
-    flags = ("--plugin", "searchrl_control")  # named by the user, so that it need not be installed
-    return CliRunner().invoke(main, [str(word) for word in (*words, *flags)])
+    # Named by the user, so that it need not be installed.
+    flags = ("--plugin", "searchrl_control")
+    return CliRunner().invoke(main, [*flags, *map(str, words)])
 
 
 @pytest.mark.parametrize("command", ["eval", "doctor", "train"])
@@ -53,17 +54,18 @@ def test_a_strangers_run_asks_nobody(command: str, tmp_path: Path) -> None:
     }[command]
     result = call(*words)
     assert result.exit_code == 2
-    assert "address http://127.0.0.1:9/evil with the key in SEARCHRL_API_KEY" in result.stderr
+    assert "http://127.0.0.1:9/evil" in result.stderr and "--trust" in result.stderr
     assert "sk-secret" not in result.output and not (tmp_path / "new").exists()
 
 
 def test_who_names_the_address_has_said_whom_to_ask(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", **EVIL)
     mine = ("--set", "env.url=http://127.0.0.1:9/mine", "--set", "env.reformulator=endpoint")
+    mine = (*mine, "--set", "env.model=m")
     words = ("eval", "--config", run / "config.yaml", "--policy", "scripted")
     # It goes on to what comes next: there is no such script.
     result = call(*words, *mine)
-    assert "wants to use" not in result.stderr and "evil" not in result.stderr
+    assert "--trust" not in result.stderr and "evil" not in result.stderr
     assert "evil" in call(*words, "--set", "env.reformulator=endpoint").stderr
 
 
@@ -83,12 +85,18 @@ def test_a_strangers_cache_is_not_written(tmp_path: Path) -> None:
     assert result.exit_code == 2 and str(cache) in result.stderr and not cache.exists()
 
 
-def test_a_strangers_network_is_read_as_data(tmp_path: Path) -> None:
-    """What its policy.json says is shown as text, and a file that is none is refused."""
-    run = make_run(tmp_path / "run")
-    policy = run / "policy"
-    policy.mkdir()
-    space = {"blocks": [["\x1b[31mred", 3]], "actions": ["\x1b[2J"], "max_choices": 2}
-    (policy / "policy.json").write_text(json.dumps({"name": "\x1b[31mx", "space": space}))
-    result = call("eval", run)
-    assert result.exit_code == 2 and "\x1b" not in result.output
+def test_a_strangers_training_asks_nobody_and_its_text_is_shown_as_text(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for settings, said in (
+        ({"envs": [{**EVIL}]}, "say that you mean it: --set env.url=ADDRESS"),
+        ({"network": {"name": "\x1b[31mx"}}, "there is no"),
+    ):
+        told = {"settings": settings, "space": {}}
+        (run / "config.json").write_text(json.dumps(told))
+        (run / "checkpoints").mkdir(exist_ok=True)
+        (run / "checkpoints" / "step_000000.safetensors").write_bytes(b"")
+        for words in (("compare", run), ("train", "--resume", run)):
+            result = call("control", *words)
+            assert result.exit_code == 2 and "\x1b" not in result.output
+            assert said in result.output or "was trained for" in result.output

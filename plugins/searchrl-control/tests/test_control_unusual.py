@@ -163,9 +163,9 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
         return " ".join(read_judged("odd", UNUSUAL[name][0](tmp_path / name)).notes)
 
     assert "test questions too, left out: 1" in notes("a training question is a test question")
-    assert "without a text, left out: 1" in notes("judged queries without a text")
+    assert "left out: 1" in notes("judged queries without a text")
     assert "not used: validation" in notes("a test split beside validation")
-    assert "without a relevant passage, left out: 1" in notes("nothing relevant to some, drawn")
+    assert "left out: 1" in notes("nothing relevant to some, drawn")
 
 
 def test_a_question_that_is_a_passage_does_not_find_itself(

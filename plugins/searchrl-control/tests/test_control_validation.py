@@ -14,8 +14,8 @@ from searchrl_control.comparison.playing import act_fixed, play
 from searchrl_control.comparison.sequences import name_of, play_sequences
 from searchrl_control.environment.actions import HEADS
 from searchrl_control.environment.env import MAX_STEPS, RetrievalControlEnv
+from searchrl_control.policies.space import row_of, space_of
 
-from searchrl.envs.choices import find_space, read_row, take_view
 from searchrl.errors import DataError
 
 _FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
@@ -74,13 +74,13 @@ def test_a_position_shows_what_the_environment_shows(
 ) -> None:
     """Along one path: every block that a network reads here, which actions are legal, the list."""
     tables, _ = scripts
-    space, rng = find_space(env, "retrieval-control"), np.random.default_rng(1)
+    space, rng = space_of(env), np.random.default_rng(1)
     for index in range(env.num_tasks("train")):
         env.reset(options={"split": "train", "index": index})
         shown, _, _, _, info = env.step(0)
         at = int(pool.root_Q[index])
         for _ in range(MAX_STEPS - 1):
-            row = read_row(take_view(env, shown, info, "step"))
+            row = row_of(env, shown)
             for name, _ in tables.SPACE.blocks:
                 there, here = space.find_block(name), tables.SPACE.find_block(name)
                 assert row[there].tolist() == pool.seen_PD[at, here].tolist(), name

@@ -62,7 +62,7 @@ def register_envs(register: RegisterEnv) -> None:
         "searchrl_dag.multisource.own:OwnQuestionsEnv",
         protocol="dag",
         reward="0.5*em+0.25*dag+0.25*format",
-        expert="searchrl.envs.corpus:make_expert",
+        expert="searchrl.envs.scripts:make_expert",
         description="your own questions, planned over sources that you name, such as exa",
     )
 

@@ -17,9 +17,7 @@ from searchrl.core.drawing import Graph, Table
 from searchrl.core.episode import INVALID, SEARCH, Action, Passage, Task
 from searchrl.errors import ConfigError
 from searchrl.protocols import FIRST_THOUGHT
-from searchrl.testing import check_plugin
-from searchrl.testing.kit.cases import make_episode
-from searchrl.testing.kit.policies import Says, play_episode
+from searchrl.testing import Says, check_plugin, make_episode, play_episode
 
 MODULE = "searchrl_dag"
 PLAN = Plan(

@@ -10,7 +10,7 @@ from searchrl_dag.multisource.env import MultisourceEnv
 from searchrl_dag.plans.protocol import SearchDag
 from searchrl_dag.plans.reading import Fault
 
-from searchrl.plugins import load_plugins
+from searchrl import load_plugins
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 PASSED = {"self", "protocol", "retriever", "render_mode", "matches"}

@@ -19,7 +19,7 @@ from searchrl_dag.exa.client import KEY_ENV, ExaRetriever, ReplayMiss
 import searchrl
 from searchrl.core.episode import Passage
 from searchrl.errors import RetrieverFailure
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval import BM25Retriever
 from searchrl.testing import PASSAGES, Status, check_plugin
 
 MODULE = "searchrl_dag"

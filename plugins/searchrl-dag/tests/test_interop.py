@@ -18,13 +18,13 @@ from searchrl_dag.multisource.own import OwnQuestionsEnv
 from searchrl_dag.plans.protocol import SearchDag
 
 import searchrl
+from searchrl import load_plugins
 from searchrl.cli import main
 from searchrl.config import build_config, load_preset, load_yaml
 from searchrl.config.keys import config_keys
 from searchrl.core.episode import Passage
 from searchrl.envs.corpus import DEMO_FOLDER
-from searchrl.plugins import load_plugins
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval import BM25Retriever
 
 REPO = Path(__file__).resolve().parents[3]
 PAGE = REPO / "docs" / "plan-then-search.md"
@@ -108,10 +108,10 @@ def test_the_example_has_the_numbers_of_the_script() -> None:
     assert config.optim.lr == 5e-6 and config.max_steps == 100 and config.checkpoint.every == 50
     assert config.rollout.group_size == 4 and config.rollout.prompts_per_step == 4 * 1 // 4
     assert config.rollout.max_turn_tokens == 1024 and task.env.settings["max_turns"] == 2
-    assert [(one.until_step, one.expr) for one in task.reward] == [  # type: ignore[union-attr]
-        (30, "0.2*dag_judge+0.4*dag+0.4*format"),
-        (None, "0.5*dag_judge+0.25*dag+0.25*format"),
-    ]
+    assert task.reward == {
+        0: "0.2*dag_judge+0.4*dag+0.4*format",
+        30: "0.5*dag_judge+0.25*dag+0.25*format",
+    }
     sources = [task.retriever, *(task.env.settings[name] for name in ("news", "academic"))]
     assert [dict(one).get("category") for one in sources[1:]] == ["news", "research paper"]
     assert task.retriever.name == "exa" and task.judge.settings["model"] == "gpt-4o-mini"
@@ -138,7 +138,12 @@ def test_the_example_resolves_without_a_key_a_gpu_or_weights(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(KEY_ENV, raising=False)
     said = call("train", "--config", str(EXAMPLE), *more, "--dry-run", "--details")
-    for line in ("lora_dropout: 0.05", "until_step: 30", "max_nodes: 8", "name: multisource_qu"):
+    for line in (
+        "lora_dropout: 0.05",
+        "'30': 0.5*dag_judge",
+        "max_nodes: 8",
+        "name: multisource_qu",
+    ):
         assert line in said
     assert ("project: r-search-training" in said) == bool(more)
     assert not list(tmp_path.iterdir())

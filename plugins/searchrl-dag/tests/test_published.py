@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from searchrl import load_plugins
 from searchrl.config import build_config, load_preset
 from searchrl.errors import ConfigError
-from searchrl.plugins import load_plugins
 from searchrl.programs.setup.carrying import carried_settings
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards import RewardSchedule
@@ -46,7 +46,7 @@ def test_it_follows_the_tasks_of_a_run_and_not_its_weights(tmp_path: Path, prese
     begun = {"init_from": str(tmp_path)}
     again = carried_settings(build_config(begun), [begun])
     assert "preset" not in again
-    assert [stage["until_step"] for stage in again["tasks"][0]["reward"]] == [30, None]
+    assert [int(step) for step in again["tasks"][0]["reward"]] == [0, 30]
     other = begun | {"env": "regulations"}
     elsewhere = carried_settings(build_config(other), [other])
     assert "preset" not in elsewhere and "tasks" not in elsewhere

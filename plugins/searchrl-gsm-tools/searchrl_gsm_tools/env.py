@@ -8,7 +8,7 @@ from gymnasium.error import ResetNeeded
 from searchrl.core.drawing import Table
 from searchrl.core.episode import ANSWER, TOOL, Action, ToolCall
 from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.envs.text import TextSpace
+from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 from searchrl_gsm_tools.calculator import calculate
 from searchrl_gsm_tools.problems import NUM_TASKS, make_task

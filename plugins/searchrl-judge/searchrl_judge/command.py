@@ -115,9 +115,8 @@ def _make_judges(
     names: Mapping[str, str | None], assignments: Sequence[str], plugins: Sequence[str]
 ) -> dict[str, Judge]:
     """The judges that are named, with their settings."""
+    from searchrl import load_plugins, make_judge
     from searchrl.config import merge, parse_set
-    from searchrl.plugins import load_plugins
-    from searchrl.plugins.parts import make_judge
 
     before = click.get_current_context().find_root().params.get("plugin") or ()
     registry = load_plugins([*before, *plugins], must_load=True)
@@ -158,12 +157,10 @@ def _spent(made: Judge) -> Any:
 
 
 def _say_estimates(estimates: Mapping[str, Any]) -> None:
-    from searchrl.endpoints.exchange import describe_estimate
-
     if not estimates:
         click.echo("asking this judge costs nothing")
     for key, told in estimates.items():
-        click.echo(f"{key}: {describe_estimate(told)}")
+        click.echo(f"{key}: {told.describe_estimate()}")
 
 
 def _say_json(value: Mapping[str, Any], stream: Any) -> None:
@@ -183,8 +180,6 @@ def _show(
 ) -> None:
     from rich.console import Console
 
-    from searchrl.endpoints.exchange import describe_traffic
-
     console = Console(highlight=False, soft_wrap=True)
     mean = "—" if report.mean is None else f"{report.mean:.3f}"
     console.print(f"judge {name}: {report.scored} of {report.num_cases} cases scored, mean {mean}")
@@ -202,7 +197,7 @@ def _show(
         console.print(f"\n{report.unasked} answers not asked about: the budget is spent")
     for key, made in chosen.items():
         if (told := _spent(made)) is not None:
-            console.print(f"\n{key}: {describe_traffic(told)}", markup=False)
+            console.print(f"\n{key}: {told.describe()}", markup=False)
 
 
 def _show_opinions(console: Any, one: Opinions, other: str, show: int) -> None:

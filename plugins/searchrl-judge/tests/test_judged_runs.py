@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 from judge_models import careful, say
 
+from searchrl import load_plugins
 from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.core.episode import Episode, FailureKind, Task
-from searchrl.engine.episodes.world import make_scorer, name_defaults
+from searchrl.engine.rollout.world import make_scorer, name_defaults
 from searchrl.errors import BudgetSpent, FailureLimitError, PluginError
-from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import score_together
@@ -104,13 +104,18 @@ def test_a_rubric_belongs_to_the_data_of_a_run_and_a_cache_does_not(tmp_path: Pa
     assert list(describe_sources(build_config(given), {})["data"]) == [str(rubric)]
 
 
-def test_whom_a_judge_asks_must_be_trusted_in_the_run_of_a_stranger() -> None:
+def test_whom_a_judge_asks_must_be_trusted_in_the_run_of_a_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     named = {"judge": {"name": "endpoint", "url": "https://evil.example/v1", "key_env": "MY_KEY"}}
-    with pytest.raises(PluginError, match=r"evil\.example/v1 with the key in MY_KEY"):
-        Permission().ensure(named, "run")
-    with pytest.raises(PluginError, match=r"googleapis\.com.* with the key in GEMINI_API_KEY"):
-        Permission().ensure({"tasks": [{"judge": {"name": "gemini"}}]}, "run")
-    Permission().ensure({"judge": {"name": "lexical"}}, "run")
+    for settings in (named, {"judge": "gemini"}):
+        with pytest.raises(PluginError, match=r"tasks\.0\.judge\.name.*--trust"):
+            Permission().ensure(build_config(settings), "run")
+        Permission.of(settings).ensure(build_config(settings), "run")
+    with pytest.raises(PluginError, match=r"evil\.example.*MY_KEY"):
+        Permission.of({"judge": "endpoint"}).ensure(build_config(named), "run")
+    Permission().ensure(build_config({"judge": {"name": "lexical"}}), "run")
 
 
 def test_a_budget_that_is_spent_leaves_the_rest_unscored_and_is_no_failure() -> None:

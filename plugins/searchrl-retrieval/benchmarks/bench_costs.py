@@ -30,12 +30,11 @@ from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.kinds import KINDS, find_kind
 
+from searchrl import load_plugins, make_retriever_factory
 from searchrl.config import parse_set
 from searchrl.contracts import Retriever
 from searchrl.core.episode import Passage
-from searchrl.plugins import load_plugins
-from searchrl.plugins.parts import make_retriever_factory
-from searchrl.retrieval.passages import has_passages, open_passages, write_passages
+from searchrl.retrieval import has_passages, open_passages, write_passages
 
 MIB = 1 << 20
 BATCH, TOP = 64, 10

@@ -117,12 +117,11 @@ def serve(latency_ms: float) -> None:
     from searchrl_retrieval.http import serving
     from searchrl_retrieval.http.app import Serving, make_app
 
+    from searchrl.data import Problems, load_corpus
     from searchrl.envs.corpus import DEMO_FOLDER
-    from searchrl.envs.formats.passages import iter_corpus
-    from searchrl.envs.formats.problems import Problems
-    from searchrl.retrieval.bm25 import BM25Retriever
+    from searchrl.retrieval import BM25Retriever
 
-    passages = tuple(iter_corpus(DEMO_FOLDER / "corpus.jsonl", Problems()))
+    passages = load_corpus(DEMO_FOLDER / "corpus.jsonl", Problems())
     app = make_app(Serving("bm25", BM25Retriever(passages), len(passages)))
 
     async def late(scope: Any, receive: Any, send: Any) -> None:

@@ -18,9 +18,8 @@ from searchrl_retrieval.evaluation.collection import Collection, read_collection
 from searchrl_retrieval.evaluation.contenders import read_contenders
 from searchrl_retrieval.evaluation.judging import Difference, Judged, compare_all, judge
 
+from searchrl import load_plugins, make_retriever_factory
 from searchrl.contracts import Metric, Paired
-from searchrl.plugins import load_plugins
-from searchrl.plugins.parts import make_retriever_factory
 
 KEY = "ndcg@10"
 PLUGIN = "searchrl_retrieval"

@@ -22,10 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.passages import iter_corpus
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.rows import read_rows
-from searchrl.retrieval.words import tokenize
+from searchrl.data import Problems, load_corpus, parse_rows
+from searchrl.retrieval import tokenize
 
 NUM_WORDS = 200_000
 """Size of the vocabulary."""
@@ -50,7 +48,7 @@ def read_real(data: Path) -> list[Passage]:
     found = [
         Passage(id=f"{path.parent.name}-{passage.id}", title=passage.title, text=passage.text)
         for path in _find_collections(data)
-        for passage in iter_corpus(path, problems, {})
+        for passage in load_corpus(path, problems)
     ]
     problems.ensure_none()
     return found
@@ -60,10 +58,12 @@ def read_real_queries(data: Path) -> list[str]:
     """The questions of every collection below a folder."""
     problems = Problems()
     found = [
-        str(row.value.get("question") or row.value["text"])
+        text
         for corpus in _find_collections(data)
         for path in _find_questions(corpus.parent)
-        for row in read_rows(path, problems)
+        for text in parse_rows(
+            path, problems, lambda row: str(row.value.get("question") or row.value["text"]), "query"
+        )
     ]
     problems.ensure_none()
     return found

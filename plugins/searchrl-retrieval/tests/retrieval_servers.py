@@ -18,7 +18,7 @@ from searchrl_retrieval.http.wire import Limits
 
 from searchrl.contracts import Retriever
 from searchrl.core.episode import Passage
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval import BM25Retriever
 
 TOWN = (
     Passage("p0", "The library closes at five.", "Library"),

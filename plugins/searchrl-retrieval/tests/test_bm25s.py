@@ -14,13 +14,11 @@ from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.index.build import build_index
 
-from searchrl import make_env
+from searchrl import load_plugins, make_env
 from searchrl.contracts import StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
-from searchrl.plugins import load_plugins
-from searchrl.retrieval import progress
-from searchrl.retrieval.passages import PassageStore
+from searchrl.retrieval import PassageStore, progress
 
 PASSAGES = [
     Passage("otter", "The otters were swimming in the rivers of Elm Hall.", "Otters"),

@@ -21,7 +21,7 @@ from searchrl_retrieval.chunking.prose import chunk_passages
 
 from searchrl.cli import main
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.problems import Problems
+from searchrl.data import Problems
 from searchrl.errors import ConfigError
 
 PYTHON = '''"""Opening hours."""

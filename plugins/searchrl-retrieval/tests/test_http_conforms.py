@@ -12,7 +12,7 @@ from retrieval_servers import Odd, odd_server, running
 
 import searchrl
 from searchrl.cli import main
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval import BM25Retriever
 from searchrl.testing import PASSAGES, Status, check_plugin
 
 MODULE = "searchrl_retrieval"

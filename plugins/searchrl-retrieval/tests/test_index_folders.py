@@ -23,7 +23,7 @@ from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.passages import PassageStore, write_passages
+from searchrl.retrieval import PassageStore, write_passages
 
 PASSAGES = [Passage(f"p{i}", f"text of passage {i}", f"title {i}") for i in range(10)]
 

@@ -25,7 +25,7 @@ from searchrl_retrieval.http.intake import Intake
 from searchrl_retrieval.http.wire import Limits
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval import BM25Retriever
 
 LINE = httpx2.Client(timeout=60, verify=False)
 """One for all: each reads the certificates of the system otherwise."""

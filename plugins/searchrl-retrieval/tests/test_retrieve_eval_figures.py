@@ -22,9 +22,7 @@ from searchrl_retrieval.evaluation.measures import measure
 
 from searchrl.core.episode import Passage
 from searchrl.errors import PluginError, RetrieverFailure
-from searchrl.retrieval.ablations import EmptyRetriever
-from searchrl.retrieval.bm25 import BM25Retriever
-from searchrl.retrieval.passages import write_passages
+from searchrl.retrieval import BM25Retriever, EmptyRetriever, write_passages
 
 IDS = [f"d{number}" for number in range(8)]
 rankings = st.lists(st.sampled_from(IDS), unique=True, max_size=8)
@@ -220,7 +218,7 @@ _UNDER_READMES: dict[str, float] = {
 
 
 def _judge_real(name: str) -> dict[str, Judged]:
-    from searchrl.retrieval.ablations import RandomRetriever
+    from searchrl.retrieval import RandomRetriever
 
     plain = partial(BM25Retriever, title_weight=1)
     made = {"bm25": plain, "random": RandomRetriever}

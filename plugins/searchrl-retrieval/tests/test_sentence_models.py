@@ -23,10 +23,9 @@ from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 from searchrl_retrieval.rerank import make_rerank
 
+from searchrl import load_plugins, make_retriever_factory
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
-from searchrl.plugins import load_plugins
-from searchrl.plugins.parts import make_retriever_factory
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ PACKAGE = "searchrl_retrieval"
 PLUGIN = """\
 import time
 from searchrl import hookimpl
-from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval import BM25Retriever
 
 class Slow(BM25Retriever):
     def search(self, queries, k):

@@ -28,11 +28,10 @@ from searchrl_retrieval.dense.vectors import FaissVectors, write_vectors
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
+from searchrl import load_plugins, make_retriever_factory
 from searchrl.contracts import RankingRetriever, StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
-from searchrl.plugins import load_plugins
-from searchrl.plugins.parts import make_retriever_factory
 
 
 @pytest.fixture(scope="module")

@@ -86,19 +86,19 @@ def test_it_asks_for_no_engine_program_or_command_line(tmp_path: Path) -> None:
         "searchrl_retrieval.index.build",
         "searchrl_retrieval.commands.retrieve",
     }
-    assert ("searchrl_retrieval.evaluation.judging", "searchrl.results.paired") in asked
+    assert ("searchrl_retrieval.evaluation.judging", "searchrl.statistics") in asked
     assert [(who, what) for who, what in asked if what.startswith(CLOSED)] == []
 
 
 def test_every_way_to_ask_is_seen() -> None:
     then = (
-        "import importlib, searchrl.engine.episodes\n"
+        "import importlib, searchrl.engine.rollout\n"
         "from searchrl import cli, load_agent\n"
         "__import__('searchrl.programs.traces', globals())\n"
-        "importlib.import_module('searchrl.engine.figures')\n"
+        "importlib.import_module('searchrl.engine.metrics')\n"
     )
     _, asked = asked_for(then, "searchrl_retrieval.wrong")
     assert {what for _, what in asked if what.startswith(CLOSED)} == {
-        *("searchrl.engine.episodes", "searchrl.cli", "searchrl.programs.agent"),
-        *("searchrl.programs.traces", "searchrl.engine.figures"),
+        *("searchrl.engine.rollout", "searchrl.cli", "searchrl.programs.agent"),
+        *("searchrl.programs.traces", "searchrl.engine.metrics"),
     }

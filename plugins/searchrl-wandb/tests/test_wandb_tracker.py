@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import searchrl_wandb
 from searchrl_wandb.tracker import STATE_FILE, WandbTracker
 
 from searchrl.contracts import Metric
 from searchrl.errors import ConfigError
-from searchrl.plugins import load_plugins
-from searchrl.testing import TRACKER_CRITERIA, Status, Subject, run_criteria, sample_log
+from searchrl.testing import assert_conforms, sample_log
 
 
 def metric(value: float, width: float | None = None) -> Metric:
@@ -188,22 +186,9 @@ def test_without_wandb_it_says_what_to_install(
         WandbTracker(tmp_path)
 
 
-def subject() -> Any:
-    registry = load_plugins(["searchrl_wandb"], entry_points=False)
-    assert not registry.failures
-    return Subject.of(registry, registry.get("tracker", "wandb"))
-
-
-def check_criteria() -> None:
-    results = run_criteria(TRACKER_CRITERIA, subject(), file=searchrl_wandb.__file__, line=1)
-    assert {r.number: (str(r.status), r.findings) for r in results} == {
-        one.number: (str(Status.PASSED), ()) for one in TRACKER_CRITERIA
-    }
-
-
 @pytest.mark.usefixtures("wandb")
 def test_it_holds_the_criteria_of_trackers() -> None:
-    check_criteria()
+    assert_conforms("wandb", plugins=["searchrl_wandb"])
 
 
 # --- wandb itself --------------------------------------------------------------------------
@@ -235,7 +220,7 @@ def test_offline_run_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("real_wandb")
 def test_it_holds_the_criteria_with_wandb_itself() -> None:
-    check_criteria()
+    assert_conforms("wandb", plugins=["searchrl_wandb"])
 
 
 def test_missing_login_with_wandb_itself(

@@ -14,15 +14,18 @@ from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
-from searchrl.cli.options import ASK, SHARED, GroupedCommand, options, read_layers
+from searchrl.cli.options import Command, read_layers
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("agent", metavar="RUN|MODEL")
 @click.argument("question", required=False)
-@options(SHARED, ASK)
+@options.SHARED
+@options.DEVICE
+@options.RUN_DIR
 def ask(agent: str, question: str | None, **values: Any) -> None:
     """Ask a trained agent a question; shows what it searches and reads.
 
@@ -38,34 +41,32 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
     from searchrl.cli.loading import say_failures, say_notes
     from searchrl.cli.permission import find_permission
     from searchrl.cli.recording import record_episodes
-    from searchrl.cli.screen.console import make_console
     from searchrl.cli.screen.transcript import render_turns
+    from searchrl.cli.terminal import make_console
     from searchrl.config import build_config, merge
     from searchrl.programs.agent import load_agent, make_answer
     from searchrl.run_folder import choose_folder
 
-    overrides: dict[str, Any] = reduce(merge, read_layers(values, SHARED, ASK), {})
+    overrides: dict[str, Any] = reduce(merge, read_layers(), {})
     build_config(overrides)
-    is_json, began = bool(values["json"]), time.monotonic()
+    began = time.monotonic()
     loaded = load_agent(agent, permission=find_permission(values), **overrides)
     say_failures(loaded.registry)
     say_notes(loaded.notes)
     config = loaded.config
     if config.run_dir is not None:
         choose_folder(config)
-    console = make_console(sys.stdout)
+    console = make_console()
     rollouts = []
     try:
         for text in _questions(question):
             rollout = loaded.play(text)
             rollouts.append(rollout)
             answer = make_answer(text, rollout)
-            if is_json:
+            if values["json"]:
                 print_json(answer.to_dict())
                 continue
-            turns = ((turn.text, turn.observation) for turn in answer.trace)
-            console.print(render_turns(turns))
-            console.print()
+            console.print(render_turns((turn.text, turn.observation) for turn in answer.trace), "")
             if answer.final_answer is None:
                 console.print(f"no final answer ({answer.stop_reason})", style="red")
             else:
@@ -83,11 +84,10 @@ def _questions(question: str | None) -> Iterator[str]:
     if question is not None:
         yield question
         return
-    stream = sys.stdin
     while True:
-        if stream.isatty():
+        if sys.stdin.isatty():
             say("question> ", nl=False, err=True)
-        line = stream.readline()
+        line = sys.stdin.readline()
         if not line:
             return
         if line.strip():

@@ -1,6 +1,6 @@
 """`searchrl bench`: what this machine will do with a configuration.
 
-Owns the table of figures and the JSON. The measurement is `searchrl.programs.benchmark`.
+Owns the rows of the table. The measurement is `searchrl.programs.benchmark`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say
-from searchrl.cli.options import BENCH, SHARED, GroupedCommand, options, read_layers
+from searchrl.cli.options import Command, option, read_layers
 
 if TYPE_CHECKING:
     from searchrl.programs.benchmark import Measured
 
+_WHOLE = ("model", "steps timed", "s per step", "steps/h", "rollouts/s", "peak memory")
+"""The rows that stand without `--details`."""
 
-@click.command(cls=GroupedCommand)
-@options(SHARED, BENCH)
+
+@click.command(cls=Command)
+@option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=3,
+    metavar="N",
+    help="Steps to time, after one that is not.",
+)
+@options.SHARED
+@options.TRAINED
+@options.ALGORITHM
+@options.GROUP_SIZE
+@options.DETAILS
 def bench(**values: Any) -> None:
     """Take a few training steps and say what this machine will do with this configuration.
 
@@ -31,50 +45,44 @@ def bench(**values: Any) -> None:
       searchrl bench --env regulations --model tiny
       searchrl bench --config run.yaml --group-size 16 --steps 5 --json
     """
-    from searchrl.cli.loading import load_registry
-    from searchrl.cli.planned import ensure_model_policy
+    from searchrl.cli.planned import load_plan
     from searchrl.cli.screen.console import ConsoleObserver, make_console
-    from searchrl.config.policy import is_registered
+    from searchrl.cli.screen.figures import make_table
     from searchrl.programs.benchmark import measure
     from searchrl.programs.setup.planning import plan_run
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        plan = plan_run(*read_layers(values, SHARED, BENCH))
-        ensure_model_policy(plan.config, "bench")
-        registry = load_registry(plan.config)
-        plan = plan.settled(registry)
-        for note in plan.notes:
-            observer.note(note)
-        steps = values["steps"]
+        plan, registry = load_plan(plan_run(*read_layers()), "bench", observer)
         measured = measure(
             plan,
             registry,
-            3 if steps is None else steps,
+            values["steps"],
             on_step=lambda done, total: observer.phase("bench", done, total),
             on_note=observer.note,
         )
     if values["json"]:
         print_json(measured.to_dict())
         return
-    unit = "choices" if is_registered(plan.config.policy.name) else "model tokens"
-    for name, value in _rows(measured, unit):
-        say(f"{name:26}{value}")
+    rows = describe(measured)
+    keys = rows if values["details"] else _WHOLE
+    make_console().print(make_table("figure", keys, {"value": rows.__getitem__}))
 
 
-def _rows(one: Measured, unit: str) -> list[tuple[str, str]]:
+def describe(one: Measured) -> dict[str, str]:
+    """The figures by name, as they are shown."""
     from searchrl.cli.screen.figures import NOT_MEASURED
+    from searchrl.engine.memory.plan import format_bytes
 
-    shares = f"sampling {one.sample_s:.2f}, update {one.update_s:.2f}"
     trained, use, peak = one.train_tokens_per_s, one.slot_use, one.peak_memory_bytes
-    return [
-        ("model", f"{one.model} on {one.device}"),
-        ("steps timed", f"{one.num_steps} of {one.rollouts_per_step} rollouts"),
-        ("s per step", f"{one.step_s:.2f} ({shares})"),
-        ("steps/h", f"{one.steps_per_hour:,.0f}"),
-        ("rollouts/s", f"{one.rollouts_per_s:.2f}"),
-        (f"{unit} per step", f"{one.model_tokens_per_step:,.0f}"),
-        (f"{unit}/s, sampling", f"{one.sample_tokens_per_s:,.0f}"),
-        (f"{unit}/s, training", NOT_MEASURED if trained is None else f"{trained:,.0f}"),
-        ("slot use", NOT_MEASURED if use is None else f"{use:.1%}"),
-        ("peak memory", NOT_MEASURED if peak is None else f"{peak / 2**20:,.0f} MiB"),
-    ]
+    return {
+        "model": f"{one.model} on {one.device}",
+        "steps timed": f"{one.num_steps} of {one.rollouts_per_step} rollouts",
+        "s per step": f"{one.step_s:.2f} (sampling {one.sample_s:.2f}, update {one.update_s:.2f})",
+        "steps/h": f"{one.steps_per_hour:,.0f}",
+        "rollouts/s": f"{one.rollouts_per_s:.2f}",
+        "model tokens per step": f"{one.model_tokens_per_step:,.0f}",
+        "model tokens/s, sampling": f"{one.sample_tokens_per_s:,.0f}",
+        "model tokens/s, training": NOT_MEASURED if trained is None else f"{trained:,.0f}",
+        "slot use": NOT_MEASURED if use is None else f"{use:.1%}",
+        "peak memory": NOT_MEASURED if peak is None else format_bytes(peak),
+    }

@@ -7,54 +7,59 @@ for algorithms and generators only.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
+from searchrl.cli import options
 from searchrl.cli.group import plugin_sources
 from searchrl.cli.json_output import print_json
-from searchrl.cli.options import CHECK, GroupedCommand, options
+from searchrl.cli.options import Command, option
 from searchrl.cli.screen.next_command import show_next
-from searchrl.cli.terminal import make_console
+from searchrl.cli.terminal import make_console, show_finding
 from searchrl.config import merge, parse_set
 from searchrl.config.sections import TaskConfig
-from searchrl.contracts import CHOICE_TURNS
-from searchrl.errors import ConfigError, SearchRLError
+from searchrl.errors import ConfigError
 from searchrl.plugins import Entry, PluginFailure, Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
 
 if TYPE_CHECKING:
-    from searchrl.testing.criteria import Report, Result
+    from searchrl.testing.criteria import Report
 
 _SETTINGS_OF = {
-    **{kind: kind for kind in ("env", "protocol", "retriever", "judge", "policy")},
+    **{kind: kind for kind in ("env", "protocol", "retriever", "judge")},
     "algorithm": "algorithm.settings",
     "generator": "engine.generator",
 }
 """Where a configuration has the settings of a kind's factory."""
 
+_INDENT = 9
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable": ("·", "dim")}
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("what", metavar="NAME|FILE")
-@options(CHECK)
+@option("--kind", metavar="KIND", help="Look among the names of one kind only: env, reward, ….")
+@option(
+    "--set", multiple=True, metavar="K=V", help="A setting of what is checked, such as max_turns=6."
+)
+@options.PLUGIN
+@options.JSON
 def check(what: str, **values: Any) -> None:
     """Check a plugin, or any registered name, against the criteria of its kind.
 
     NAME is a registered name of any kind, also written KIND:NAME or PLUGIN:NAME; a FILE stands for
-    everything that it registers. Each is checked in a process of its own, which is killed if it
-    hangs. Exit status 1 if something does not hold.
+    everything that it registers. Exit status 1 if something does not hold.
 
     \b
     Examples:
@@ -62,22 +67,22 @@ def check(what: str, **values: Any) -> None:
       searchrl check my_plugin.py
       searchrl check env:capitals --plugin capitals.py --set max_turns=6
     """
-    from searchrl.testing.apart import run_apart
     from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
 
-    named = [*plugin_sources(click.get_current_context()), *(values["plugin"] or ())]
+    named = [*plugin_sources(click.get_current_context()), *values["plugin"]]
     sources = [*named, *([what] if is_file(what) else [])]
     registry = load_plugins([absolute_source(source) for source in sources])
     entries = find_entries(registry, what, values["kind"] or "")
     failures = find_failures(registry, what)
-    settings: dict[str, Any] = reduce(merge, map(parse_set, values["set"] or ()), {})
+    settings: dict[str, Any] = reduce(merge, map(parse_set, values["set"]), {})
     if settings and len(entries) != 1:
         names = ", ".join(f"{entry.kind}:{entry.name}" for entry in entries)
         raise ConfigError(f"--set is for one name, and {what} stands for several: {names}")
     console = None if values["json"] else make_console()
     reports = []
     for entry in entries:
-        reports.append(check_entry(registry, entry, settings, run_apart))
+        with contextlib.redirect_stdout(sys.stderr):  # what the plugin prints
+            reports.append(check_entry(registry, entry, settings))
         if console is not None:
             _show_report(console, reports[-1])
     found = describe(reports, failures)
@@ -91,9 +96,14 @@ def check(what: str, **values: Any) -> None:
         said = [f"{count} {status}" for status, count in counts.items() if count]
         said += ["not loaded"] if failures else []
         console.print(", ".join(said), style="bold green" if found["is_good"] else "bold red")
-        then = f"fix it, then run  {_again(what, values, named)}"
         if found["is_good"]:
-            then = _next_command(registry, entries[0], values["set"] or (), sources)
+            then = _next_command(registry, entries[0], values["set"], sources)
+        else:
+            words = ["searchrl", "check", what]
+            words += [word for source in named for word in ("--plugin", source)]
+            words += ["--kind", values["kind"]] if values["kind"] else []
+            words += [word for text in values["set"] for word in ("--set", text)]
+            then = f"fix it, then run  {shlex.join(words)}"
         if then:
             show_next(console, then)
     if not found["is_good"]:
@@ -123,52 +133,37 @@ def _show_report(console: Console, report: Report) -> None:
             console.print(Text(f"  {numbers} · not applicable: {note}", "dim"))
         else:
             for result in results:
-                _show_result(console, result)
+                mark, style = _MARKS[result.status]
+                line = Text.assemble(f"  {result.number:<4}", (mark, style), f" {result.title}")
+                console.print(line.append(f"  (not applicable: {note})" if note else "", "dim"))
+                for finding in result.findings:
+                    show_finding(console, _INDENT, "what", finding.what, "red")
+                    show_finding(console, _INDENT, "where", finding.where)
+                    show_finding(console, _INDENT, "fix", finding.fix)
+                if result.findings:
+                    show_finding(console, _INDENT, "why", result.why)
     for warning in report.warnings:
-        _show_row(console, "warns", warning, "yellow")
+        show_finding(console, _INDENT, "warns", warning, "yellow")
     console.print()
-
-
-def _show_result(console: Console, result: Result) -> None:
-    mark, style = _MARKS[result.status]
-    line = Text.assemble(f"  {result.number:<4}", (mark, style), f" {result.title}")
-    if result.note:
-        line.append(f"  (not applicable: {result.note})", "dim")
-    console.print(line)
-    for finding in result.findings:
-        _show_row(console, "what", finding.what, "red")
-        _show_row(console, "where", finding.where)
-        _show_row(console, "fix", finding.fix)
-    if result.findings:
-        _show_row(console, "why", result.why)
 
 
 def _show_failure(console: Console, failure: PluginFailure) -> None:
     console.print(Text.assemble((f"plugin {failure.plugin}", "bold"), "  not loaded"))
-    _show_row(console, "what", f"it {failure.message}", "red")
-    _show_row(console, "where", f"{failure.file}:{failure.line}" if failure.line else failure.file)
-    _show_row(console, "why", "a plugin registers everything or nothing")
-    _show_row(console, "fix", failure.fix or "change the line as it says; nothing else is at fault")
+    show_finding(console, _INDENT, "what", f"it {failure.message}", "red")
+    show_finding(
+        console,
+        _INDENT,
+        "where",
+        f"{failure.file}:{failure.line}" if failure.line else failure.file,
+    )
+    show_finding(console, _INDENT, "why", "a plugin registers everything or nothing")
+    show_finding(
+        console,
+        _INDENT,
+        "fix",
+        failure.fix or "change the line as it says; nothing else is at fault",
+    )
     console.print()
-
-
-def _show_row(console: Console, label: str, text: str, style: str = "") -> None:
-    """A labelled text, wrapped below itself on a terminal; elsewhere every line is whole."""
-    for number, line in enumerate(text.splitlines() or [""]):
-        row = Text.assemble((f"{'' if number else label:<7}", "dim"), (line, style))
-        if console.is_terminal:
-            console.print(Padding(row, (0, 0, 0, 9)))
-        else:
-            console.print(Text.assemble(" " * 9, row))
-
-
-def _again(what: str, values: Mapping[str, Any], sources: Sequence[str]) -> str:
-    """The same check once more."""
-    words = ["searchrl", "check", what]
-    words += [word for source in sources for word in ("--plugin", source)]
-    words += ["--kind", values["kind"]] if values["kind"] else []
-    words += [word for text in values["set"] or () for word in ("--set", text)]
-    return shlex.join(words)
 
 
 def _next_command(
@@ -193,9 +188,7 @@ def _next_command(
     scripted = ["--env", "regulations", "--policy", "scripted"]
     if kind == "reward" and first.name in TaskConfig().metrics:
         scripted += ["--set", "tasks.0.metrics=[]"] if name != first.name else []
-    trained = _network_for(registry, first) if kind == "algorithm" else ()
-    one_step = ["--max-steps", "1"]
-    step = [*(trained or ["--model", "tiny"]), *one_step]
+    step = ["--model", "tiny", "--max-steps", "1"]
     words = {
         "env": ["play", "--env", name],
         "protocol": ["play", "--env", _env_for(registry, name), "--protocol", name],
@@ -206,27 +199,8 @@ def _next_command(
         "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],
         "algorithm": ["train", *step, "--algorithm", name],
         "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
-        "policy": ["train", "--env", _env_of_choices(registry), "--policy", name, *one_step],
     }[kind]
     return shlex.join(["searchrl", words[0], *plugins, *words[1:], *flags])
-
-
-def _network_for(registry: Registry, algorithm: Entry) -> Sequence[str]:
-    """A network with a critic, if the algorithm needs one; nothing if a language model will do."""
-    try:
-        needs_values = algorithm.make().needs_values
-    except SearchRLError:  # it needs settings of its own, and was checked with them
-        needs_values = False
-    if not needs_values:
-        return ()
-    critic = ["--policy", "mlp", "--set", "policy.critic=true"]
-    return ["--env", _env_of_choices(registry), *critic]
-
-
-def _env_of_choices(registry: Registry) -> str:
-    """An environment whose turns are choices; a word for one if there is none yet."""
-    found = [entry.name for entry in registry.entries() if entry.turns == CHOICE_TURNS]
-    return next(iter(found), "ENV")
 
 
 def _env_for(registry: Registry, protocol: str) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from searchrl.cli import options
+from searchrl.cli.commands.eval import eval
+from searchrl.cli.commands.training import sft, train
 from searchrl.cli.lines import say, style
-from searchrl.cli.options import Flag
+from searchrl.cli.options import Option
 from searchrl.config import load_preset, preset_names
 from searchrl.config.keys import UNSET, ConfigKey, config_keys, config_schema, find_keys, write
 
@@ -55,24 +56,23 @@ def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> 
         _show(one, presets, is_short=len(keys) > 1, has_preset=preset is not None)
 
 
-def _flags_of(key: ConfigKey) -> list[str]:
-    """The flags that set a key."""
-    tables = [value for value in vars(options).values() if isinstance(value, tuple)]
-    flags = [flag for table in tables for flag in table if isinstance(flag, Flag)]
-    return list(dict.fromkeys(f.name for f in flags if f.key in (key.key, key.path) and f.key))
-
-
 def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
     """What is known about a key, as JSON-able values; `presets` are those that set it."""
     found = {name: key.find_in(layer) for name, layer in presets.items()}
     values = {name: value for name, value in found.items() if value is not UNSET}
+    options = [one for command in (train, sft, eval) for one in command.params]
+    flags = [
+        "/".join((*one.opts, *one.secondary_opts))
+        for one in options
+        if isinstance(one, Option) and one.key in (key.key, key.path) and one.key
+    ]
     return {
         "key": key.key,
         "section": key.section,
         "type": key.type.replace("`", ""),
         "default": key.default.strip("`"),
         "why": _plain_text(key.why),
-        "flags": _flags_of(key),
+        "flags": list(dict.fromkeys(flags)),
         "presets": {} if key.type == "section" else values,
         "example": key.example(presets),
     }

@@ -7,20 +7,21 @@ checks are `programs/doctor`, the display `screen/checks`.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
-from searchrl.cli.options import DOCTOR, SHARED, GroupedCommand, Layers, options, read_layers
-
-if TYPE_CHECKING:
-    from searchrl.programs.setup.planning import Plan
+from searchrl.cli.options import Command, read_layers
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("run", required=False)
-@options(SHARED, DOCTOR)
+@options.SHARED
+@options.TRAINED
+@options.ALGORITHM
+@options.BETA
 def doctor(run: str | None, **values: Any) -> None:
     """Check that what a run would train is what it samples, on a few tokens.
 
@@ -35,21 +36,23 @@ def doctor(run: str | None, **values: Any) -> None:
       searchrl doctor runs/mine --json
       searchrl doctor --plugin my_env.py --env my-env --model Qwen/Qwen3-0.6B
     """
-    from searchrl.cli.loading import load_registry
-    from searchrl.cli.planned import ensure_model_policy
+    from searchrl.cli.planned import load_plan
     from searchrl.cli.screen.checks import show_report
     from searchrl.cli.screen.console import ConsoleObserver, make_console
+    from searchrl.config import build_config
+    from searchrl.programs.agent import run_settings
     from searchrl.programs.doctor import examine_plan
+    from searchrl.programs.setup.planning import Plan, plan_run
     from searchrl.run_folder import Run
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        plan = _plan(run, read_layers(values, SHARED, DOCTOR))
-        ensure_model_policy(plan.config, "doctor")
-        found = Run.find(run) if run is not None else None
-        registry = load_registry(plan.config, None if found is None else found.path)
-        plan = plan.settled(registry)
-        for note in plan.notes:
-            observer.note(note)
+        if run is None:
+            folder, plan = None, plan_run(*read_layers())
+        else:
+            found = Run.find(run) or Run.open(run)
+            folder = found.path
+            plan = Plan.of(build_config(run_settings(found, run), *read_layers()))
+        plan, registry = load_plan(plan, "doctor", observer, folder)
         report = examine_plan(plan, registry)
     if values["json"]:
         print_json(report.to_dict(), indent=2)
@@ -57,14 +60,3 @@ def doctor(run: str | None, **values: Any) -> None:
         show_report(make_console(), report)
     if not report.is_good:
         sys.exit(1)
-
-
-def _plan(run: str | None, layers: Layers) -> Plan:
-    from searchrl.config import build_config
-    from searchrl.programs.agent import run_settings
-    from searchrl.programs.setup.planning import Plan, plan_run
-    from searchrl.run_folder import Run
-
-    if run is None:
-        return plan_run(*layers)
-    return Plan.of(build_config(run_settings(Run.find(run) or Run.open(run), run), *layers))

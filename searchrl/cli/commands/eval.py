@@ -1,8 +1,7 @@
 """`searchrl eval`: a model, a run, an endpoint or a scripted policy on held-out tasks.
 
 Owns the choice of configuration (a run's own, or a plan) and the order in which things are said.
-Only a model of our own needs torch. The evaluation itself is `searchrl.evaluate`, the table
-`cli.screen.evaluated`.
+Only a model of our own needs torch. The evaluation itself is `searchrl.evaluate`.
 """
 
 from __future__ import annotations
@@ -11,23 +10,16 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
-from searchrl.cli.options import (
-    EVAL,
-    SHARED,
-    GroupedCommand,
-    Layers,
-    is_of_run,
-    options,
-    read_layers,
-)
-from searchrl.config.endpoint import endpoint_address
-from searchrl.config.policy import MODEL
+from searchrl.cli.options import Command, Layers, is_of_run, option, read_layers
+from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -35,15 +27,51 @@ if TYPE_CHECKING:
 
     from searchrl.config import RunConfig
     from searchrl.contracts import Paired
-    from searchrl.engine.figures.evaluation import EvalResult
+    from searchrl.engine.metrics.evaluation import EvalResult
     from searchrl.plugins import Registry
-    from searchrl.results.contender import Contender
-    from searchrl.run_folder import Run
+    from searchrl.runs.contender import Contender
+
+_CHOSEN = "p is for the figure you chose beforehand; by chance, one of twenty is below 0.05"
 
 
-@click.command("eval", cls=GroupedCommand)
+@click.command("eval", cls=Command)
 @click.argument("run", required=False)
-@options(SHARED, EVAL)
+@option("--num-tasks", key="eval.num_tasks", type=int, help="Tasks to evaluate on: the first N.")
+@option(
+    "--samples",
+    key="eval.num_samples",
+    type=int,
+    metavar="K",
+    help="Episodes per task, for pass@k and avg@k.",
+)
+@option("--temperature", key="eval.temperature", type=float, metavar="X", help="0 is greedy.")
+@option(
+    "--against",
+    metavar="POLICY",
+    help="Another policy on the same tasks: RUN, MODEL or scripted:NAME.",
+)
+@option(
+    "--forced/--no-forced",
+    key="eval.forced",
+    default=None,
+    help="Evaluate a second time with the first turn forced to search.",
+)
+@options.SHARED
+@options.SPLIT
+@options.REWARD
+@options.MODEL_NAME
+@options.POLICY
+@options.DEVICE
+@options.RUN_DIR
+@option(
+    "--show",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    group=options.OUTPUT,
+    help="Print the first N episodes as well.",
+)
+@options.DETAILS
 def eval(run: str | None, **values: Any) -> None:
     """Evaluate a model, an endpoint or a scripted policy on held-out tasks.
 
@@ -63,23 +91,18 @@ def eval(run: str | None, **values: Any) -> None:
     from searchrl.cli.loading import load_registry
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.cli.screen.next_command import show_next
-    from searchrl.endpoints.exchange import describe_traffic
-    from searchrl.engine.figures.breakdown import task_means
+    from searchrl.engine.metrics.breakdown import task_means
     from searchrl.programs.evaluate import play_table
-    from searchrl.results.browsecomp import ensure_new, write_browsecomp
-    from searchrl.results.contender import find_contender
-    from searchrl.results.paired import compare
     from searchrl.run_folder import Run, choose_folder
+    from searchrl.runs.contender import find_contender
+    from searchrl.statistics import compare
 
     began = time.monotonic()
-    exported = None if values["browsecomp"] is None else Path(values["browsecomp"])
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        first = _resolve(run, read_layers(values, SHARED, EVAL))
+        first = _resolve(run, read_layers())
         if first.config.run_dir is not None:
             choose_folder(first.config)
-        if exported is not None:
-            ensure_new(exported)
-        is_own_model = first.config.policy.name == MODEL and not values["model"]
+        is_own_model = first.config.policy == MODEL and not values["model"]
         if run is None and is_own_model and is_of_run(values["config"] or ""):
             folder = Path(values["config"]).parent
             observer.note(
@@ -98,22 +121,25 @@ def eval(run: str | None, **values: Any) -> None:
                 for one in both
             ]
         except KeyboardInterrupt as error:
-            error.args = (_way_on(first.config),)
+            way_on = "an evaluation records nothing before its end; run the command again"
+            is_endpoint = endpoint_address(first.config.policy) is not None
+            if is_endpoint and first.config.endpoint.has_cache:
+                way_on = (
+                    "the replies so far are kept; run the command again, and it goes on from there"
+                )
+            error.args = (way_on,)
             observer.last_words(f"stopped: {error}")
             raise
         if results[0].traffic is not None:
-            observer.note(f"endpoint: {describe_traffic(results[0].traffic)}")
+            observer.note(f"endpoint: {results[0].traffic.describe()}")
         _keep(first.config, registry, results, began, observer.note)
-        if exported is not None:
-            number = write_browsecomp(exported, results[0].rollouts, first.model)
-            observer.note(f"{number} episodes as a run of BrowseComp-Plus: {exported}")
     compared = compare(*(task_means(one.rollouts) for one in results)) if results[1:] else {}
     following = _following(run, values, first.config, registry, results[0])
     if values["json"]:
         print_json(_as_json(both, results, compared))
         show_next(observer.console, following)
         return
-    _show(both, results, compared, values["show"] or 0)
+    _show(both, results, compared, values)
     show_next(make_console(sys.stdout), following)
 
 
@@ -122,46 +148,30 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
     from searchrl.programs.evaluate import needs_model
-    from searchrl.results.contender import Contender
     from searchrl.run_folder import Run
+    from searchrl.runs.contender import Contender
 
     if run is not None:
-        found = Run.find(run) or _open(run)
+        try:
+            found = Run.find(run) or Run.open(run)
+        except RunFolderError as error:
+            raise RunFolderError(
+                f"{error} RUN is a run folder; a model is named by a flag: "
+                f"searchrl eval --model {shlex.quote(run)}"
+            ) from None
         config = build_config(run_settings(found, run), *layers)
-        if not needs_model(config.policy.name):
+        if not needs_model(config.policy):
             return Contender(config)
         from searchrl.programs.setup.planning import Plan
 
         return Contender(config, Plan.of(config))
     config = build_config(*layers)
-    if not needs_model(config.policy.name):
+    if not needs_model(config.policy):
         return Contender(config)
     from searchrl.programs.setup.planning import plan_run
 
     plan = plan_run(*layers)
     return Contender(plan.config, plan)
-
-
-def _open(run: str) -> Run:
-    """A run folder, or the error: a newcomer may have meant a model."""
-    from searchrl.run_folder import Run, suggest_runs
-
-    try:
-        return Run.open(run)
-    except RunFolderError as error:
-        if suggest_runs(run):
-            raise
-        raise RunFolderError(
-            f"{error} RUN is a run folder; a model is named by a flag: "
-            f"searchrl eval --model {shlex.quote(run)}"
-        ) from None
-
-
-def _way_on(config: RunConfig) -> str:
-    """What is left of an evaluation that was stopped."""
-    if endpoint_address(config.policy.name) is not None and config.endpoint.has_cache:
-        return "the replies so far are kept; run the command again, and it goes on from there"
-    return "an evaluation records nothing before its end; run the command again"
 
 
 def _keep(
@@ -173,8 +183,8 @@ def _keep(
 ) -> None:
     """Record the episodes, if a folder was given, and refuse figures of too few of them."""
     from searchrl.cli.recording import record_episodes
-    from searchrl.engine.figures.failures import FailureLimit
-    from searchrl.engine.figures.remarks import find_remarks
+    from searchrl.engine.metrics.failures import FailureLimit
+    from searchrl.engine.metrics.remarks import find_remarks
     from searchrl.run_folder import RunWriter, save_beside
 
     result, *others = results
@@ -213,7 +223,7 @@ def _following(
         can_ask = bool(result.rollouts) and takes_questions(result.rollouts[0].world)
         return after_eval_of_run(values, run, takes_questions=can_ask)
     reward = REWARD if "reward" in result.metrics else "env"
-    if endpoint_address(config.policy.name) is not None:
+    if endpoint_address(config.policy) is not None:
         # It has no weights here, and nothing else asks it.
         rest = tuple(one for one in values["set"] if not one.strip().startswith("endpoint."))
         values = {**values, "model": None, "set": rest}
@@ -224,7 +234,7 @@ def _as_json(
     both: list[Contender], results: list[EvalResult], compared: Mapping[str, Paired]
 ) -> dict[str, Any]:
     """The figures by name; with `--against`, also those of the other and the differences."""
-    from searchrl.engine.figures.breakdown import shown_metrics
+    from searchrl.engine.metrics.breakdown import shown_metrics
 
     tables = []
     for result in results:
@@ -236,21 +246,54 @@ def _as_json(
 
 
 def _show(
-    both: list[Contender], results: list[EvalResult], compared: Mapping[str, Paired], num: int
+    both: list[Contender],
+    results: list[EvalResult],
+    compared: Mapping[str, Paired],
+    values: Mapping[str, Any],
 ) -> None:
-    from searchrl.cli.screen.console import make_console
-    from searchrl.cli.screen.evaluated import show_paired, show_table
+    from searchrl.cli.screen.figures import chosen_keys, format_metric, format_value, make_table
     from searchrl.cli.screen.transcript import render_rollout
-    from searchrl.engine.episodes.records import rollout_record
+    from searchrl.cli.terminal import make_console
+    from searchrl.engine.metrics.breakdown import GROUPED
+    from searchrl.engine.rollout.records import rollout_record
 
     console, config = make_console(sys.stdout), both[0].config
-    for rollout in results[0].rollouts[:num]:
-        row = rollout_record(rollout, "eval", None)
-        console.print(render_rollout("episode", row), "")
+    for rollout in results[0].rollouts[: values["show"]]:
+        console.print(render_rollout("episode", rollout_record(rollout, "eval", None)), "")
     envs = ", ".join(task.env.name for task in config.tasks)
     names = [one.name for one in both]
     console.print(f"{' against '.join(names)} on {envs}, split {config.eval.split}")
+    measured = [one.metrics for one in results]
+
+    def count(key: str) -> str:
+        found = {one[key]["n"] for one in measured if key in one}
+        return " / ".join(map(str, sorted(found)))
+
     heads = ["value"] if len(both) == 1 else ["first", "second"]
-    show_table(console, dict(zip(heads, (one.metrics for one in results), strict=True)))
-    if compared:
-        show_paired(console, names, compared)
+    columns: dict[str, Callable[[str], str]] = {
+        f"{head}\n[95 % interval]": partial(format_metric, metrics=one)
+        for head, one in zip(heads, measured, strict=True)
+    }
+    keys = chosen_keys(measured, details=values["details"])
+    console.print(make_table("metric", keys, {**columns, "n": count}))
+    if not compared:
+        return
+
+    def difference(key: str) -> str:
+        one = compared[key]
+        if "low" not in one:
+            return f"{one['value']:+.3f}"
+        low, high = format_value(key, one["low"]), format_value(key, one["high"])
+        return f"{one['value']:+.3f} [{low}, {high}]"
+
+    def chance(key: str) -> str:
+        p = compared[key]["p"]
+        return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+    ordered = sorted(compared, key=lambda key: GROUPED.index(key) if key in GROUPED else 99)
+    columns = {"difference [95 %]": difference, "p": chance}
+    columns["test"] = lambda key: compared[key]["test"]
+    columns["tasks"] = lambda key: str(compared[key]["n"])
+    console.print("", f"{names[0]} minus {names[1]}, task by task", sep="\n")
+    console.print(make_table("metric", ordered, columns))
+    console.print(_CHOSEN, style="dim")

@@ -1,48 +1,52 @@
 """`searchrl export` and `searchrl push`: the policy of a run for other programs, and on the Hub.
 
-Owns what is printed. `searchrl.results` writes the folder, the model card and the upload.
+Owns what is printed. `searchrl.runs` writes the folder, the model card and the upload.
 """
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
-from searchrl.cli.options import EXPORT, PUSH, GroupedCommand, options, read_layers
-from searchrl.config.policy import is_registered
+from searchrl.cli.options import Command, option, together
 
-if TYPE_CHECKING:
-    from searchrl.plugins import Registry
-    from searchrl.results.source import Source
+EXPORTED = together(
+    option("--merge", is_flag=True, help="Whole weights: add the adapter to its base."),
+    option("--base", metavar="ID", help="Hub id of the adapter's base, if it was a folder here."),
+)
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("run", metavar="RUN")
 @click.argument("folder", metavar="DIR")
-@options(EXPORT)
+@EXPORTED
+@options.LOADED
 def export(run: str, folder: str, **values: Any) -> None:
     """Write the policy of a run as a folder that other programs load.
 
     RUN is a run folder or a checkpoint of one (RUN/checkpoints/step_000040). DIR gets the adapter,
     or whole weights where no adapter was trained or --merge is given, the tokenizer, and a model
-    card. A network of choices is its weights and policy.json. No file names a folder of this
-    machine.
+    card. No file names a folder of this machine.
 
     \b
     Examples:
       searchrl export runs/mine exported
       searchrl export runs/mine exported --merge
     """
-    from searchrl.results.export import export_policy
+    from searchrl.cli.loading import load_run
+    from searchrl.runs.export import export_policy
+    from searchrl.runs.source import Source
 
-    source, registry = _open(run, values)
+    source = Source.open(run)
+    _, registry = load_run(source.run)
     exported = export_policy(
-        source, Path(folder), registry, merge=bool(values["merge"]), base=values["base"]
+        source, Path(folder), registry, merge=values["merge"], base=values["base"]
     )
     if values["json"]:
         print_json(exported.to_dict())
@@ -51,24 +55,21 @@ def export(run: str, folder: str, **values: Any) -> None:
     for note in exported.notes:
         say(f"note: {note}")
     if exported.is_complete:
-        say(f"Next:  {_eval_line(source, folder)}")
+        # As its run was evaluated: the run's file has the plugins and all settings.
+        words = ["searchrl", "eval", "--config", str(source.run.path / "config.yaml")]
+        words += ["--model", folder]
+        if source.config.init_from is not None:
+            words += ["--set", "init_from=null"]  # else the weights that the run began with
+        say(f"Next:  {shlex.join(words)}")
 
 
-def _eval_line(source: Source, folder: str) -> str:
-    """Evaluate an export as its run was: the run's file has the plugins and all settings."""
-    words = ["searchrl", "eval", "--config", str(source.run.path / "config.yaml")]
-    if is_registered(source.config.policy.name):
-        return shlex.join([*words, "--set", f"init_from={folder}"])
-    words += ["--model", folder]
-    if source.config.init_from is not None:
-        words += ["--set", "init_from=null"]  # else the weights that the run began with
-    return shlex.join(words)
-
-
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("run", metavar="RUN")
 @click.argument("repo", metavar="USER/NAME")
-@options(PUSH)
+@EXPORTED
+@option("--private", is_flag=True, help="Make a new repository private.")
+@option("--dry-run", is_flag=True, help="Show files and model card; upload nothing.")
+@options.LOADED
 def push(run: str, repo: str, **values: Any) -> None:
     """Put the policy of a run on the Hugging Face Hub, with a model card.
 
@@ -80,21 +81,23 @@ def push(run: str, repo: str, **values: Any) -> None:
       searchrl push runs/mine me/handbook-agent --dry-run
       searchrl push runs/mine me/handbook-agent --merge --private
     """
-    from searchrl.results.push import push_policy
+    from searchrl.cli.loading import load_run
+    from searchrl.runs.push import push_policy
+    from searchrl.runs.source import Source
 
-    source, registry = _open(run, values)
+    source = Source.open(run)
+    _, registry = load_run(source.run)
     pushed = push_policy(
         source,
         repo,
         registry,
-        merge=bool(values["merge"]),
+        merge=values["merge"],
         base=values["base"],
-        is_private=bool(values["private"]),
-        is_dry=bool(values["dry_run"]),
+        is_private=values["private"],
+        is_dry=values["dry_run"],
     )
     if values["json"]:
-        facts = {**pushed.exported, "card": pushed.card, "url": pushed.url or None}
-        print_json(facts)
+        print_json({**pushed.exported, "card": pushed.card, "url": pushed.url or None})
         return
     _show_files(pushed.exported)
     for note in pushed.exported["notes"]:
@@ -107,18 +110,6 @@ def push(run: str, repo: str, **values: Any) -> None:
     say("dry run: nothing was uploaded")
 
 
-def _open(run: str, values: dict[str, Any]) -> tuple[Source, Registry]:
-    """The run and its plugins."""
-    from searchrl.cli.loading import load_registry
-    from searchrl.config import build_config
-    from searchrl.results.source import Source
-
-    source = Source.open(run)
-    layers = read_layers(values, EXPORT)
-    config = build_config(source.config.to_dict(), *layers)
-    return source, load_registry(config, source.run.path)
-
-
 def _show_files(exported: dict[str, Any]) -> None:
     from searchrl.engine.memory.plan import format_bytes
 
@@ -126,7 +117,6 @@ def _show_files(exported: dict[str, Any]) -> None:
         "adapter": f"a LoRA adapter on {exported['base']}",
         "merged": "an adapter merged into whole weights",
         "whole": "whole weights",
-        "network": "a network of choices, for SearchRL",
     }
     say(f"{exported['path']}: {kinds[exported['kind']]}")
     width = max(map(len, exported["files"]))

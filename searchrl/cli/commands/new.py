@@ -10,16 +10,19 @@ from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say, style
-from searchrl.cli.options import NEW, GroupedCommand, options
+from searchrl.cli.options import Command, option
 from searchrl.scaffold import KINDS, ensure_free, hook_of, make_scaffold, write_scaffold
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
-@options(NEW)
+@option("--package", is_flag=True, help="A package to install instead of one file.")
+@option("--force", is_flag=True, help="Replace what is there already.")
+@options.JSON
 def new(kind: str, name: str, **values: Any) -> None:
     """Write a plugin that works, with its tests, to change into your own.
 
@@ -33,9 +36,9 @@ def new(kind: str, name: str, **values: Any) -> None:
     """
     from searchrl.plugins import load_plugins
 
-    scaffold = make_scaffold(kind, name, is_package=bool(values["package"]))
+    scaffold = make_scaffold(kind, name, is_package=values["package"])
     ensure_free(hook_of(kind), name, load_plugins())
-    write_scaffold(scaffold, Path.cwd(), is_forced=bool(values["force"]))
+    write_scaffold(scaffold, Path.cwd(), is_forced=values["force"])
     if values["json"]:
         print_json(scaffold.to_dict())
         return

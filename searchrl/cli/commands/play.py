@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
-from searchrl.cli.options import PLAY, SHARED, GroupedCommand, options, read_layers
+from searchrl.cli.options import Command, option, read_layers
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL
 
 _SHORTCUTS = {
@@ -31,8 +32,17 @@ _HELP = (
 )
 
 
-@click.command(cls=GroupedCommand)
-@options(SHARED, PLAY)
+@click.command(cls=Command)
+@option(
+    "--index",
+    type=int,
+    metavar="N",
+    help="Number of the task; by default any, or drawn from --seed.",
+)
+@options.SHARED
+@options.SPLIT
+@options.REWARD
+@options.RUN_DIR
 def play(**values: Any) -> None:
     """Play an environment yourself: you are the policy.
 
@@ -44,43 +54,37 @@ def play(**values: Any) -> None:
       searchrl play --env regulations
       printf 's library hours\\na 16:45\\n' | searchrl play --env regulations --index 3
     """
-    from rich.text import Text
-
     from searchrl.cli.loading import load_registry
     from searchrl.cli.recording import record_episodes
-    from searchrl.cli.screen.console import make_console
     from searchrl.cli.screen.next_command import after_play, show_next
     from searchrl.cli.screen.transcript import colour_observation, verdict_lines
+    from searchrl.cli.terminal import make_console
     from searchrl.config import build_config
-    from searchrl.engine.episodes.records import rollout_record
-    from searchrl.engine.episodes.world import make_worlds, name_defaults
+    from searchrl.engine.rollout.records import rollout_record
+    from searchrl.engine.rollout.world import make_worlds, name_defaults
     from searchrl.errors import FailureLimitError
     from searchrl.programs.play import choose_task, example_shortcut, play_episode, read_turn
     from searchrl.run_folder import choose_folder
 
-    is_json = bool(values["json"])
+    is_json = values["json"]
     console = make_console(sys.stderr if is_json else sys.stdout)
-    layers = read_layers(values, SHARED, PLAY)
+    layers = read_layers()
     config = build_config(*layers)
     if config.run_dir is not None:
         choose_folder(config)
     registry = load_registry(config)
     config = name_defaults(config, registry)
     world = make_worlds(config, registry)[0]
-    stream = sys.stdin
 
     def read_line() -> str | None:
-        if stream.isatty():
+        if sys.stdin.isatty():
             say("> ", nl=False, err=is_json)
-        line = stream.readline()
+        line = sys.stdin.readline()
         return line.rstrip("\r\n") if line else None
-
-    def complain(text: str) -> None:
-        console.print(Text(text, "red"))
 
     def show_help() -> None:
         shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
-        console.print(Text(_HELP.format(shortcuts), "dim"), "")
+        console.print(_HELP.format(shortcuts), "", style="dim")
 
     began = time.monotonic()
     split = config.eval.split
@@ -88,16 +92,20 @@ def play(**values: Any) -> None:
     index = choose_task(world, split, values["index"], seed)
     instead = example_shortcut(world)
     if world.can_open(TOOL):  # the instruction lists the tools
-        console.print(Text(world.protocol.instruction, "dim"), "")
+        console.print(world.protocol.instruction, "", style="dim")
     show_help()
-    console.print(Text(f"Task {index} of split {split} (again: --index {index})", "dim"), "")
+    console.print(f"Task {index} of split {split} (again: --index {index})", "", style="dim")
     rollout = play_episode(
         world,
         config,
         index=index,
         show=lambda text: console.print(colour_observation(text)),
         read=lambda: read_turn(
-            world.protocol, read_line, complain, show_help=show_help, instead=instead
+            world.protocol,
+            read_line,
+            lambda text: console.print(text, style="red"),
+            show_help=show_help,
+            instead=instead,
         ),
     )
     world.close()
@@ -113,25 +121,26 @@ def play(**values: Any) -> None:
         return
     episode, scored = rollout.episode, rollout.scored
     if episode.turns and episode.turns[-1].action.reason:
-        console.print(Text(episode.turns[-1].action.reason, "yellow"))
+        console.print(episode.turns[-1].action.reason, style="yellow")
     console.print(f"The episode is over ({episode.stop_reason}).")
     for line in verdict_lines(rollout_record(rollout, "play", None)):
         console.print(line)
     record_episodes(config, registry, "play", [rollout], {}, began=began)
     if is_json:
-        result = {
-            "task": episode.task.id,
-            "question": episode.task.question,
-            "expected": list(episode.task.answers),
-            "final_answer": episode.final_answer,
-            "stop_reason": str(episode.stop_reason),
-            "reward": scored.reward,
-            "scores": dict(scored.scores),
-            "unscored": scored.unscored,
-        }
-        print_json(result)
+        print_json(
+            {
+                "task": episode.task.id,
+                "question": episode.task.question,
+                "expected": list(episode.task.answers),
+                "final_answer": episode.final_answer,
+                "stop_reason": str(episode.stop_reason),
+                "reward": scored.reward,
+                "scores": dict(scored.scores),
+                "unscored": scored.unscored,
+            }
+        )
     if episode.failure is not None:
         # The same status as for a run with too many failures: the command line was right.
-        console.print(Text(episode.failure.detail, "dim"))
+        console.print(episode.failure.detail, style="dim")
         sys.exit(FailureLimitError.exit_code)
     show_next(console, after_play(values, config, registry))

@@ -14,18 +14,20 @@ from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say, style
-from searchrl.cli.options import PLUGINS, GroupedCommand, options, read_layers
+from searchrl.cli.options import Command, read_layers
 from searchrl.cli.permission import permit
-from searchrl.config import merge
+from searchrl.config import RunConfig, merge
 from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
 from searchrl.plugins import Registry, load_plugins
 
 
-@click.command(cls=GroupedCommand)
-@options(PLUGINS)
+@click.command(cls=Command)
+@options.CONFIG
+@options.LOADED
 def plugins(**values: Any) -> None:
     """List what is registered, by whom, and what could not be loaded.
 
@@ -35,8 +37,9 @@ def plugins(**values: Any) -> None:
       searchrl plugins --plugin my_env.py --json
       searchrl plugins --strict
     """
-    settings: Mapping[str, Any] = reduce(merge, read_layers(values, PLUGINS), {})
-    registry = load_plugins(settings.get("plugins", ()), pinned=permit(settings))
+    settings: Mapping[str, Any] = reduce(merge, read_layers(), {})
+    sources = settings.get("plugins", [])
+    registry = load_plugins(sources, pinned=permit(RunConfig(plugins=sources)))
     if values["json"]:
         print_json(describe(registry), indent=2)
     else:

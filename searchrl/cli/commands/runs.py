@@ -1,7 +1,7 @@
 """`searchrl runs` and `searchrl inspect`: which run folders there are, and what is in one.
 
 Owns the table, what is said of pruning, and of a report that was written. The folders are read by
-`searchrl.results.listing`, the report is made by `searchrl.report`. No torch.
+`searchrl.runs.listing`, the report is made by `searchrl.report`. No torch.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say
-from searchrl.cli.options import (
-    JSON,
-    PLUGIN,
-    RUNS,
-    STRICT,
-    TRUST,
-    Flag,
-    GroupedCommand,
-    options,
-)
+from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from searchrl.report.rewards import Again
-    from searchrl.results.listing import Pruned, RunRow
-
-_PATH_WIDTH = 24
-"""Characters of a path that stay on one line however narrow the terminal is."""
+    from searchrl.runs.listing import Pruned, RunRow
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
-@options(RUNS)
+@option("--prune", is_flag=True, help="Remove checkpoints, but for the newest and the best.")
+@option(
+    "--keep",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --prune: how many of the newest stay.",
+)
+@option("--dry-run", is_flag=True, help="With --prune: only say what would go.")
+@option("--verify", is_flag=True, help="Read every file and compare it with its checksum.")
+@options.DETAILS
+@options.JSON
 def runs(folders: tuple[str, ...], **values: Any) -> None:
     """List run folders: what, when, how far, figures and size on disk.
 
@@ -50,78 +51,74 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
       searchrl runs runs/mine --prune --keep 1
       searchrl runs --json
     """
-    from searchrl.results.listing import DEFAULT_FOLDER, find_runs, list_runs, prune_checkpoints
+    from searchrl.runs.listing import DEFAULT_FOLDER, find_runs, list_runs, prune_checkpoints
 
     chosen = [Path(folder) for folder in folders or (DEFAULT_FOLDER,)]
-    if not values["prune"]:
-        for name in ("keep", "dry_run"):
-            if values[name] is not None:
-                raise ConfigError(f"--{name.replace('_', '-')} goes with --prune")
-        rows = list_runs(chosen, deep=bool(values["verify"]))
+    is_dry = values["dry_run"]
+    if values["prune"]:
+        keep = 1 if values["keep"] is None else values["keep"]
+        pruned = [prune_checkpoints(run, keep, is_dry=is_dry) for run in find_runs(chosen)]
         if values["json"]:
-            listed = [row.to_dict() for row in rows]
-            print_json({"runs": listed})
+            print_json({"runs": [one.to_dict() for one in pruned]})
         else:
-            _show(rows, chosen)
+            _show_pruned(pruned, is_dry=is_dry)
         return
-    keep = 1 if values["keep"] is None else values["keep"]
-    is_dry = bool(values["dry_run"])
-    pruned = [prune_checkpoints(run, keep, is_dry=is_dry) for run in find_runs(chosen)]
+    if is_dry or values["keep"] is not None:
+        raise ConfigError(f"{'--dry-run' if is_dry else '--keep'} goes with --prune")
+    rows = list_runs(chosen, deep=values["verify"])
     if values["json"]:
-        listed = [one.to_dict() for one in pruned]
-        print_json({"runs": listed})
+        print_json({"runs": [row.to_dict() for row in rows]})
     else:
-        _show_pruned(pruned, is_dry=is_dry)
+        _show(rows, chosen, details=values["details"])
 
 
-def _show(rows: list[RunRow], folders: list[Path]) -> None:
-    from rich.table import Column, Table
+def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
     from rich.text import Text
 
-    from searchrl.cli.screen.figures import format_seconds, format_value, label
+    from searchrl.cli.screen.figures import format_duration, format_value, label, make_table
     from searchrl.cli.terminal import make_console
     from searchrl.engine.memory.plan import format_bytes
 
     if not rows:
         say(f"no runs in {', '.join(map(str, folders))}; `searchrl train` makes one")
         return
-    longest = max(len(str(row.path)) for row in rows)
-    table = Table(
-        Column("run", overflow="fold", min_width=min(_PATH_WIDTH, longest)),
-        "what",
-        "started (UTC)",
-        Column("took", justify="right"),
-        "state",
-        "figures",
-        Column("on disk", justify="right"),
-        box=None,
-        padding=(0, 2, 0, 0),
-        header_style="dim",
-    )
-    for row in rows:
-        figures = ""
-        if (found := row.figures) is not None:
-            both = ((found.before, found.before_on), (found.after, found.after_on))
-            told = [(format_value(found.name, v), on) for v, on in both if v is not None]
-            if len({on for _, on in told}) == 1:  # an arrow is between figures of the same tasks
-                told = [(" → ".join(value for value, _ in told), told[0][1])]
-            figures = f"{label(found.name)} " + ", ".join(f"{value} ({on})" for value, on in told)
+
+    def describe_state(row: RunRow) -> str:
         state = f"{row.state}, damaged" if row.damaged else str(row.state)
         if row.state != "finished" and row.num_steps:
-            state = f"{state}, step {row.step} of {row.num_steps}"
-        table.add_row(
-            str(row.path),
-            f"{row.program} {', '.join(row.envs)}, {row.model}",
-            row.started[:16].replace("T", " "),
-            "" if row.duration_s is None else format_seconds(row.duration_s),
-            state,
-            figures,
-            format_bytes(row.num_bytes),
+            return f"{state}, step {row.step} of {row.num_steps}"
+        return state
+
+    def describe_figures(row: RunRow) -> str:
+        if (found := row.figures) is None:
+            return ""
+        both = ((found.before, found.before_on), (found.after, found.after_on))
+        told = [(format_value(found.name, v), on) for v, on in both if v is not None]
+        if len({on for _, on in told}) == 1:  # an arrow is between figures of the same tasks
+            told = [(" → ".join(value for value, _ in told), told[0][1])]
+        return f"{label(found.name)} " + ", ".join(f"{value} ({on})" for value, on in told)
+
+    cells: dict[str, Callable[[RunRow], str]] = {
+        "what": lambda row: f"{row.program} {', '.join(row.envs)}, {row.model}",
+        "started (UTC)": lambda row: row.started[:16].replace("T", " "),
+        "state": describe_state,
+        "figures": describe_figures,
+    }
+    if details:
+        cells["took"] = lambda row: (
+            "" if row.duration_s is None else format_duration(row.duration_s)
         )
+        cells["checkpoints"] = lambda row: str(row.num_checkpoints)
+        cells["on disk"] = lambda row: format_bytes(row.num_bytes)
+    by_name = {str(row.path): row for row in rows}
+    shown = {
+        name: {key: cell(row) for key, row in by_name.items()}.__getitem__
+        for name, cell in cells.items()
+    }
     console = make_console(sys.stdout)
     if not console.is_terminal:  # a line for each run, for other programs to read
         console.width = 10_000
-    console.print(table)
+    console.print(make_table("run", by_name, shown, name=str, can_wrap=True))
     for text in (text for row in rows for text in row.damaged):
         console.print(Text(text, "yellow"))
     total = sum(row.num_bytes for row in rows)
@@ -149,30 +146,19 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
     say(f"{'would free' if is_dry else 'freed'} {format_bytes(freed)}")
 
 
-INSPECT = (
-    Flag("--out", "", "Where the report goes; by default RUN/report.", metavar="DIR"),
-    Flag("--compare", "", "A second run, compared on the tasks that both played.", metavar="RUN"),
-    Flag("--text", "", "Print it here and write nothing: for ssh.", is_switch=True),
-    Flag("--rollout", "", "With --text: one rollout, token by token.", metavar="NAME"),
-    Flag(
-        "--reward",
-        "",
-        "Another reward to show beside the recorded one; may be repeated.",
-        str,
-        "EXPR",
-        True,
-    ),
-    PLUGIN,
-    TRUST,
-    STRICT,
-    JSON,
-)
-"""Its flags."""
-
-
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("run", metavar="RUN")
-@options(INSPECT)
+@option("--out", metavar="DIR", help="Where the report goes; by default RUN/report.")
+@option("--compare", metavar="RUN", help="A second run, compared on the tasks that both played.")
+@option("--text", is_flag=True, help="Print it here and write nothing: for ssh.")
+@option("--rollout", metavar="NAME", help="With --text: one rollout, token by token.")
+@option(
+    "--reward",
+    multiple=True,
+    metavar="EXPR",
+    help="Another reward to show beside the recorded one; may be repeated.",
+)
+@options.LOADED
 def inspect(run: str, **values: Any) -> None:
     """Write a page that shows a run: figures, alarms, rollouts, every token.
 
@@ -192,7 +178,7 @@ def inspect(run: str, **values: Any) -> None:
     found = Run.find(run) or Run.open(run)
     if values["text"]:
         for flag in ("out", "compare", "json"):
-            if values[flag] is not None:
+            if values[flag]:
                 raise ConfigError(f"--{flag} goes without --text, which writes nothing")
         if values["reward"]:
             raise ConfigError(
@@ -217,10 +203,8 @@ def inspect(run: str, **values: Any) -> None:
         from searchrl.cli.loading import load_run
         from searchrl.report.rewards import score_run
 
-        rewards, plugins = list(dict.fromkeys(values["reward"])), values["plugin"] or ()
-        for one in runs:
-            loaded = load_run(one, plugins, is_strict=bool(values["strict"]))
-            again.append(score_run(one, *loaded, rewards))
+        rewards = list(dict.fromkeys(values["reward"]))
+        again = [score_run(one, *load_run(one), rewards) for one in runs]
     report = write_report(runs, Path(values["out"] or found.path / "report"), again)
     if values["json"]:
         facts = {"num_rollouts": report.num_rollouts, "num_bytes": report.num_bytes}

@@ -1,6 +1,6 @@
 """`searchrl score`: the rollouts of a run under another reward, without playing them again.
 
-Owns what is printed. The scoring and the comparison are `results.rescoring`. No model, no torch.
+Owns what is printed. The scoring and the comparison are `runs.rescoring`. No model, no torch.
 """
 
 from __future__ import annotations
@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
-from searchrl.cli.options import (
-    JSON,
-    PLUGIN,
-    REWARD,
-    STRICT,
-    TRUST,
-    Flag,
-    GroupedCommand,
-    options,
-)
+from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,34 +21,38 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from searchrl.results.rescoring import Comparison, Disagreement, Scored
+    from searchrl.runs.rescoring import Comparison, Disagreement, Scored
 
-_SHOWN = 3
+_REASONS = 3
 _CHARACTERS = 200
 """Of a question or an answer that is shown."""
 
 _LEGEND = """tau, rho   1: both rewards order all episodes alike; —: one of them is constant
 in groups  mean tau within the groups in which neither is constant (how many)
 best       groups whose best episode is another one"""
+_WHOLE = ("rollouts", "first", "second", "tau")
+"""The rows that stand without `--details`."""
 
 
-SCORE = (
-    REWARD,
-    Flag("--against", "", "Another reward; by default the one that the run recorded.", str, "EXPR"),
-    Flag("--phase", "", "Only rollouts of one phase: train, before, after, eval, ….", str, "NAME"),
-    Flag("--step", "", "Only rollouts of one step.", click.IntRange(min=0), "N"),
-    Flag("--show", "", "How many disagreements to show; 3 by default.", click.IntRange(min=0), "N"),
-    PLUGIN,
-    TRUST,
-    STRICT,
-    JSON,
-)
-"""Its flags."""
-
-
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("run")
-@options(SCORE)
+@options.REWARD
+@option(
+    "--against", metavar="EXPR", help="Another reward; by default the one that the run recorded."
+)
+@option(
+    "--phase", metavar="NAME", help="Only rollouts of one phase: train, before, after, eval, …."
+)
+@option("--step", type=click.IntRange(min=0), metavar="N", help="Only rollouts of one step.")
+@option(
+    "--show",
+    type=click.IntRange(min=0),
+    default=3,
+    metavar="N",
+    help="How many disagreements to show; 3 by default.",
+)
+@options.DETAILS
+@options.LOADED
 def score(run: str, **values: Any) -> None:
     """Score the rollouts of a run again and compare two rewards; needs no model.
 
@@ -69,14 +65,15 @@ def score(run: str, **values: Any) -> None:
       searchrl score runs/mine --reward em --against f1 --phase after
     """
     from searchrl.cli.loading import load_run
+    from searchrl.cli.screen.figures import make_table
     from searchrl.cli.terminal import make_console
-    from searchrl.results.rescoring import compare_phases, read_recorded, score_again
     from searchrl.run_folder import Run
+    from searchrl.runs.rescoring import compare_phases, read_recorded, score_again
 
     if values["reward"] is None:
         raise ConfigError("nothing to score with: name a reward, such as --reward 0.2*format+em")
     opened = Run.open(run)
-    config, registry = load_run(opened, values["plugin"] or (), is_strict=bool(values["strict"]))
+    config, registry = load_run(opened)
     rows = (
         row
         for row in opened.rollouts(values["phase"])
@@ -90,19 +87,23 @@ def score(run: str, **values: Any) -> None:
     if values["against"] is not None:
         second_name = values["against"]
         second = score_again(recorded, config, registry, second_name)
-    num_shown = _SHOWN if values["show"] is None else values["show"]
-    compared = compare_phases(first, second, num_shown)
+    compared = compare_phases(first, second, values["show"])
     names = (values["reward"], second_name)
     if values["json"]:
         print_json(_as_json(opened.path, names, compared))
         return
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
-    _show(console, compared)
+    shown = {phase: _cells(one) for phase, one in compared.items()}
+    keys = next(iter(shown.values())) if values["details"] else _WHOLE
+    columns = {phase: cells.__getitem__ for phase, cells in shown.items()}
+    console.print(make_table("phase", keys, columns))
+    if values["details"]:
+        console.print(_LEGEND, style="dim")
     for disagreement in (found for one in compared.values() for found in one.disagreements):
         _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}
-    for reason in sorted(reasons)[:_SHOWN]:
+    for reason in sorted(reasons)[:_REASONS]:
         console.print(f"unscored: {reason}", style="yellow")
 
 
@@ -115,50 +116,46 @@ def _nothing(run: Any, values: Mapping[str, Any]) -> str:
     return f"no rollouts of '{run.path}' for {' '.join(asked)}; its phases: {', '.join(found)}"
 
 
-def _show(console: Console, compared: Mapping[str, Comparison]) -> None:
-    from rich.table import Table
+def _cells(one: Comparison) -> dict[str, str]:
+    """What is shown of a phase."""
 
-    heads = ("phase", "n", "first", "second", "tau", "rho", "in groups", "best")
-    table = Table(*heads, box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for phase, one in compared.items():
-        unscored = f" ({' / '.join(map(str, one.unscored))} unscored)" if any(one.unscored) else ""
-        table.add_row(
-            phase,
-            f"{one.n}{unscored}",
-            _mean(one.first),
-            _mean(one.second),
-            _number(one.tau),
-            _number(one.rho),
-            f"{_number(one.group_tau)} ({one.num_groups})" if one.num_groups else "—",
-            str(one.num_flipped),
-        )
-    console.print(table)
-    console.print(_LEGEND, style="dim")
+    def number(value: float | None) -> str:
+        return "—" if value is None else f"{value:.3f}"
+
+    unscored = f" ({' / '.join(map(str, one.unscored))} unscored)" if any(one.unscored) else ""
+    return {
+        "rollouts": f"{one.n}{unscored}",
+        "first": number(one.first and one.first["value"]),
+        "second": number(one.second and one.second["value"]),
+        "tau": number(one.tau),
+        "rho": number(one.rho),
+        "in groups": f"{number(one.group_tau)} ({one.num_groups})" if one.num_groups else "—",
+        "best": str(one.num_flipped),
+    }
 
 
 def _show_disagreement(console: Console, names: Sequence[str], found: Disagreement) -> None:
-    from rich.text import Text
-
     episode = found.first.episode
-    answer = "no answer" if episode.final_answer is None else episode.final_answer
-    text = Text("\n")
-    text.append(f"{found.first.name}\n", "bold")
+    console.print(f"\n{found.first.name}", style="bold")
     for name, value in (
         ("question", episode.task.question),
-        ("answer", answer),
+        ("answer", "no answer" if episode.final_answer is None else episode.final_answer),
         ("expected", " | ".join(episode.task.answers)),
     ):
-        text.append(f"  {name:<10}{_short(value)}\n")
+        plain = " ".join(value.split())
+        short = plain if len(plain) <= _CHARACTERS else f"{plain[:_CHARACTERS]} …"
+        console.print(f"  {name:<10}{short}")
     for name, one, rank in zip(names, (found.first, found.second), found.ranks, strict=True):
         scores = "  ".join(f"{key} {value:g}" for key, value in one.scores.items())
-        text.append(f"  {name} = {one.reward:g}, above {100 * rank:.0f} %   ")
-        text.append(f"{scores}\n", "dim")
-    console.print(text, end="")
+        console.print(f"  {name} = {one.reward:g}, above {100 * rank:.0f} %   {scores}")
 
 
 def _as_json(
     path: Path, names: tuple[str, str], compared: Mapping[str, Comparison]
 ) -> dict[str, Any]:
+    def side(one: Scored, rank: float) -> dict[str, Any]:
+        return {"reward": one.reward, "rank": rank, "scores": dict(one.scores)}
+
     return {
         "run": str(path),
         "first": names[0],
@@ -180,8 +177,8 @@ def _as_json(
                         "question": found.first.episode.task.question,
                         "answer": found.first.episode.final_answer,
                         "expected": list(found.first.episode.task.answers),
-                        "first": _side(found.first, found.ranks[0]),
-                        "second": _side(found.second, found.ranks[1]),
+                        "first": side(found.first, found.ranks[0]),
+                        "second": side(found.second, found.ranks[1]),
                     }
                     for found in one.disagreements
                 ],
@@ -189,20 +186,3 @@ def _as_json(
             for phase, one in compared.items()
         },
     }
-
-
-def _side(one: Scored, rank: float) -> dict[str, Any]:
-    return {"reward": one.reward, "rank": rank, "scores": dict(one.scores)}
-
-
-def _mean(metric: Mapping[str, Any] | None) -> str:
-    return "—" if metric is None else f"{metric['value']:.3f}"
-
-
-def _number(value: float | None) -> str:
-    return "—" if value is None else f"{value:.3f}"
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _CHARACTERS else f"{plain[:_CHARACTERS]} …"

@@ -7,27 +7,49 @@ The programs are `programs/train.py` and `programs/sft.py`, the display is `scre
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
-from searchrl.cli.options import (
-    SFT,
-    SHARED,
-    TRAIN,
-    Flag,
-    GroupedCommand,
-    given_flags,
-    options,
-    read_layers,
-)
+from searchrl.cli.options import Command, given_options, option, read_layers
 from searchrl.errors import ConfigError
 
 
-@click.command(cls=GroupedCommand)
-@options(SHARED, TRAIN)
+def _read_actions(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, Any]:
+    """`kl_blow_up=stop` as settings; a name alone is the alarm with the action it asks for."""
+    named = (text.partition("=") for text in texts)
+    return {name.strip(): {"action": action.strip() or "auto"} for name, _, action in named}
+
+
+@click.command(cls=Command)
+@options.SHARED
+@options.TRAINED
+@options.ALGORITHM
+@option("--max-steps", "Optimiser steps.", options.LEARNING, "max_steps", type=int)
+@options.GROUP_SIZE
+@option("--lr", "Learning rate.", options.LEARNING, "optim.lr", type=float)
+@options.BETA
+@option(
+    "--alarm",
+    "What an alarm does: warn, stop, rollback, off; may be repeated.",
+    options.LEARNING,
+    "alarms.watch",
+    metavar="NAME[=ACTION]",
+    multiple=True,
+    callback=_read_actions,
+)
+@options.MADE
+@option(
+    "--gpu-memory",
+    "With --dry-run: would it fit a GPU elsewhere, such as 24GB?",
+    options.RUN,
+    metavar="SIZE",
+)
 def train(**values: Any) -> None:
     """Train a search agent with GRPO and show how it learns.
 
@@ -42,11 +64,14 @@ def train(**values: Any) -> None:
       searchrl train --config run.yaml --set optim.lr=1e-4 --dry-run
       searchrl train --model Qwen/Qwen3-4B --dry-run --gpu-memory 24GB
     """
-    _run("train", TRAIN, values)
+    _run("train", values)
 
 
-@click.command(cls=GroupedCommand)
-@options(SHARED, SFT)
+@click.command(cls=Command)
+@option("--traces", "JSONL of demonstrations instead of scripts.", key="sft.traces", metavar="FILE")
+@options.SHARED
+@options.TRAINED
+@options.MADE
 def sft(**values: Any) -> None:
     """Cold start: train on scripted or recorded demonstrations.
 
@@ -58,46 +83,36 @@ def sft(**values: Any) -> None:
       searchrl sft --env regulations --model tiny --set sft.stages.0.steps=100
       searchrl sft --env corpus --model Qwen/Qwen3-4B --traces demos.jsonl
     """
-    _run("sft", SFT, values)
+    _run("sft", values)
 
 
-def _run(
-    command: Literal["train", "sft"], flags: Sequence[Flag], values: Mapping[str, Any]
-) -> None:
-    """Resume or plan, then run the program of `command`, which has these `flags` of its own."""
+def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
+    """Resume or plan, then run the program of `command`."""
     from searchrl.cli.loading import load_registry
-    from searchrl.cli.planned import ensure_elsewhere, ensure_model_policy, show_plan
+    from searchrl.cli.planned import ensure_elsewhere, ensure_model_policy, load_plan, show_plan
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.engine.learning.torchrun import read_place
     from searchrl.programs.setup.planning import plan_run
     from searchrl.run_folder import Run
 
-    is_json = bool(values["json"])
     is_first = read_place().is_first
-    console = make_console(sys.stderr if is_json else sys.stdout)
+    console = make_console(sys.stderr if values["json"] else sys.stdout)
     console.quiet = not is_first
-    with ConsoleObserver(console, details=bool(values["details"])) as observer:
+    with ConsoleObserver(console, details=values["details"]) as observer:
         plan = None
         if not values["resume"]:
             if values["allow_change"]:
                 raise ConfigError("--allow-change goes with --resume RUN")
-            room = values.get("gpu_memory")
-            layers = read_layers(values, SHARED, flags)
-            gpu = None if room is None else ensure_elsewhere(values)
-            plan = plan_run(*layers, elsewhere=gpu)
-            ensure_model_policy(plan.config, command)
+            layers = read_layers()
+            elsewhere = ensure_elsewhere(values) if values.get("gpu_memory") else None
+            plan = plan_run(*layers, elsewhere=elsewhere)
             if values["dry_run"]:
+                ensure_model_policy(plan.config, command)
                 if is_first:
-                    show_plan(
-                        plan,
-                        command,
-                        is_json=is_json,
-                        details=bool(values["details"]),
-                        gpu_memory=room,
-                    )
+                    show_plan(plan, command, values)
                 return
-        elif others := given_flags(
-            values, "resume", "json", "strict", "trust", "details", "allow_change"
+        elif others := given_options(
+            "resume", "json", "strict", "trust", "details", "allow_change"
         ):
             raise ConfigError(
                 "--resume continues a run with its own configuration and takes no "
@@ -115,18 +130,14 @@ def _run(
             config = resumed.config
             if values["strict"]:
                 config = config.model_copy(update={"strict_plugins": True})
-            registry = None if resumed.find_end() else load_registry(config, values["resume"])
             run = program(
                 resume=resumed.path,
                 observer=observer,
-                registry=registry,
-                allow_change=bool(values["allow_change"]),
+                registry=None if resumed.find_end() else load_registry(config, values["resume"]),
+                allow_change=values["allow_change"],
             )
         else:
-            registry = load_registry(plan.config)
-            plan = plan.settled(registry)
-            for note in plan.notes:
-                observer.note(note)
+            plan, registry = load_plan(plan, command, observer)
             run = program(plan, observer=observer, registry=registry)
-    if is_json and is_first:
+    if values["json"] and is_first:
         print_json({"run": str(run.path), **run.summary})

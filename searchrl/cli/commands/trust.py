@@ -1,54 +1,46 @@
-"""`searchrl trust`: allows for good the code that a run folder names. No torch, and nothing is run.
-
-Owns what is printed. `searchrl.trust` finds the code and keeps the hashes.
-"""
+"""`searchrl trust`: allows for good what a run folder names. No torch, and nothing is run."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
+from searchrl.cli import options
 from searchrl.cli.json_output import print_json
 from searchrl.cli.lines import say, style
-from searchrl.cli.options import TRUSTED, GroupedCommand, options
+from searchrl.cli.options import Command
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=Command)
 @click.argument("run", metavar="RUN")
-@options(TRUSTED)
+@options.JSON
 def trust(run: str, **values: Any) -> None:
-    """Allow for good the code that a run folder names.
+    """Allow for good what a run folder names and may not use without you.
 
-    Its plugin files, modules that no installed distribution has, files of instructions, and the
-    addresses of servers that its retrievers ask. Look at them first: code runs with your rights,
-    and a server gets your queries and the key that is named for it. What is remembered is the hash
-    of each, in your own state folder; a file that changes is asked for again. Code of runs that you
-    made is trusted.
+    Plugins, paths, addresses, models, and all other text in the settings of plugins. Look at it
+    first: code runs with your rights, and a server gets your queries and the key that is named for
+    it. What is remembered is the hash of each, in your own state folder; a file that changes is
+    asked for again. What your own runs name is trusted on this machine.
 
     \b
     Examples:
       searchrl trust runs/from-a-colleague
       searchrl eval runs/from-a-colleague --trust
     """
+    from searchrl.plugins import load_plugins
     from searchrl.run_folder import Run
-    from searchrl.trust import store
-    from searchrl.trust.code import find_code
+    from searchrl.trust.needs import find_needs
+    from searchrl.trust.permission import trust as remember
 
     opened = Run.find(run) or Run.open(run)
-    named = [code for code in find_code(opened.config.to_dict()) if not code.is_installed]
-    found = [(code, code.digest()) for code in named]
-    trusted = [(code, digest) for code, digest in found if digest]
-    store.trust(trusted, opened.path)
-    gone = [code for code, digest in found if not digest]
+    needs = find_needs(opened.config, load_plugins(()), opened.path)
+    remember(needs, opened.path)
     if values["json"]:
-        rows = [{"kind": c.kind, "code": c.source, "key": c.key, "sha256": d} for c, d in trusted]
-        print_json({"trusted": rows, "gone": [code.source for code in gone]})
+        rows = [{"what": n.what, "value": n.value, "key": n.key, "hash": n.digest()} for n in needs]
+        print_json({"trusted": rows})
         return
-    for code, digest in trusted:
-        say(style("trusted: ", fg="green"), f"{code}, sha256 {digest}")
-    for code in gone:
-        say(style("not there: ", fg="yellow"), str(code))
-    if not found:
-        say(f"{Path(run)} names no code but that of installed distributions")
+    for need in needs:
+        say(style("trusted: ", fg="green"), str(need))
+    if not needs:
+        say(f"{opened.path} names nothing that needs permission")

@@ -1,48 +1,43 @@
 """What a person sees while a run goes on: an `Observer` on a terminal, or on plain lines.
 
-On a terminal a live table shows every metric with its trend, the progress of the current phase
-and the time left. Elsewhere (a pipe, a log, CI) every step is one plain line without control codes.
-It computes nothing: the programs tell it everything. `train`, `sft`, `eval` and `bench` use it. The
-bar is that of the whole run (`progress`); at its end comes one sentence (`ending`), then the table.
+On a terminal a live table shows the figures with their trends below the bar of the whole run.
+Elsewhere (a pipe, a log, CI) every step is one plain line without control codes. It computes
+nothing: the programs tell it everything.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Column, Table
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from searchrl.cli.screen.ending import describe_result, list_alarms
 from searchrl.cli.screen.figures import (
-    CHOOSES,
+    Figures,
+    chosen_keys,
     format_duration,
     format_metric,
-    format_seconds,
     is_kind,
-    is_share,
-    label,
-    shown_keys,
+    make_table,
     sparkline,
 )
 from searchrl.cli.screen.next_command import after_training
-from searchrl.cli.screen.progress import RunProgress
 from searchrl.cli.screen.transcript import render_rollout, render_sample
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
-from searchrl.contracts import Metric
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.figures.metrics import Metrics
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
+from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.playing import Rollout
 from searchrl.errors import DamagedError
 from searchrl.programs.observer import Row, Work
-from searchrl.programs.setup.indexes import INDEX
 from searchrl.rewards.expression import RewardSchedule
 
 LOSS_HINT = (
@@ -56,8 +51,10 @@ DEAD_HINT = (
 
 _BAR = 24
 """Columns of the progress bar."""
-_WIDE = 110
-"""Columns from which on the phase stands beside the bar; below, it has a line of its own."""
+_SAMPLING = 2 / 3
+"""Share of a step that is over when its last episode is sampled."""
+_SPEED_S = 600
+"""Seconds of the run whose speed gives the time left: with evaluations, which are faster."""
 _TREND = (6, 18)
 """Fewest and most columns of a trend."""
 _TABLE_REST = 74
@@ -71,7 +68,7 @@ class ConsoleObserver:
 
     Args:
         console: where to.
-        details: show every metric, and the parts of the memory plan.
+        details: show every figure, and the parts of the memory plan.
     """
 
     def __init__(self, console: Console, *, details: bool = False) -> None:
@@ -79,7 +76,20 @@ class ConsoleObserver:
         self.details = details
         self.started = time.monotonic()
         self._live: Live | None = None
-        self._progress: RunProgress | None = None
+        self._progress = Progress(
+            BarColumn(_BAR),
+            TextColumn("{task.percentage:.0f} %{task.description}", markup=False),
+            TextColumn("ETA", style="dim"),
+            TimeRemainingColumn(),
+            console=console,
+            speed_estimate_period=_SPEED_S,
+        )
+        self._bar = self._progress.add_task("")
+        self._work: Work | None = None
+        self._behind = 0.0
+        """Episodes of what has ended: steps and evaluations."""
+        self._earlier = 0
+        """Episodes of the first part of an evaluation, while its second part is played."""
         self._phase: tuple[str, int, int] = ("", 0, 0)
         self._step = 0
         self._max_steps = 0
@@ -88,7 +98,7 @@ class ConsoleObserver:
         self._history: dict[str, list[float]] = {}
         # The loss has no row unless details are shown; then 0 needs no explanation either.
         self._hints = [LOSS_HINT, DEAD_HINT] if details else [DEAD_HINT]
-        self._held_out: dict[str, Mapping[str, Metric]] = {}
+        self._held_out: dict[str, Figures] = {}
         self._latest_step = 0
         self._sample: tuple[int, Rollout] | None = None
         self._pair: tuple[Row | None, Row] | None = None
@@ -103,8 +113,12 @@ class ConsoleObserver:
 
     def begin(self, work: Work) -> None:
         """Start the bar of the run; take in what an earlier process recorded of it."""
-        self._progress = RunProgress(work)
-        self._step, self._max_steps = work.done, work.steps
+        self._work, self._step, self._max_steps = work, work.done, work.steps
+        self._behind = _episodes_until(work, work.done) if work.done else 0
+        total = _episodes_until(work, work.steps) + work.after
+        if work.every:  # one more comes after the last step
+            total += work.during
+        self._progress.update(self._bar, total=max(total, 1))
         for row in work.rows:
             self._take_in(row["phase"], row["step"], row["metrics"])
 
@@ -112,10 +126,12 @@ class ConsoleObserver:
         """Print the plan in a few lines."""
         tasks = (f"{t.env.name} (reward {RewardSchedule.parse(t.reward)})" for t in config.tasks)
         for name, value in {"tasks": ", ".join(tasks), **facts}.items():
+            self._say(name, str(value))
             if isinstance(value, MemoryPlan):
-                self._show_memory(value)
-                continue
-            self.console.print(Text.assemble((f"{name:<11}", "bold"), str(value)))
+                if value.advice:
+                    self.warn(value.advice)
+                if self.details:
+                    self.console.print(_memory_table(value))
 
     def note(self, text: str) -> None:
         """Print one line."""
@@ -142,23 +158,23 @@ class ConsoleObserver:
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Move the progress bar; plain output says once that a long phase began."""
-        is_new = name != self._phase[0]
+        if is_new := name != self._phase[0]:
+            # The second part of an evaluation goes on where the first one ended.
+            is_second = name.startswith("evaluate,")
+            self._earlier = self._earlier + self._phase[2] if is_second else 0
         self._phase = (name, done, total)
-        if self._progress is not None:
-            self._progress.phase(name, done, total)
+        self._move_bar()
         if self.console.is_terminal:
             self._start_live()
-        elif is_new and name.startswith("evaluate"):
-            self.console.print(f"{name}: {total} episode{'s' if total != 1 else ''} …")
-        elif is_new and name.startswith(INDEX):
-            self.console.print(f"{name} …")
+        elif is_new and name.startswith(("evaluate", "index")):
+            episodes = f": {total} episode{'s' if total != 1 else ''}"
+            self.console.print(f"{name}{episodes if name.startswith('evaluate') else ''} …")
 
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
         """Take in a finished step."""
         self._step, self._max_steps = step, max_steps
         self._take_in("train", step, metrics)
-        if self._progress is not None:
-            self._progress.step(step)
+        self._end_phase(0.0 if self._work is None else _episodes_until(self._work, step))
         hint = loss_hint(metrics)
         if hint in self._hints:
             self._hints.remove(hint)
@@ -167,31 +183,20 @@ class ConsoleObserver:
             self._start_live()
             return
         keys = [key for key in self._keys([metrics]) if not is_kind(key)]
-        parts = [f"step {step}/{max_steps}", _on_a_line(keys, metrics)]
-        if eta := self._eta():
-            parts.append(f"ETA {eta}")
-        self.console.print("  ".join(parts))
-        if self._sample is not None and self._is_sample_due():
+        left = self._progress.tasks[0].time_remaining
+        eta = f"  ETA {format_duration(left)}" if left and left >= 1 else ""
+        self.console.print(f"step {step}/{max_steps}  {_on_a_line(keys, metrics)}{eta}")
+        every = max(1, max_steps // _SAMPLES)
+        if self._sample is not None and (step == 1 or step % every == 0):
             self.console.print(self._render_sample())
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Take in a finished evaluation."""
         self._take_in(label, step, metrics)
-        if self._progress is not None:
-            self._progress.evaluation()
+        self._end_phase(self._behind + self._earlier + self._phase[1])
         if not self.console.is_terminal:
-            values = _on_a_line(shown_keys([metrics]), metrics)
+            values = _on_a_line(chosen_keys([metrics], details=self.details), metrics)
             self.console.print(f"evaluation {label} (step {step}): {values}")
-
-    def _take_in(self, phase: str, step: int, metrics: Metrics) -> None:
-        if phase not in ("train", "sft"):
-            self._held_out[phase] = metrics
-            self._latest_step = step
-            return
-        self._now = metrics
-        self._seen |= metrics
-        for name, metric in metrics.items():
-            self._history.setdefault(name, []).append(metric["value"])
 
     def episodes(self, rollouts: Sequence[Rollout]) -> None:
         """Keep a sample of a step."""
@@ -226,23 +231,45 @@ class ConsoleObserver:
             if was is not None:
                 self.console.print(render_rollout("before training", was), "")
             self.console.print(render_rollout("after training", now), "")
-        self._say_where(run_dir, summary)
+        if sounded := list_alarms(summary.get("alarms", ())):
+            self.console.print(Text.assemble(("alarms     ", "bold yellow"), sounded))
+        self._say("run", str(run_dir))
+        self._say("summary", str(run_dir / "summary.json"))
+        self._say("policy", str(summary.get("policy", run_dir / "policy")))
+        self._say("try", f"\n{'':11}".join(after_training(run_dir, summary)))
 
-    def _show_memory(self, plan: MemoryPlan) -> None:
-        """The plan in a line; its parts as rows if details are asked for."""
-        self.console.print(Text.assemble((f"{'memory':<11}", "bold"), str(plan)))
-        if plan.advice:
-            self.warn(plan.advice)
-        if not self.details:
+    def _take_in(self, phase: str, step: int, metrics: Metrics) -> None:
+        if phase not in ("train", "sft"):
+            self._held_out[phase] = metrics
+            self._latest_step = step
             return
-        size = Column(justify="right", no_wrap=True)
-        columns = (Column(min_width=9), Column(), size, Column(style="dim"), Column(style="dim"))
-        table = Table(*columns, box=None, padding=(0, 2, 0, 0), show_header=False)
-        for part in plan.parts:
-            table.add_row("", part.name, format_bytes(part.num_bytes), part.phase, part.why)
-        self.console.print(table)
+        self._now = metrics
+        self._seen |= metrics
+        for name, metric in metrics.items():
+            self._history.setdefault(name, []).append(metric["value"])
 
-    # The live table.
+    def _say(self, name: str, text: str) -> None:
+        self.console.print(Text.assemble((f"{name:<11}", "bold"), text))
+
+    # The bar and the live table.
+
+    def _end_phase(self, behind: float) -> None:
+        self._behind, self._earlier, self._phase = behind, 0, ("", 0, 0)
+        self._move_bar()
+
+    def _move_bar(self) -> None:
+        """Move the bar to where the run is, or its phase where nobody said how long the run is."""
+        name, done, total = self._phase
+        work, now = self._work, 0.0
+        if work is None:
+            self._progress.update(self._bar, completed=done, total=max(total, 1))
+            return
+        if name in ("sample", "update"):
+            now = work.per_step * _SAMPLING * (1 if name == "update" else done / max(total, 1))
+        elif name.startswith("evaluate"):
+            now = self._earlier + done
+        place = f" of the run  step {self._step}/{self._max_steps}"
+        self._progress.update(self._bar, completed=self._behind + now, description=place)
 
     def _start_live(self) -> None:
         if self._live is None:
@@ -258,92 +285,68 @@ class ConsoleObserver:
 
     def _render(self) -> RenderableType:
         name, done, total = self._phase
-        progress = self._progress
-        head = Text(no_wrap=True, overflow="ellipsis")
-        if progress is not None:
-            head.append(f"{100 * progress.share:.0f} % of the run", "bold")
-            head.append(f"  step {self._step}/{self._max_steps}")
-            if eta := self._eta():
-                head.append(f"  ETA {eta}", "dim")
-        doing = f"{name} {done}/{total}" if name else ""
-        is_beside = progress is None or self.console.width >= _WIDE
-        if is_beside:
-            head.append("  " * bool(head) + doing, "cyan")
-        share = done / max(total, 1) if progress is None else progress.share
-        line = Table.grid(padding=(0, 1))
-        line.add_row(ProgressBar(total=1.0, completed=share, width=_BAR), head)
-        above: list[RenderableType] = [line]
-        if not is_beside:  # also while there is nothing to say, or the table would jump
-            above.append(Text(doing, "cyan", no_wrap=True, overflow="ellipsis"))
+        # A line also while there is nothing to say, or the table would jump.
+        doing = Text(f"{name} {done}/{total}" if name else "", "cyan", no_wrap=True)
         # The last empty line is for the `^C` that a terminal echoes: it would shift what is drawn.
         below = [""] if self._sample is None else ["", *self._render_sample().renderables, ""]
         if not self._now and not self._held_out:
-            return Group(*above, *below)
-        room = self.console.height - len(above) - len(below)
-        return Group(*above, self._table(room), *below)
+            return Group(self._progress, doing, *below)
+        room = self.console.height - 2 - len(below)
+        return Group(self._progress, doing, self._table(room), *below)
 
     def _render_sample(self) -> Group:
         assert self._sample is not None
         step, rollout = self._sample
         return render_sample(f"an episode of step {step}", rollout)
 
-    def _is_sample_due(self) -> bool:
-        every = max(1, self._max_steps // _SAMPLES)
-        return self._step == 1 or self._step % every == 0
-
-    def _keys(self, metrics: Sequence[Mapping[str, Metric]]) -> list[str]:
-        return shown_keys(metrics, None if self.details else self._history)
+    def _keys(self, metrics: Sequence[Figures]) -> list[str]:
+        return chosen_keys(metrics, self._history, details=self.details)
 
     def _table(self, room: int | None = None) -> Table:
         """Metrics as rows: held out before, training now and its trend, held out latest.
 
-        With `room` for fewer lines, kinds and slices of tasks have no row, nor have actions.
+        With `room` for fewer lines, kinds of tasks have no row.
         """
         before = self._held_out.get("before", {})
         latest_label = next((k for k in ("after", "during") if k in self._held_out), "")
         latest = self._held_out.get(latest_label, {})
         trend = min(max(_TREND[0], self.console.width - _TABLE_REST), _TREND[1])
-        table = Table("metric", box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         keys = self._keys([before, self._now, latest, self._seen])
-        for is_detail in (is_kind, is_share):
-            if room is not None and len(keys) >= room:  # one line more is the head
-                keys = [key for key in keys if not is_detail(key)]
-        cells = [[label(key) for key in keys]]
+        if room is not None and len(keys) >= room:  # one line more is the head
+            keys = [key for key in keys if not is_kind(key)]
+        columns: dict[str, Callable[[str], str]] = {}
         if before:
-            table.add_column("held out, before", no_wrap=True)
-            cells.append([format_metric(key, before) for key in keys])
+            columns["held out, before"] = partial(format_metric, metrics=before)
         if self._now:
-            table.add_column("training", justify="right", no_wrap=True)
-            cells.append([format_metric(key, self._now, is_bare=True) for key in keys])
-            table.add_column("trend", no_wrap=True, style="green")
-            cells.append([sparkline(self._history.get(key, []), trend) for key in keys])
+            columns["training"] = partial(format_metric, metrics=self._now, is_bare=True)
+            columns["trend"] = lambda key: sparkline(self._history.get(key, []), trend)
         if latest:
             when = "after" if latest_label == "after" else f"step {self._latest_step}"
-            table.add_column(f"held out, {when}", no_wrap=True)
-            cells.append([format_metric(key, latest) for key in keys])
-        for row in zip(*cells, strict=True):
-            table.add_row(*row)
-        return table
-
-    def _eta(self) -> str:
-        left = None if self._progress is None else self._progress.seconds_left
-        return format_seconds(left) if left and left >= 1 else ""
-
-    def _say_where(self, run_dir: Path, summary: Mapping[str, Any]) -> None:
-        places = {
-            "run": run_dir,
-            "summary": run_dir / "summary.json",
-            "policy": summary.get("policy", run_dir / "policy"),
-        }
-        if sounded := list_alarms(summary.get("alarms", ())):
-            self.console.print(Text.assemble(("alarms     ", "bold yellow"), sounded))
-        for name, place in places.items():
-            self.console.print(Text.assemble((f"{name:<11}", "bold"), str(place)))
-        tries = after_training(run_dir, summary)
-        self.console.print(Text.assemble(("try        ", "bold"), "\n           ".join(tries)))
+            columns[f"held out, {when}"] = partial(format_metric, metrics=latest)
+        return make_table("metric", keys, columns)
 
 
-def loss_hint(metrics: Mapping[str, Metric]) -> str:
+def _episodes_until(work: Work, step: int) -> int:
+    """Episodes up to the end of a step, with the evaluations before it."""
+    num_during = (step - 1) // work.every if work.every else 0
+    return work.before + step * work.per_step + num_during * work.during
+
+
+def _memory_table(plan: MemoryPlan) -> Table:
+    parts = {part.name: part for part in plan.parts}
+    return make_table(
+        "part",
+        parts,
+        {
+            "size": lambda name: format_bytes(parts[name].num_bytes),
+            "when": lambda name: parts[name].phase,
+            "why": lambda name: parts[name].why,
+        },
+        can_wrap=True,
+    )
+
+
+def loss_hint(metrics: Figures) -> str:
     """What to say of a training step whose loss or gradient is 0; "" if there is nothing."""
     if "reward" not in metrics:  # nothing was scored, or it is supervised training
         return ""
@@ -355,13 +358,8 @@ def loss_hint(metrics: Mapping[str, Metric]) -> str:
     return LOSS_HINT if is_zero and has_gradient else ""
 
 
-def _on_a_line(keys: Sequence[str], metrics: Mapping[str, Metric]) -> str:
-    shares = [key for key in keys if is_share(key) and key in metrics]
-    parts = [f"{k} {format_metric(k, metrics, is_bare=True)}" for k in keys if not is_share(k)]
-    if shares:
-        said = (f"{label(key)} {100 * metrics[key]['value']:.0f} %" for key in shares)
-        parts.append(", ".join(said).replace(f", {CHOOSES}", ", "))
-    return "  ".join(parts)
+def _on_a_line(keys: Sequence[str], metrics: Figures) -> str:
+    return "  ".join(f"{k} {format_metric(k, metrics, is_bare=True)}" for k in keys)
 
 
 def choose_pair(before: Iterable[Row], after: Iterable[Row]) -> tuple[Row | None, Row] | None:

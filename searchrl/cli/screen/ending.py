@@ -1,7 +1,6 @@
 """The end of a run in one sentence: what it reached, and what the agent does now.
 
-Owns the words. The figures are those of the evaluations before and after. Pure functions; called by
-`console`.
+Owns the words. The figures are those of the evaluations before and after. Pure functions.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchrl.contracts import Metric
+from searchrl.rewards.expression import HEADLINES
 
-_HEADLINES = {"em": "exact match", "env": "the game's own reward", "reward": "reward"}
-"""What a run may be judged by, as a person reads it."""
+_NAMES = {"em": "exact match", "env": "the game's own reward"}
+"""What a run is judged by, as a person reads it."""
 _EVERY = 0.995
 """Share of the episodes from which on it is said to be every one."""
 
@@ -25,11 +25,22 @@ def describe_result(
     `before` is empty for a cold start, which is measured afterwards only. "" if nothing was.
     `headline` is what the run is judged by, if that was measured.
     """
-    key = next((key for key in (headline, *_HEADLINES) if key in after), None)
+    key = next((key for key in (headline, *HEADLINES) if key in after), None)
     if key is None:
         return ""
-    parts = [f"{_HEADLINES[key]} {_change(key, before, after)}", _habit(before, after)]
-    return "; ".join(filter(None, parts))
+
+    def say(metric: Metric) -> str:
+        return _percent(metric["value"]) if key == "em" else f"{metric['value']:.2f}"
+
+    now, was = say(after[key]), say(before[key]) if key in before else None
+    change = f"{was} → {now}"
+    if was is None:
+        change = f"{now} on held-out tasks"
+    elif was == now:
+        change = f"{now}, as before"
+    elif not _is_apart(before[key], after[key]):
+        change += ", which may be chance (the 95 % intervals overlap)"
+    return "; ".join(filter(None, [f"{_NAMES.get(key, key)} {change}", _habit(before, after)]))
 
 
 def list_alarms(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -38,18 +49,6 @@ def list_alarms(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     named = ", ".join(f"{row['alarm']} (since step {row['since']})" for row in rows)
     return f"{len(rows)} sounded: {named}; see alarms.jsonl"
-
-
-def _change(key: str, before: Mapping[str, Metric], after: Mapping[str, Metric]) -> str:
-    now = _say(key, after[key]["value"])
-    if key not in before:
-        return f"{now} on held-out tasks"
-    was = _say(key, before[key]["value"])
-    if was == now:
-        return f"{now}, as before"
-    if _is_apart(before[key], after[key]):
-        return f"{was} → {now}"
-    return f"{was} → {now}, which may be chance (the 95 % intervals overlap)"
 
 
 def _habit(before: Mapping[str, Metric], after: Mapping[str, Metric]) -> str:
@@ -72,10 +71,6 @@ def _is_apart(one: Metric, other: Metric) -> bool:
     ends = [(m.get("low", m["value"]), m.get("high", m["value"])) for m in (one, other)]
     (low, high), (other_low, other_high) = ends
     return high < other_low or other_high < low
-
-
-def _say(key: str, value: float) -> str:
-    return _percent(value) if key == "em" else f"{value:.2f}"
 
 
 def _percent(share: float) -> str:

@@ -1,14 +1,20 @@
-"""How figures look: names, order, formatting, sparklines. Pure functions on metrics.
+"""How figures look: which a person sees, their order, digits, trends, and the one table of them.
 
-Owns which metrics a person sees and in which order; all others are in metrics.jsonl only.
+Pure functions on metrics. What has no row by default has one with `--details`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+
+from rich.table import Column, Table
 
 from searchrl.contracts import Metric
+from searchrl.rewards.expression import HEADLINES
+
+Figures = Mapping[str, Metric]
 
 LABELS = {
     "passive": "passive rate",
@@ -27,115 +33,108 @@ LABELS = {
 }
 """Names that a person understands better than the key."""
 
-LEARNING = (
+_BEHAVIOUR = ("passive", "tool_calls")
+_WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
+"""Shown only if one of the values is not 0."""
+_LEARNING = (
     *("kl", "clip_frac", "entropy", "least_action_p", "dead_groups", "loss", "token_accuracy"),
     *("tokens_per_s", "episodes_per_s"),
 )
-"""Metrics of the update, shown below those of the agent."""
+"""Of the update, shown below those of the agent."""
+_NOISE = {"kl": 0.1, "clip_frac": 0.05, "loss": 1e-3, "entropy": -1, "tokens_per_s": -1}
+"""Of the update: values below these say nothing to a reader; of others, a value of 0."""
 
-_BEHAVIOUR = ("passive", "tool_calls")
-"""Shown below the kinds and slices of tasks, where there are any."""
-
-_NOISE = {"kl": 0.1, "clip_frac": 0.05, "loss": 1e-3}
-"""Of the update: values below these say nothing to a reader, so they get no row."""
-_MEANT = ("entropy", "least_action_p", "tokens_per_s", "episodes_per_s")
-"""Of the update: shown even while they stay as they are."""
-
-_WHILE_NOT_ZERO = ("invalid_turns", "failed", "unscored", "skipped_steps")
-"""Shown only if one of the values is not 0."""
-
-_ACTION = "action/"
-"""What the share of an action among all choices begins with."""
-CHOOSES = "chooses "
-"""The same for a person."""
+_IS_REPEATED = re.compile(r"(pass|avg)@\d+").fullmatch
 
 NOT_MEASURED = "—"
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def shown_keys(
-    metrics: Iterable[Mapping[str, Metric]],
-    history: Mapping[str, Sequence[float]] | None = None,
-) -> list[str]:
-    """The keys worth a row, in order: reward, components, kinds, slices, behaviour, learning.
+def make_table(
+    head: str,
+    keys: Iterable[str],
+    columns: Mapping[str, Callable[[str], str]],
+    *,
+    name: Callable[[str], str] | None = None,
+    can_wrap: bool = False,
+) -> Table:
+    """A table of figures, as every command prints it: a row for each key.
 
-    Behaviour is searches and calls or, of a policy without tokens, the share of each action.
-
-    `history` holds the values of training so far. With it, figures of the update that are noise or
-    stay 0 are left out; without it, every one is listed.
+    Args:
+        head: what stands above the keys.
+        keys: the rows.
+        columns: by what stands above it, the cell of a key.
+        name: what is shown of a key; by default its `label`.
+        can_wrap: break cells where the terminal is narrow.
     """
-    everything = list(metrics)
-    groups: list[list[str]] = [[] for _ in range(7)]
+    rows = list(keys)
+    names = Column(head, overflow="fold", min_width=min(24, max(map(len, rows), default=0)))
+    cells = [Column(name, no_wrap=not can_wrap) for name in columns]
+    table = Table(names, *cells, box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for key in rows:
+        table.add_row((name or label)(key), *(cell(key) for cell in columns.values()))
+    return table
+
+
+def chosen_keys(
+    columns: Iterable[Figures],
+    history: Mapping[str, Sequence[float]] | None = None,
+    *,
+    details: bool = False,
+) -> list[str]:
+    """The figures that have a row, in order: the whole, then what it is judged by, by kind.
+
+    `history` holds the values of training so far: figures of the update that are noise in it have
+    no row. With `details`, every figure has one.
+    """
+    everything = list(columns)
+    keys = list(dict.fromkeys(key for one in everything for key in one))
+    components = []
     for one in everything:
-        names = list(one)
         # `summarise` puts the components between `reward` and these.
         end = next((key for key in (*_BEHAVIOUR, "turns") if key in one), None)
-        components = names[: names.index(end)] if end else []
-        for key in names:
-            groups[_place(key, components)].append(key)
-    if any(map(is_share, groups[4])):
-        # How long such an episode is is what its policy decides.
-        groups[4] += [key for key in groups[6] if key == "turns"]
-    groups[5] = [k for k in _WHILE_NOT_ZERO if any(k in m and m[k]["value"] for m in everything)]
-    learning = dict.fromkeys(groups[6])
+        components += list(one)[: list(one).index(end)] if end else []
+    main = next((name for name in HEADLINES if any(key.startswith(f"{name}/") for key in keys)), "")
     values = history or {}
-    groups[6] = [k for k in LEARNING if k in learning and not _is_idle(k, values.get(k, ()))]
-    return list(dict.fromkeys(key for group in groups for key in group))
+    groups: list[Iterable[str]] = [
+        ["reward"],
+        [key for key in keys if key in components or key == "em_forced" or _IS_REPEATED(key)],
+        [key for key in keys if key.startswith(f"{main}/") and is_kind(key)],
+        [key for key in keys if key.endswith(("/reward", "/em", "/passive"))],  # of several tasks
+        _BEHAVIOUR,
+        [k for k in _WHILE_NOT_ZERO if any(k in one and one[k]["value"] for one in everything)],
+        [key for key in _LEARNING if not _is_noise(key, values.get(key, ()))],
+        keys if details else (),
+    ]
+    return [key for key in dict.fromkeys(chain(*groups)) if key in keys]
 
 
-def _is_idle(key: str, values: Sequence[float]) -> bool:
-    """Whether the values of a figure of the update so far are noise, or all 0."""
-    if not values or key in _MEANT:
-        return False
-    return all(abs(value) < _NOISE.get(key, 1e-9) for value in values)
-
-
-def _place(key: str, components: Sequence[str]) -> int:
-    """Which group of rows a key belongs to; the last one holds everything else."""
-    if key == "reward":
-        return 0
-    if key in components or key == "em_forced":
-        return 1
-    if is_kind(key):
-        return 2
-    if is_share(key):
-        return 4
-    if "/" in key:
-        # Several environments: the main metrics of each; the others are in metrics.jsonl.
-        return 3 if key.rsplit("/", 1)[-1] in ("reward", "em", "passive") else 6
-    return 4 if key in _BEHAVIOUR else 6
+def _is_noise(key: str, values: Sequence[float]) -> bool:
+    return bool(values) and all(abs(value) < _NOISE.get(key, 1e-9) for value in values)
 
 
 def label(key: str) -> str:
     """The name of a metric as a person reads it."""
-    if is_share(key):
-        return f"{CHOOSES}{key.removeprefix(_ACTION)}"
     return LABELS.get(key, key)
 
 
 def is_kind(key: str) -> bool:
-    """Whether it is the figure of one kind of task."""
-    return key.startswith(("em/", "env/", "reward/"))
-
-
-def is_share(key: str) -> bool:
-    """Whether it is the share of an action among all choices."""
-    return key.startswith(_ACTION)
+    """Whether it is what a run is judged by, of one kind of task."""
+    head, slash, kind = key.partition("/")
+    return bool(slash) and head in HEADLINES and not kind.startswith("difficulty.")
 
 
 def format_value(key: str, value: float) -> str:
     """A value with the digits that mean something."""
-    if key == "episodes_per_s":
-        return f"{value:,.1f}"
     if key == "tokens_per_s" or abs(value) >= 1000:
         return f"{value:,.0f}"
-    if key in ("kl", "loss", "least_action_p") and value != 0 and abs(value) < 0.01:
+    if key in ("kl", "loss") and value != 0 and abs(value) < 0.01:
         return f"{value:.1e}"
     return f"{value:.3f}"
 
 
-def format_metric(key: str, metrics: Mapping[str, Metric], *, is_bare: bool = False) -> str:
+def format_metric(key: str, metrics: Figures, *, is_bare: bool = False) -> str:
     """A metric with its 95 % interval, if it has one and `is_bare` is off; — if not measured."""
     if key not in metrics:
         return NOT_MEASURED
@@ -165,13 +164,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
     span = high - low or 1.0
     top = len(_BLOCKS) - 1
     return "".join(_BLOCKS[round((value - low) / span * top)] for value in means)
-
-
-def format_seconds(seconds: float) -> str:
-    """`75` → `1:15`, `3700` → `1:01:40`."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def format_duration(seconds: float) -> str:

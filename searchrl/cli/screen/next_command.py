@@ -18,7 +18,7 @@ from rich.text import Text
 
 from searchrl.cli.group import plugin_sources
 from searchrl.config import RunConfig
-from searchrl.engine.episodes.scorers import SEARCH_METRICS
+from searchrl.engine.rollout.scorers import SEARCH_METRICS
 from searchrl.plugins import Entry, Registry
 
 _CARRIED = ("plugin", "config", "env", "protocol", "retriever", "set")

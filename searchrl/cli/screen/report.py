@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from rich.table import Column, Table
 from rich.text import Text
 
-from searchrl.cli.screen.figures import format_metric, label, sparkline
+from searchrl.cli.screen.figures import format_metric, make_table, sparkline
 from searchrl.cli.terminal import make_console
 from searchrl.errors import RunFolderError, suggest
 from searchrl.report.index import mean_advantage
 from searchrl.report.overview import describe_run
-from searchrl.report.patterns import find_pattern, name_choices
-from searchrl.report.tokens import TokenTexts, open_texts
+from searchrl.report.patterns import find_pattern
+from searchrl.report.tokens import open_texts
 from searchrl.run_folder import Run
 from searchrl.run_folder.rollouts import name_rollout
 
@@ -42,43 +42,40 @@ def show_run(run: Run) -> None:
         console.print(f"  {alarm['what']} Try: {'; '.join(alarm['tries'])}")
     if not facts["alarms"]:
         console.print("no alarm sounded")
-    before, after = facts["before"] or {}, facts["after"] or {}
-    figures = _table("metric", "before", "after", "curve of training")
-    curves = facts["curves"]
-    for name in dict.fromkeys((*before, *after, *facts["components"])):
-        if name not in before and name not in after and name not in curves:
-            continue
-        curve = [float(point[1]) for point in curves.get(name, {}).get("train", [])]
-        figures.add_row(
-            label(name),
-            format_metric(name, before),
-            format_metric(name, after),
-            sparkline(curve, _CURVE_WIDTH),
-        )
-    console.print(figures)
-    _show_patterns(run)
+    before, after, curves = facts["before"] or {}, facts["after"] or {}, facts["curves"]
 
+    def curve(key: str) -> str:
+        points = curves.get(key, {}).get("train", [])
+        return sparkline([float(point[1]) for point in points], _CURVE_WIDTH)
 
-def _show_patterns(run: Run) -> None:
-    console = make_console(sys.stdout)
+    keys = dict.fromkeys((*before, *after, *(key for key in facts["components"] if key in curves)))
+    columns: dict[str, Callable[[str], str]] = {
+        "before": partial(format_metric, metrics=before),
+        "after": partial(format_metric, metrics=after),
+        "curve of training": curve,
+    }
+    console.print(make_table("metric", keys, columns))
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in run.rollouts():
         kept = {name: row[name] for name in ("phase", "step", "rollout_id", "reward")}
         found[find_pattern(row)].append(kept)
     total = sum(map(len, found.values()))
-    table = _table(
+
+    def mean_reward(pattern: str) -> str:
+        rewards = [row["reward"] for row in found[pattern] if row["reward"] is not None]
+        return f"{sum(rewards) / len(rewards):.2f}" if rewards else "—"
+
+    ordered = sorted(found, key=lambda pattern: -len(found[pattern]))
+    table = make_table(
         "outcome pattern",
-        Column("rollouts", justify="right"),
-        "share",
-        "mean reward",
-        "one of them",
+        ordered[:_PATTERNS],
+        {
+            "rollouts": lambda pattern: f"{len(found[pattern]):,}",
+            "share": lambda pattern: f"{len(found[pattern]) / total:.1%}",
+            "mean reward": mean_reward,
+            "one of them": lambda pattern: name_rollout(found[pattern][-1]),
+        },
     )
-    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
-    for pattern, rows in ordered[:_PATTERNS]:
-        rewards = [row["reward"] for row in rows if row["reward"] is not None]
-        mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "—"
-        share = f"{len(rows) / total:.1%}"
-        table.add_row(pattern, f"{len(rows):,}", share, mean, name_rollout(rows[-1]))
     console.print(table)
     if len(ordered) > _PATTERNS:
         console.print(f"and {len(ordered) - _PATTERNS} rarer patterns", style="dim")
@@ -105,9 +102,6 @@ def show_rollout(run: Run, name: str) -> None:
         f"{find_pattern(row)} · reward {row['reward']} ({scores}) · advantage "
         f"{'none: not trained on' if advantage is None else f'{advantage:+.3g}'}"
     )
-    if row.get("choices"):
-        _show_choices(row)
-        return
     console.print(f"answer {row['final_answer']!r}, accepted {row['task']['answers']}")
     for number, turn in enumerate(row["turns"], 1):
         gold = set(row["task"]["gold_ids"])
@@ -118,33 +112,11 @@ def show_rollout(run: Run, name: str) -> None:
     texts = open_texts(run)
     for fault in texts.faults:
         console.print(f"note: {fault}")
-    console.print(_token_text(row, texts))
-
-
-def _show_choices(row: Mapping[str, Any]) -> None:
-    """Print the legal actions before every choice and how probable each was; bold: taken."""
-    console = make_console(sys.stdout)
-    taken = name_choices(row)
-    for number, (name, choice) in enumerate(zip(taken, row["choices"], strict=True), 1):
-        line = Text(f"choice {number}: ")
-        for place, (action, p) in enumerate(choice["probs"].items()):
-            said = f"{action} {'not recorded' if p is None else format(p, '.3g')}"
-            line.append("  " * bool(place))
-            line.append(said, "bold" if action == name else "dim")
-        console.print(line)
-        if shown := row["turns"][number - 1]["passages"]:
-            console.print(f"  → {', '.join(shown)}", style="dim")
-
-
-def _token_text(row: Mapping[str, Any], texts: TokenTexts) -> Text:
     own, text = texts.read(row["ids"]), Text()
     ratios = row.get("ratio") or [None] * len(row["ids"])
-    columns = zip(row["ids"], row["authors"], ratios, strict=True)
-    for place, (token, author, ratio) in enumerate(columns):
+    for place, (token, author, ratio) in enumerate(
+        zip(row["ids"], row["authors"], ratios, strict=True)
+    ):
         style = f"{_AUTHORS[author]}{' underline' if ratio is not None else ''}"
         text.append(own.get(place, texts.table[token]), style)
-    return text
-
-
-def _table(*columns: Column | str) -> Table:
-    return Table(*columns, box=None, padding=(0, 2, 0, 0), header_style="dim")
+    console.print(text)

@@ -1,7 +1,7 @@
 """An episode as a person reads it: tags and passages coloured, then the answer and its scores.
 
 Owns the colours and the layout of episodes. It knows tags by their shape only, so it shows those of
-every protocol. It parses nothing and scores nothing. Used by `train`, `eval`, `ask`, `play`.
+every protocol. It parses nothing and scores nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, StopReason
-from searchrl.engine.episodes.playing import Rollout
+from searchrl.core.episode import ANSWER, INVALID, SEARCH
+from searchrl.engine.rollout.playing import Rollout
 
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9_]*)>")
 
@@ -29,7 +29,6 @@ _SAMPLE_TURNS = 3
 """Turns of an episode that is shown in a few lines: its last ones."""
 
 _OBSERVATION = "yellow"
-_TAG_STYLE = "bold blue"
 
 
 def colour_turn(text: str, answer: str = _UNKNOWN) -> Text:
@@ -48,11 +47,10 @@ def _colour(text: str, outside: str, inside: Mapping[str, str]) -> Text:
     position, style = 0, outside
     for match in _TAG.finditer(text):
         shown.append(text[position : match.start()], style)
-        shown.append(match.group(), _TAG_STYLE)
+        shown.append(match.group(), "bold blue")
         style = outside if match.group(1) else inside.get(match.group(2), outside)
         position = match.end()
-    shown.append(text[position:], style)
-    return shown
+    return shown.append(text[position:], style)
 
 
 def render_turns(turns: Iterable[tuple[str, str]], answer: str = _UNKNOWN) -> RenderableType:
@@ -70,85 +68,68 @@ def render_rollout(title: str, row: Mapping[str, Any]) -> RenderableType:
     task = row["task"]
     names = ", ".join((task["kind"], *task["slices"]))
     head = Text.assemble((title, "bold"), (f"  {task['id']} ({names})", "dim"))
-    question = Text.assemble(("  question  ", "dim"), task["question"])
-    if row.get("choices"):
-        shown = _chosen(row["generated_text"], row["stop_reason"])
-        chosen = Text.assemble(("  choices   ", "dim"), shown)
-        return Group(head, question, chosen, *verdict_lines(row))
-    style = answer_style(row["final_answer"], task["answers"], row["scores"])
+    style = _answer_style(row["final_answer"], task["answers"], row["scores"])
     turns = render_turns(((turn["text"], turn["observation"]) for turn in row["turns"]), style)
-    return Group(head, question, turns, *verdict_lines(row))
+    return Group(head, _line("question", task["question"]), turns, *verdict_lines(row))
 
 
 def render_sample(title: str, rollout: Rollout) -> Group:
     """An episode in a few lines, each cut at the margin: what it asked, read and answered."""
     episode, scored = rollout.episode, rollout.scored
     reward = "not scored" if scored.reward is None else f"reward {scored.reward:g}"
-    rows = [("question", Text(episode.task.question))]
-    if is_chosen := bool(rollout.trajectory.views):
-        shown = _chosen(rollout.trajectory.generated_text, episode.stop_reason)
-        rows.append(("choices", shown))
-    for turn in () if is_chosen else episode.turns[-_SAMPLE_TURNS:]:
+    lines = [
+        Text.assemble((title, "bold"), f"  {reward}"),
+        _line("question", episode.task.question),
+    ]
+    for turn in episode.turns[-_SAMPLE_TURNS:]:
         action = turn.action
         if action.kind == SEARCH:
             found = "; ".join(passage.title or passage.text for passage in turn.passages)
-            rows.append(("search", Text(" | ".join(action.queries), "cyan")))
-            rows.append(("found", Text(found or "nothing", _OBSERVATION)))
+            lines.append(_line("search", " | ".join(action.queries), "cyan"))
+            lines.append(_line("found", found or "nothing", _OBSERVATION))
         elif action.kind == INVALID:
-            rows.append(("invalid", Text(action.reason, "red")))
+            lines.append(_line("invalid", action.reason, "red"))
         elif action.kind != ANSWER:
-            rows.append((action.kind, Text(str(action.payload), "cyan")))
-    if not is_chosen:
-        answers = " | ".join(episode.task.answers)
-        expected = f"  (expected {answers})" if answers else ""
-        style = answer_style(episode.final_answer, episode.task.answers, scored.scores)
-        answer = _answer(episode.final_answer, episode.stop_reason, style)
-        rows.append(("answer", Text.assemble(answer, (expected, "dim"))))
-    lines = [Text.assemble((title, "bold"), f"  {reward}")]
-    for name, shown in rows:
-        one_line = Text(" ").join(shown.split("\n"))
-        lines.append(Text.assemble((f"  {name:<10}", "dim"), one_line))
-    for line in lines:
-        line.no_wrap = True
-        line.overflow = "ellipsis"
+            lines.append(_line(action.kind, str(action.payload), "cyan"))
+    accepted = episode.task.answers
+    answer = _answer(episode.final_answer, accepted, scored.scores, episode.stop_reason)
+    lines.append(answer.append(f"  (expected {' | '.join(accepted)})" if accepted else "", "dim"))
+    for number, line in enumerate(lines):
+        lines[number] = Text(" ").join(line.split("\n"))
+        lines[number].no_wrap, lines[number].overflow = True, "ellipsis"
     return Group(*lines)
 
 
 def verdict_lines(row: Mapping[str, Any]) -> list[Text]:
-    """The answer beside the gold answer, then every score of an episode.
-
-    Choices by number are no answer, so there is none of such an episode.
-    """
+    """The answer beside the gold answer, then every score of an episode."""
     accepted, scored = row["task"]["answers"], row["scores"]
-    lines = []
-    if not row.get("choices"):
-        style = answer_style(row["final_answer"], accepted, scored)
-        answer = _answer(row["final_answer"], row["stop_reason"], style)
-        lines.append(Text.assemble(("  answer    ", "dim"), answer))
-        if accepted:
-            lines.append(Text.assemble(("  expected  ", "dim"), " | ".join(accepted)))
-    scores = [f"{name} {value:g}" for name, value in scored.items()]
+    lines = [_answer(row["final_answer"], accepted, scored, row["stop_reason"])]
+    if accepted:
+        lines.append(_line("expected", " | ".join(accepted)))
     reward = f"reward {row['reward']:g}" if row["reward"] is not None else "not scored"
-    lines.append(Text.assemble(("  scores    ", "dim"), (reward, "bold"), "  ", "  ".join(scores)))
+    scores = "  ".join(f"{name} {value:g}" for name, value in scored.items())
+    lines.append(_line("scores", reward, "bold").append(f"  {scores}"))
     if row["unscored"]:
         lines.append(Text(f"  {row['unscored']}", "red"))
     return lines
 
 
-def answer_style(answer: str | None, accepted: Sequence[str], scores: Mapping[str, float]) -> str:
+def _line(name: str, text: str, style: str = "") -> Text:
+    return Text.assemble((f"  {name:<10}", "dim"), (text, style))
+
+
+def _answer(
+    answer: str | None, accepted: Sequence[str], scores: Mapping[str, float], stop: str
+) -> Text:
+    if answer is None:
+        return _line("answer", f"none ({stop})", "red")
+    return _line("answer", answer, _answer_style(answer, accepted, scores))
+
+
+def _answer_style(answer: str | None, accepted: Sequence[str], scores: Mapping[str, float]) -> str:
     """The colour of an episode's answer: right, wrong, or not known to be either."""
     if "em" in scores:
         return _RIGHT if scores["em"] == 1 else _WRONG
     if answer is None or not accepted:
         return _UNKNOWN
     return _RIGHT if answer.strip() in accepted else _WRONG
-
-
-def _chosen(text: str, stop: str) -> Text:
-    """What a policy without tokens chose, and what ended it if it was not its last choice."""
-    end = "" if stop == StopReason.ANSWERED else f" ({stop})"
-    return Text.assemble((text, "cyan"), (end, "dim"))
-
-
-def _answer(answer: str | None, stop: str, style: str) -> Text:
-    return Text(f"none ({stop})", "red") if answer is None else Text(answer, style)

@@ -1,135 +1,175 @@
 """The doctor: all checks of a run that is about to begin, by name and in order.
 
-Owns the two tables of checks, for language models and for networks of choices, and how much is
-played for them: a little at the start of every training run, more for `searchrl doctor`. A failed
-check raises nothing here; `Report.ensure_good` does.
+Owns the table of checks, how much is played for them (a little at the start of every training run,
+more for `searchrl doctor`), and the checks of limits and of a batch. Checks of texts are `texts`.
+A failed check raises nothing here; `Report.ensure_good` does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable
 
-from searchrl.engine.checks.choices import ChoiceCase, ChoiceSubject, play_choices
-from searchrl.engine.checks.logps import (
-    check_agreement,
-    check_batch,
-    check_dropout,
-    check_record,
-    check_sampling,
-    check_temperature,
-)
-from searchrl.engine.checks.networks import (
-    check_choices,
-    check_follows,
-    check_gradients,
-    check_heat,
-    check_masks,
-    check_ratio,
-    check_saved,
-)
-from searchrl.engine.checks.report import Checked, Report, Verdict, failed
-from searchrl.engine.checks.subject import Case, TextCase, TextSubject
+import torch
+
+from searchrl.core.advantage import grpo_advantages
+from searchrl.core.excerpt import Excerpt, visible
+from searchrl.engine.checks.report import Checked, Report, State, Verdict
 from searchrl.engine.checks.texts import (
-    check_eos,
-    check_episodes,
-    check_ledger,
-    check_lengths,
+    check_observations,
     check_round_trip,
     check_stops,
     check_template,
-    check_turns,
 )
-from searchrl.engine.checks.trial import Size, play_trial
-from searchrl.engine.checks.weights import check_cache, check_reference
-from searchrl.errors import SearchRLError
+from searchrl.engine.checks.trial import Size, Subject
+from searchrl.engine.learning.batch_check import BatchCheck
+from searchrl.engine.learning.packing import micro_batches, pack_step
+from searchrl.engine.learning.sampled import SampledTokens
+from searchrl.errors import CheckError, SearchRLError
 
-THOROUGH = Size(num_prompts=2, group_size=2, num_turns=3, turn_tokens=32)
-QUICK = Size(num_prompts=1, group_size=2, num_turns=2, turn_tokens=8)
-"""What is played for `searchrl doctor`, and at the start of training."""
-MANY_CHOICES = Size(num_prompts=8, group_size=2, num_turns=8, turn_tokens=1)
-FEW_CHOICES = Size(num_prompts=1, group_size=2, num_turns=3, turn_tokens=1)
-"""The same for networks of choices."""
-
-C = TypeVar("C", bound=Case)
+THOROUGH = Size(num_prompts=16, num_tasks=2, group_size=2, num_turns=3, turn_tokens=32)
+QUICK = Size(num_prompts=1, num_tasks=1, group_size=2, num_turns=2, turn_tokens=8)
+"""What is looked at for `searchrl doctor`, and at the start of training."""
 
 
-class Check(NamedTuple, Generic[C]):
-    """A check: what it is called, what it asks, and how it finds out.
-
-    `is_quick`: it is part of the checks at the start of training. The others move weights for the
-    moment, which takes several passes.
-    """
-
-    name: str
-    question: str
-    run: Callable[[C], Verdict]
-    is_quick: bool = True
-
-
-CHECKS: tuple[Check[TextCase], ...] = (
-    Check("sampling", "Can every token be drawn (no top-k, top-p, min-p)?", check_sampling),
-    Check("episodes", "Can the environments be played?", check_episodes),
-    Check("lengths", "Do prompts and turns fit the limits?", check_lengths),
-    Check("template", "Does the chat template neither strip nor insert?", check_template),
-    Check("round_trip", "Do thoughts, newlines and tags survive the tokenizer?", check_round_trip),
-    Check("stops", "Can every stop string be written, and is it found?", check_stops),
-    Check("eos", "Is a genuine end-of-text or padding token trained?", check_eos),
-    Check("ledger", "Are ids appended as sampled, never made again?", check_ledger),
-    Check("turns", "Do environment and model read what the tokens say?", check_turns),
-    Check("record", "Does the sampler report the log-probs of its draws?", check_record),
-    Check("temperature", "Is the trainer's temperature that of the sampler?", check_temperature),
-    Check("agreement", "Do sampler and trainer agree over the whole vocabulary?", check_agreement),
-    Check("batch", "Are mask, groups, rows and ratio of a batch right?", check_batch),
-    Check("dropout", "Is dropout off in an update?", check_dropout),
-    Check("reference", "Does the reference stay, with its adapter off?", check_reference, False),
-    Check("cache", "Does the sampler follow an update, its cache included?", check_cache, False),
-)
-
-
-CHOICE_CHECKS: tuple[Check[ChoiceCase], ...] = (
-    Check("episodes", "Can the environments be played?", check_episodes),
-    Check("ledger", "Does the ledger hold what was seen and what was chosen?", check_choices),
-    Check("masks", "Is the mask of an update that of the draw?", check_masks),
-    Check("temperature", "Is the trainer's temperature that of the sampler?", check_heat),
-    Check("batch", "Are mask, groups, rows and ratio of a batch right?", check_batch),
-    Check("ratio", "Is the ratio before an update exactly 1?", check_ratio),
-    Check("dropout", "Is dropout off in an update?", check_dropout),
-    Check("gradients", "Does every parameter get a gradient?", check_gradients, False),
-    Check("reference", "Does the reference stay where it is?", check_reference, False),
-    Check("follows", "Does the sampler follow an update?", check_follows, False),
-    Check("saved", "Does a saved policy come back as it was?", check_saved, False),
-)
-
-
-def examine(subject: TextSubject | ChoiceSubject, *, is_thorough: bool) -> Report:
-    """Play a trial and run the checks on it: all, or the quick ones on a small trial.
-
-    What is looked at is as before afterwards: weights bit for bit, and no dialogue is open.
-    """
+def examine(subject: Subject) -> Report:
+    """Run all checks. Afterwards everything is as before."""
     started = time.perf_counter()
-    if isinstance(subject, ChoiceSubject):
-        subject.sampler.sync(subject.policy)
-        size = MANY_CHOICES if is_thorough else FEW_CHOICES
-        played = play_choices(subject.sampler, subject.worlds, size, subject.seed)
-        done = _run_all(CHOICE_CHECKS, ChoiceCase(subject, played, is_thorough))
-    else:
-        subject.sampler.sync(subject.policy)
-        size = THOROUGH if is_thorough else QUICK
-        trial = play_trial(subject.sampler, subject.worlds, subject.draws, size, subject.seed)
-        done = _run_all(CHECKS, TextCase(subject, trial, is_thorough))
-    return Report(done, time.perf_counter() - started)
+    subject.sampler.sync(subject.policy)
+    done = []
+    for name, (question, check) in CHECKS.items():
+        began = time.perf_counter()
+        try:
+            verdict = check(subject)
+        except SearchRLError as error:
+            verdict = Verdict(State.FAILED, f"it could not be looked at: {error}")
+        done.append(Checked(name, question, verdict, time.perf_counter() - began))
+    return Report(tuple(done), time.perf_counter() - started)
 
 
-def _run_all(checks: Sequence[Check[C]], case: C) -> tuple[Checked, ...]:
-    return tuple(_run(check, case) for check in checks if case.is_thorough or check.is_quick)
+def check_sampling(subject: Subject) -> Verdict:
+    """Whether all of the distribution can be drawn."""
+    sampling = subject.sampling
+    whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    cuts = {name: getattr(sampling, name) for name in whole}
+    named = ", ".join(f"{name}={cut:g}" for name, cut in cuts.items() if cut != whole[name])
+    if not named:
+        return Verdict(State.PASSED, "nothing is cut (no top-k, top-p or min-p)")
+    says = (
+        f"sampling.{named} cuts what can be drawn: each token was drawn with a larger probability "
+        "than its log-prob says, so every ratio is too large"
+    )
+    fix = "Leave it out in training"
+    if sampling.allow_truncated:
+        return Verdict(State.WARNED, says, f"{fix}; sampling.allow_truncated asks for it")
+    return Verdict(State.FAILED, says, fix)
 
 
-def _run(check: Check[C], case: C) -> Checked:
-    started = time.perf_counter()
+def check_episodes(subject: Subject) -> Verdict:
+    """Whether environments could be played."""
+    failures = [one.episode.failure for one in subject.rollouts if one.episode.failure]
+    figures = {"episodes": len(subject.played), "failures": len(failures)}
+    if not failures:
+        return Verdict(State.PASSED, f"{len(subject.played)} short episodes played", "", figures)
+    first = failures[0]
+    # At the start of a run its limit of failures decides.
+    return Verdict(
+        State.WARNED if subject.size is QUICK else State.FAILED,
+        f"{len(failures)} of the trial's episodes failed: {first.kind} failure of {first.owner}: "
+        f"{visible(first.message)}",
+        "Look at the environment: searchrl check NAME",
+        figures,
+    )
+
+
+def check_lengths(subject: Subject) -> Verdict:
+    """Whether prompts leave room for turns."""
+    limits, positions = subject.sampler.limits, subject.policy.max_positions
+    if not subject.prompts:
+        return Verdict(State.SKIPPED, "no prompt was rendered")
+    longest, total = max(len(one.made.ids) for one in subject.prompts), limits.max_total_tokens
+    figures = {"longest_prompt": longest, "max_total_tokens": total}
+    if total > positions:
+        return Verdict(
+            State.FAILED,
+            f"episodes may have {total:,} tokens, and the model was made for {positions:,}",
+            "Lower rollout.max_total_tokens",
+            figures,
+        )
+    if longest >= total:
+        return Verdict(
+            State.FAILED,
+            f"a prompt of {longest:,} tokens leaves no room for a turn: episodes end at {total:,}",
+            "Raise rollout.max_total_tokens and model.max_context, or shorten the instruction",
+            figures,
+        )
+    if longest + limits.max_turn_tokens > total:
+        return Verdict(
+            State.WARNED,
+            f"behind a prompt of {longest:,} tokens there is room for {total - longest:,} of the "
+            f"{limits.max_turn_tokens:,} tokens that a turn may have",
+            "Raise rollout.max_total_tokens and model.max_context",
+            figures,
+        )
+    says = f"prompts of up to {longest:,} tokens, {total:,} in an episode"
+    return Verdict(State.PASSED, says, "", figures)
+
+
+def check_batch(subject: Subject) -> Verdict:
+    """The checks that every batch of the run gets, on the trial."""
+    policy, learner = subject.policy, subject.learner
+    if not subject.played:
+        return Verdict(State.SKIPPED, "no token was sampled in the trial")
+    check = BatchCheck(policy.tell, subject.tolerance)
+    seen, groups = SampledTokens(), subject.groups
+    packed = pack_step(
+        groups,
+        grpo_advantages,
+        learner.reduction,
+        keep_dead_groups=True,
+        constant=learner.constant,
+    )
     try:
-        verdict = check.run(case)
-    except SearchRLError as error:
-        verdict = failed(f"it could not be looked at: {error}", "")
-    return Checked(check.name, check.question, verdict, time.perf_counter() - started)
+        check.begin(groups, packed)
+        with learner.computing(), torch.no_grad():
+            for batch in micro_batches(
+                packed.groups,
+                learner.micro_batch_tokens,
+                policy.device,
+                is_packed=learner.packing_fault is None,
+            ):
+                logps = policy.logps(batch.layout, temperature=learner.temperature)
+                seen = seen + check.look_at(batch, logps.logp_N, policy.version)
+        check.conclude(seen)
+    except CheckError as error:
+        excerpt = error.excerpt if isinstance(error.excerpt, Excerpt) else None
+        fix = "What differs is the model, the generator, or a plugin's algorithm; else report it"
+        return Verdict(State.FAILED, f"{error.check}: {error.what}", fix, excerpt=excerpt)
+    if not seen.num_tokens:
+        return Verdict(
+            State.FAILED,
+            "the sampler stamps its tokens with other weights than the policy's (version "
+            f"{policy.version}): what it samples is not on-policy",
+            "A generator's sync() must take the policy's weights and its version",
+        )
+    figures = {"tokens": seen.num_tokens, "mismatch": seen.mean_gap, "mismatch_max": seen.max_gap}
+    return Verdict(
+        State.PASSED,
+        f"{seen.num_tokens:,.0f} tokens are packed as they were sampled; mean difference of "
+        f"log-probs {seen.mean_gap:.1e} nats (limit {subject.tolerance.mean:g})",
+        "",
+        figures | {"limit": subject.tolerance.mean, "limit_max": subject.tolerance.token},
+    )
+
+
+CHECKS: dict[str, tuple[str, Callable[[Subject], Verdict]]] = {
+    "sampling": ("Can every token be drawn (no top-k, top-p, min-p)?", check_sampling),
+    "episodes": ("Can the environments be played?", check_episodes),
+    "lengths": ("Do prompts and turns fit the limits?", check_lengths),
+    "template": ("Does the chat template neither strip nor insert?", check_template),
+    "round_trip": ("Do thoughts, newlines and tags survive the tokenizer?", check_round_trip),
+    "stops": ("Can every stop string be written, and is it found?", check_stops),
+    "observations": ("Does the model read all that environments say?", check_observations),
+    "batch": ("Are ids and mask right, and do sampler and trainer agree?", check_batch),
+}
+"""What each check asks, and how it finds out."""

@@ -39,31 +39,6 @@ class Verdict:
     excerpt: Excerpt | None = None
 
 
-_NONE: Mapping[str, float] = {}
-
-
-def passed(says: str, figures: Mapping[str, float] = _NONE) -> Verdict:
-    """It holds."""
-    return Verdict(State.PASSED, says, figures=figures)
-
-
-def skipped(says: str) -> Verdict:
-    """There is nothing to look at; `says` why."""
-    return Verdict(State.SKIPPED, says)
-
-
-def warned(says: str, fix: str, figures: Mapping[str, float] = _NONE) -> Verdict:
-    """It holds, with a doubt."""
-    return Verdict(State.WARNED, says, fix, figures)
-
-
-def failed(
-    says: str, fix: str, excerpt: Excerpt | None = None, figures: Mapping[str, float] = _NONE
-) -> Verdict:
-    """It does not hold."""
-    return Verdict(State.FAILED, says, fix, figures, excerpt)
-
-
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A check that was run: its name, what it asks, and how it ended."""
@@ -76,7 +51,6 @@ class Checked:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         verdict = self.verdict
-        excerpt = None if verdict.excerpt is None else verdict.excerpt.to_dict()
         return {
             "name": self.name,
             "question": self.question,
@@ -84,14 +58,14 @@ class Checked:
             "says": verdict.says,
             "fix": verdict.fix,
             "figures": dict(verdict.figures),
-            "excerpt": excerpt,
+            "excerpt": None if verdict.excerpt is None else verdict.excerpt.to_dict(),
             "took_s": self.took_s,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All checks of one subject, in order."""
+    """All checks of one run, in order."""
 
     checks: tuple[Checked, ...]
     took_s: float
@@ -118,14 +92,12 @@ class Report:
         Raises:
             CheckError: with the names of the others.
         """
-        bad = self.of(State.FAILED)
-        if not bad:
-            return
-        verdict = bad[0].verdict
-        also = ", ".join(f"'{one.name}'" for one in bad[1:])
-        rest = f" (failed as well: {also})" if also else ""
-        said = f"{verdict.says}. {verdict.fix}".removesuffix(". ")
-        raise CheckError(f"{said}{rest}", bad[0].name, verdict.excerpt)
+        if bad := self.of(State.FAILED):
+            verdict = bad[0].verdict
+            also = ", ".join(f"'{one.name}'" for one in bad[1:])
+            rest = f" (failed as well: {also})" if also else ""
+            said = f"{verdict.says}. {verdict.fix}".removesuffix(". ")
+            raise CheckError(f"{said}{rest}", bad[0].name, verdict.excerpt)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

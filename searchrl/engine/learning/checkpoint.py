@@ -5,7 +5,7 @@ a Hugging Face folder), the optimiser's state without pickle (`state_files`), `s
 `checksums.json`. It is written under another name and renamed, so a kill leaves the old ones whole.
 Sampling needs no state (every draw is a function of seed, step, example and sample): weights,
 optimiser and step counter are enough. Names, checksums and the choice of a whole one are
-`run_folder.checkpoints`. `train` and `sft` are the callers.
+`run_folder.checkpoints`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from searchrl.engine.learning.state_files import load_state, save_state, tensors_in
-from searchrl.engine.learning.trained import TrainedPolicy
+from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import DamagedError, PolicyError, RunFolderError
 from searchrl.run_folder import guarding, list_checkpoints, read_state
@@ -38,7 +38,7 @@ _OPTIMIZER = "optimizer"
 
 
 def save_checkpoint(
-    run_dir: Path, policy: TrainedPolicy, learner: Stateful, state: Mapping[str, Any]
+    run_dir: Path, policy: Policy, learner: Stateful, state: Mapping[str, Any]
 ) -> Path:
     """Write the checkpoint of `state["step"]`; returns its folder.
 
@@ -73,7 +73,7 @@ def save_checkpoint(
     return folder
 
 
-def save_policy(run_dir: Path, policy: TrainedPolicy) -> Path:
+def save_policy(run_dir: Path, policy: Policy) -> Path:
     """Write the final policy to `policy/`, whole or not at all; returns its folder.
 
     Raises:
@@ -89,7 +89,7 @@ def save_policy(run_dir: Path, policy: TrainedPolicy) -> Path:
     return folder
 
 
-def ensure_finite(policy: TrainedPolicy, optimizer: Mapping[str, Any], when: str) -> None:
+def ensure_finite(policy: Policy, optimizer: Mapping[str, Any], when: str) -> None:
     """Raise `PolicyError` if a trained weight, or a tensor of a learner's state, is not finite.
 
     An optimiser that is not finite makes the weights so at its next step, so it counts the same.
@@ -166,7 +166,7 @@ def _sync(path: Path) -> None:
 
 
 def load_checkpoint(
-    folder: Path, policy: TrainedPolicy, learner: Stateful, shape: type[Shape] | None = None
+    folder: Path, policy: Policy, learner: Stateful, shape: type[Shape] | None = None
 ) -> dict[str, Any]:
     """Put weights, optimiser and counters back exactly; returns the JSON state.
 
@@ -196,8 +196,8 @@ def load_checkpoint(
     return state
 
 
-def load_weights(folder: Path, policy: TrainedPolicy) -> None:
-    """Copy saved weights into the policy's trainable parameters; raises as `TrainedPolicy.load`."""
+def load_weights(folder: Path, policy: Policy) -> None:
+    """Copy saved weights into the policy's trainable parameters; raises as `Policy.load`."""
     saved: dict[str, torch.Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import Reduction
 from searchrl.core.trajectory import TokenColumns
-from searchrl.engine.learning.batch_check import BatchCheck, look_at
+from searchrl.engine.learning.batch_check import BatchCheck
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import (
     MicroBatch,
@@ -32,16 +32,32 @@ from searchrl.engine.learning.packing import (
     pack_step,
     without,
 )
-from searchrl.engine.learning.sampled import Sums
+from searchrl.engine.learning.sampled import SampledTokens, Sums, token_columns
 from searchrl.engine.learning.sharing import share_groups
-from searchrl.engine.learning.trained import TrainedPolicy
 from searchrl.engine.learning.workers import ALONE, Workers
 from searchrl.engine.model.optimizers import learning_rate, make_optimizer
+from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import PolicyError
 
-OnTokens = Callable[[str, TokenColumns], None]
-"""Takes the name of a rollout and what its first update saw of it."""
+T = TypeVar("T")
+
+
+class Learned(NamedTuple):
+    """What a training step did.
+
+    `metrics` are means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means
+    over updates (`loss`, `grad_norm` before clipping), what the trainer saw before the first update
+    (`SampledTokens.means`), counts of what left the step, `skipped_steps` (updates not taken
+    because their gradient was not finite) and the learning rate used. What was not measured is
+    absent: `kl` without a reference, `grad_norm` where no update was taken, every mean where there
+    was nothing to train on (nothing is updated then). So are `num_updates`, unless a step may have
+    several, `oom_splits`, unless memory ran out, and `loss_scale`, except in float16.
+    """
+
+    metrics: dict[str, float]
+    tokens: dict[str, TokenColumns]
+    """What the first update on each trained rollout saw of it, by its name."""
 
 
 class Learner:
@@ -64,7 +80,7 @@ class Learner:
 
     def __init__(
         self,
-        policy: TrainedPolicy,
+        policy: Policy,
         algorithm: Algorithm,
         settings: AlgorithmConfig,
         optim: OptimConfig,
@@ -105,8 +121,8 @@ class Learner:
         """Why rollouts are padded instead of packed; None: they are packed."""
         if algorithm.needs_values and policy.values(()) is None:
             raise PolicyError(
-                f"algorithm '{algorithm.name}' needs values, and the policy has no critic: take a "
-                "network with one (--policy mlp --set policy.critic=true), or another algorithm"
+                f"algorithm '{algorithm.name}' needs values, and the policy has no critic; take "
+                "another algorithm, such as --algorithm grpo"
             )
         if self.loss_settings.beta > 0:
             policy.keep_reference()
@@ -124,32 +140,24 @@ class Learner:
             return f"{updates}, a prompt is computed once per group"
         return f"{updates}, padded: this model cannot share prompts ({self.packing_fault})"
 
-    def train_step(
-        self, groups: Sequence[Group[Trainable]], on_tokens: OnTokens | None = None
-    ) -> dict[str, float]:
+    def train_step(self, groups: Sequence[Group[Trainable]]) -> Learned:
         """Do the optimiser steps on the rollouts of one sampling phase: one, unless asked for more.
 
         Args:
             groups: all rollouts of the step with their rewards; unscored ones are counted only.
                 The same in every process. `core.group.make_groups` makes groups of trajectories
                 that have no episode.
-            on_tokens: called per trained rollout with its advantage, ratios and entropies.
-
-        Returns:
-            Means over the trained tokens of all updates (`clip_frac`, `entropy`, …), means over
-            updates (`loss`, `grad_norm` before clipping), what the trainer saw before the first
-            update (`SampledTokens.means`), counts of what left the step,
-            `skipped_steps` (updates not taken because their gradient was not finite) and the
-            learning rate used. What was not measured is absent: `kl` without a reference,
-            `grad_norm` where no update was taken, every mean where there was nothing to train on
-            (nothing is updated then). So are `num_updates`, unless a step may have several,
-            `oom_splits`, unless memory ran out, and `loss_scale`, except in float16.
 
         Raises:
             CheckError: if what would be trained is not what was sampled.
             PolicyError: if memory runs out for a single rollout.
             WorkerError: if another process failed, or holds other weights afterwards.
         """
+        critic = None
+        if self.algorithm.needs_values:
+            played = [one.trajectory for group in groups for one in group.rollouts]
+            values = self.policy.values(played) or ()
+            critic = {one.rollout_id: own for one, own in zip(played, values, strict=True)}
         packed = pack_step(
             groups,
             self.algorithm.advantages,
@@ -158,7 +166,7 @@ class Learner:
             constant=self.constant,
             holds_solved_groups=self.holds_solved_groups,
             length_penalty=self.length_penalty,
-            critic=self._values(groups),
+            critic=critic,
             targets=self.algorithm.targets,
             owner=f"algorithm '{self.algorithm.name}'",
         )
@@ -170,12 +178,26 @@ class Learner:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         sums = Sums()
-        updates = self._updates(packed.groups)
+        updates = [
+            batch
+            for epoch in range(self.optim.epochs)
+            for batch in mini_batches(
+                packed.groups,
+                self.optim.mini_batches,
+                self.reduction,
+                constant=self.constant,
+                key=mix_key(self.seed, self.step, epoch),
+            )
+        ]
         with self.computing():
-            old_logps = self._old_logps(packed.groups, len(updates), sums)
+            old_logps = None
+            # With a single update its own log-probs, detached, are those before it.
+            if self.algorithm.needs_trainer_logp and len(updates) > 1:
+                old_logps, sums.num_splits = self._old_logps(packed.groups)
             for number, batch in enumerate(updates):
                 is_first = number * self.optim.epochs < len(updates)
-                self._accumulate(batch, old_logps, sums, on_tokens if is_first else None)
+                for share in self._accumulate(batch, old_logps, sums.num_updates, is_first):
+                    sums.take_in(share)
                 if self.check is not None and not sums.num_updates:
                     self.check.conclude(sums.sampled)
                 self._update(sums)
@@ -198,7 +220,7 @@ class Learner:
             extra["oom_splits"] = float(sums.num_splits)
         if self.loss_scale.is_active:
             extra["loss_scale"] = self.loss_scale.value
-        return {
+        metrics = {
             **means,
             **sums.sampled.means(),
             "num_tokens": stats.num_tokens,
@@ -211,6 +233,7 @@ class Learner:
             "lr": lr,
             **extra,
         }
+        return Learned(metrics, sums.tokens)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -223,148 +246,106 @@ class Learner:
         """Check that all processes hold the same weights; see `Workers.ensure_same`."""
         self.workers.ensure_same(self.parameters, when)
 
-    def _values(self, groups: Sequence[Group[Trainable]]) -> dict[str, tuple[float, ...]] | None:
-        """The critic's values before the update, by rollout; None for an algorithm without need."""
-        if not self.algorithm.needs_values:
-            return None
-        played = [one.trajectory for group in groups for one in group.rollouts]
-        known = [one for one in played if one.views]
-        seen = [one.views if one.after is None else (*one.views, one.after) for one in known]
-        values = self.policy.values(seen) or []
-        found = dict.fromkeys((one.rollout_id for one in played), ())
-        return {**found, **{o.rollout_id: v for o, v in zip(known, values, strict=True)}}
+    def _old_logps(self, groups: Sequence[Group[PackedRollout]]) -> tuple[dict[str, Tensor], int]:
+        """The trainer's own log-probs before the first update, and how often memory ran out."""
 
-    def _share(self, groups: Sequence[Group[PackedRollout]]) -> list[Group[PackedRollout]]:
-        return share_groups(groups, self.workers, is_packed=self.packing_fault is None)
-
-    def _updates(
-        self, groups: Sequence[Group[PackedRollout]]
-    ) -> list[tuple[Group[PackedRollout], ...]]:
-        """The groups of each optimiser step, epoch after epoch."""
-        return [
-            batch
-            for epoch in range(self.optim.epochs)
-            for batch in mini_batches(
-                groups,
-                self.optim.mini_batches,
-                self.reduction,
-                constant=self.constant,
-                key=mix_key(self.seed, self.step, epoch),
-            )
-        ]
-
-    def _old_logps(
-        self, groups: Sequence[Group[PackedRollout]], num_updates: int, sums: Sums
-    ) -> dict[str, Tensor] | None:
-        """The trainer's own log-probs before the first update, if the algorithm wants them.
-
-        None where nothing has to be computed: the sampler's are used, or, with a single update,
-        the log-probs of that update itself.
-        """
-        if not self.algorithm.needs_trainer_logp or num_updates < 2:
-            return None
-        own: dict[str, Tensor] = {}
-        share = Sums()
-
-        def run(batch: MicroBatch) -> None:
+        def run(batch: MicroBatch) -> dict[str, Tensor]:
             with torch.no_grad():
                 logp_N = self.policy.logps(batch.layout, temperature=self.temperature).logp_N
             parts = logp_N.cpu().split(batch.num_tokens)
-            own.update(zip(batch.rollout_ids, parts, strict=True))
+            return dict(zip(batch.rollout_ids, parts, strict=True))
 
-        self._in_micro_batches(self._share(groups), run, share)
         found: dict[str, Tensor] = {}
-        for one, theirs in self.workers.gather((share, own)):
-            sums.take_in(one)
-            found |= {name: logp_N.to(self.policy.device) for name, logp_N in theirs.items()}
-        return found
+        num_splits = 0
+        for parts, splits in self.workers.gather(self._in_micro_batches(groups, run)):
+            num_splits += splits
+            for part in parts:
+                found |= {name: logp_N.to(self.policy.device) for name, logp_N in part.items()}
+        return found, num_splits
 
     def _accumulate(
         self,
         groups: Sequence[Group[PackedRollout]],
         old_logps: Mapping[str, Tensor] | None,
-        sums: Sums,
-        on_tokens: OnTokens | None,
-    ) -> None:
+        num_updates: int,
+        is_first: bool,
+    ) -> list[Sums]:
         """Leave the gradient of one optimiser step in `.grad`, times the loss scale.
 
         It is the sum over processes, each of which computes a share of the groups: weights carry
         the denominator of all of them. All processes learn of a failure before weights change.
         Each micro-batch has a `.grad` of its own until its backward pass is through: one that
-        runs out of memory half-way leaves nothing behind.
+        runs out of memory half-way leaves nothing behind. `num_updates` were done before in this
+        step; `is_first`: these groups are trained on for the first time. Returns what each process
+        saw.
         """
         totals: list[Tensor | None] = [None] * len(self.parameters)
-        share, seen = Sums(), dict[str, TokenColumns]()
 
-        def run(batch: MicroBatch) -> None:
+        def run(batch: MicroBatch) -> Sums:
             self.optimizer.zero_grad(set_to_none=True)
-            clipped: list[Tensor] = []  # one column, if the loss has a clip
-            loss, stats, logp_N, entropy_N = self._forward(batch, old_logps, clipped)
-            if not sums.num_updates:  # the weights are still those that sampled
-                one = look_at(batch, logp_N, self.check, self.policy.version)
-                share.sampled = share.sampled + one
+            loss, stats, logp_N, entropy_N = self._forward(batch, old_logps)
+            seen = Sums(stats, entropy=float(entropy_N[batch.weight_N > 0].nansum()))
+            if not num_updates:  # the weights are still those that sampled
+                if self.check is None:
+                    columns = batch.sampler_logp_N, batch.adv_N, batch.weight_N
+                    seen.sampled = SampledTokens.measure(logp_N, *columns)
+                else:
+                    seen.sampled = self.check.look_at(batch, logp_N, self.policy.version)
             (loss * self.loss_scale.value).backward()
             for number, parameter in enumerate(self.parameters):
                 total = totals[number]
                 if parameter.grad is not None:
                     totals[number] = parameter.grad if total is None else total.add_(parameter.grad)
-            share.stats = share.stats + stats
-            share.entropy += float(entropy_N[batch.weight_N > 0].nansum())
-            if on_tokens is not None:
-                seen.update(batch.token_columns(logp_N.detach(), entropy_N, *clipped))
+            if is_first:
+                seen.tokens = token_columns(batch, logp_N.detach(), entropy_N, stats.is_clipped_T)
+            return seen
 
-        self._in_micro_batches(self._share(groups), run, share)
+        share = Sums()
+        parts, share.num_splits = self._in_micro_batches(groups, run)
+        for part in parts:
+            share.take_in(part)
         self.workers.sum_gradients(self.parameters, totals)
-        for one, columns in self.workers.gather((share, seen)):
-            sums.take_in(one)
-            for rollout_id, column in columns.items():
-                assert on_tokens is not None
-                on_tokens(rollout_id, column)
+        shares = self.workers.gather(share)
         for parameter, total in zip(self.parameters, totals, strict=True):
             parameter.grad = total
+        return shares
 
     def _in_micro_batches(
-        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], None], sums: Sums
-    ) -> None:
-        """Run all rollouts through `run`; what memory does not hold is split and run again."""
-        waiting = list(groups)
+        self, groups: Sequence[Group[PackedRollout]], run: Callable[[MicroBatch], T]
+    ) -> tuple[list[T], int]:
+        """What `run` makes of the rollouts of this process, and how often memory ran out.
+
+        What memory does not hold is split and run again.
+        """
+        is_packed = self.packing_fault is None
+        waiting = share_groups(groups, self.workers, is_packed=is_packed)
+        made: list[T] = []
+        num_splits = 0
         while waiting:
-            batch = next(
-                micro_batches(
-                    waiting,
-                    self.micro_batch_tokens,
-                    self.policy.device,
-                    is_packed=self.packing_fault is None,
-                    lay_out=self.policy.lay_out,
-                )
-            )
-            if self._fits(batch, run):
+            size, device = self.micro_batch_tokens, self.policy.device
+            batch = next(micro_batches(waiting, size, device, is_packed=is_packed))
+            try:
+                made.append(run(batch))
                 waiting = without(waiting, set(batch.rollout_ids))
                 continue
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if len(batch.rollouts) == 1:
+                    raise PolicyError(
+                        f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} "
+                        "tokens, which cannot be split: set model.gradient_checkpointing: true, "
+                        "lower rollout.max_total_tokens, or train with model.adapter: lora"
+                    ) from error
             # Not in the except block: the exception keeps tensors alive.
-            num_tokens = batch.layout.num_computed
-            self.micro_batch_tokens = max(1, min(self.micro_batch_tokens, num_tokens) // 2)
-            sums.num_splits += 1
-            if self.policy.device.type == "cuda":
+            self.micro_batch_tokens = max(1, min(size, batch.layout.num_computed) // 2)
+            num_splits += 1
+            if device.type == "cuda":
                 torch.cuda.empty_cache()
-
-    def _fits(self, batch: MicroBatch, run: Callable[[MicroBatch], None]) -> bool:
-        try:
-            run(batch)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            if len(batch.rollouts) > 1:
-                return False
-            raise PolicyError(
-                f"memory ran out for a single rollout of {len(batch.rollouts[0].ids):,} tokens, "
-                "which cannot be split: set model.gradient_checkpointing: true, lower "
-                "rollout.max_total_tokens, or train with model.adapter: lora"
-            ) from error
-        return True
+        return made, num_splits
 
     def _forward(
-        self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None, clipped: list[Tensor]
+        self, batch: MicroBatch, old_logps: Mapping[str, Tensor] | None
     ) -> tuple[Tensor, LossStats, Tensor, Tensor]:
         """(loss, statistics, log-probs, entropies) of one micro-batch over its trained tokens."""
         logp_N, entropy_N, _, value_N = self.policy.logps(
@@ -397,7 +378,6 @@ class Learner:
             entropy_T=entropy_N,
             value_T=value_N,
             target_T=batch.target_N,
-            on_clipped=clipped.append,
         )
         loss, stats = self.algorithm.loss(columns, self.loss_settings)
         return loss, stats, logp_N, entropy_N.detach()

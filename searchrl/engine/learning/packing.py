@@ -4,12 +4,13 @@ Owns what enters a training step (unscored rollouts and, without a KL term, dead
 the broadcast of advantages onto tokens, the token weights, which carry the denominator of a whole
 optimiser step and are fixed before any split, and both splits: mini-batches are optimiser steps
 of their own, micro-batches change memory only. Only MODEL tokens with a finite sampler log-prob
-are trained. The learner is its only caller. Shapes: B rollouts, T tokens of one, N trained tokens
-of a micro-batch.
+are trained. Shapes: B rollouts, T tokens of one, N trained tokens of a micro-batch.
 """
 
 from __future__ import annotations
 
+import math
+import numbers
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +30,8 @@ from searchrl.core.advantage import (
 )
 from searchrl.core.group import Group, Trainable, settle
 from searchrl.core.reduction import Reduction, token_weights
-from searchrl.core.trajectory import Author, Origin, TokenColumns, Trajectory, View, is_finite
-from searchrl.engine.learning.broadcast import broadcast, check_told
-from searchrl.engine.learning.trained import LayOut
-from searchrl.engine.model.layout import TokenRow, num_suffix_tokens
-from searchrl.engine.model.layout import lay_out as lay_out_tokens
+from searchrl.core.trajectory import Author, Origin, Trajectory, is_finite
+from searchrl.engine.model.layout import Layout, TokenRow, lay_out, num_suffix_tokens
 from searchrl.errors import PluginError
 
 R = TypeVar("R")
@@ -54,8 +52,6 @@ class PackedRollout(TokenRow):
     """Of a token in the loss; 0: the rollout is here for LLDS alone."""
     hold_weight: float = 0.0
     """Of a token with A >= 0 in the LLDS term; 0: LLDS does not watch this rollout."""
-    views: tuple[View, ...] = ()
-    """What was seen before each choice, of a policy without tokens."""
     target: float | tuple[float, ...] | None = None
     """What the values of its tokens are to become; None: nobody says."""
 
@@ -88,12 +84,11 @@ class PackedStep:
 class MicroBatch:
     """Some rollouts and the columns that a loss reads: one entry per trained token, in order.
 
-    `layout` is a `BatchLayout`: how the rollouts go through the policy that made it. Its log-probs
-    stand in the same order.
+    `layout` is how the rollouts go through the policy; its log-probs stand in the same order.
     """
 
     rollouts: tuple[PackedRollout, ...]
-    layout: Any
+    layout: Layout
     sampler_logp_N: Tensor
     adv_N: Tensor
     weight_N: Tensor
@@ -112,30 +107,6 @@ class MicroBatch:
     def num_tokens(self) -> list[int]:
         """Trained tokens of each rollout: how to split a column."""
         return [len(rollout.sampler_logp) for rollout in self.rollouts]
-
-    def token_columns(
-        self, logp_N: Tensor, entropy_N: Tensor, is_clipped_N: Tensor | None = None
-    ) -> dict[str, TokenColumns]:
-        """What an update with these figures saw of each rollout, by its name.
-
-        `is_clipped_N`: where the clip took the gradient; None for a loss without one.
-        """
-        sizes = self.num_tokens
-        ratio_N = (logp_N - self.sampler_logp_N).exp()
-        found = {}
-        clipped = [None] * len(sizes) if is_clipped_N is None else is_clipped_N.split(sizes)
-        parts = zip(
-            self.rollouts, ratio_N.split(sizes), entropy_N.split(sizes), clipped, strict=True
-        )
-        for rollout, ratio, entropy, cut in parts:
-            found[rollout.rollout_id] = TokenColumns(
-                rollout.advantage,
-                tuple(ratio.tolist()),
-                tuple(entropy.tolist()),
-                rollout.weight,
-                None if cut is None else tuple(cut.nonzero().flatten().tolist()),
-            )
-        return found
 
 
 def pack_step(
@@ -173,6 +144,52 @@ def pack_step(
         PluginError: if a group is none, or the advantages are not one per rollout, per turn or per
             token.
     """
+    items = _select(groups, owner)
+    names = [item.trajectory.rollout_id for item in items]
+    rewards = [item.reward or 0.0 for item in items]  # of an unscored rollout it is not read
+    if length_penalty is not None:
+        lengths = [item.trajectory.num_model_tokens for item in items]
+        rewards = [one + length_penalty(n) for one, n in zip(rewards, lengths, strict=True)]
+    turn_scores = [item.turn_scores for item in items]
+    settled = [settle(item.turn_rewards, one) for item, one in zip(items, rewards, strict=True)]
+    scores = StepScores(
+        rewards=rewards,
+        group_ids=[group.id for group in groups for _ in group.rollouts],
+        is_scored=[item.reward is not None for item in items],
+        turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
+        num_turns=[len(item.trajectory.turns) for item in items],
+        num_tokens=[item.trajectory.num_model_tokens for item in items],
+        values=None if critic is None else [critic[name] for name in names],
+        turn_rewards=None if critic is None else settled,
+        is_cut=None if critic is None else [item.is_cut for item in items],
+    )
+    told = _check_told(advantages(scores), items, owner)
+    aims: Sequence[Advantage | None] = [None] * len(items)
+    if targets is not None:
+        aims = _check_told(targets(scores), items, owner, "target")
+    dead = dead_groups(told, scores.group_ids, scores.is_scored)
+    in_loss = set(scores.group_ids) - (set() if keep_dead_groups else dead)
+    held = set(scores.group_ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
+    credited: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
+    num_nonfinite = 0
+    for item, name, value, aim in zip(items, scores.group_ids, told, aims, strict=True):
+        if item.reward is None or name not in in_loss | held:
+            continue
+        rollout = _credit(item.trajectory, value, aim, name in in_loss, name in held)
+        num_nonfinite += item.trajectory.num_model_tokens - sum(rollout.mask)
+        credited[name] += [rollout] if any(rollout.mask) else []
+    kept = [Group(name, tuple(rollouts)) for name, rollouts in credited.items() if rollouts]
+    return PackedStep(
+        groups=_weigh(kept, reduction, constant),
+        num_unscored=scores.is_scored.count(False),
+        num_groups=sum(bool(group.rollouts) for group in groups),
+        num_dead_groups=len(dead),
+        num_nonfinite=num_nonfinite,
+    )
+
+
+def _select(groups: Sequence[Group[Trainable]], owner: str) -> list[Trainable]:
+    """The rollouts of a step, group after group; whatever cannot enter a ratio is refused."""
     if strange := [group for group in groups if not isinstance(group, Group)]:
         raise PluginError(
             f"{owner}: its extend() returned a {type(strange[0]).__name__} among its groups; "
@@ -185,70 +202,108 @@ def pack_step(
                 f"rollout {item.trajectory.rollout_id} is a demonstration: it has no sampler "
                 "log-probs and cannot enter a ratio; use sft"
             )
-    ids = [group.id for group in groups for _ in group.rollouts]
-    _ensure_unique("groups", [group.id for group in groups], "put all its rollouts into one group")
-    names = [item.trajectory.rollout_id for item in items]
-    _ensure_unique("rollouts", names, "give a copy a rollout_id of its own")
-    is_scored = [item.reward is not None for item in items]
-    turn_scores = [item.turn_scores for item in items]
-    rewards = [_reward(item, length_penalty) for item in items]
-    scores = StepScores(
-        rewards=rewards,
-        group_ids=ids,
-        is_scored=is_scored,
-        turn_scores=[one or () for one in turn_scores] if any(turn_scores) else None,
-        num_turns=[len(item.trajectory.turns) for item in items],
-        num_tokens=[item.trajectory.num_model_tokens for item in items],
-        values=None if critic is None else [critic[name] for name in names],
-        turn_rewards=None
-        if critic is None
-        else [settle(item.turn_rewards, one) for item, one in zip(items, rewards, strict=True)],
-        is_cut=None if critic is None else [item.is_cut for item in items],
-    )
-    aims: Sequence[Advantage | None] = [None] * len(items)
-    if targets is not None:
-        aims = check_told(targets(scores), items, owner, "target")
-    values = check_told(advantages(scores), items, owner)
-    dead = dead_groups(values, ids, is_scored)
-    in_loss = set(ids) if keep_dead_groups else set(ids) - dead
-    held = set(ids) - (dead - solved_groups(scores)) if holds_solved_groups else set()
-    entering = in_loss | held
-    members: dict[str, list[PackedRollout]] = {group.id: [] for group in groups}
-    num_nonfinite = 0
-    columns = zip(items, ids, is_scored, values, aims, strict=True)
-    for item, group_id, scored, value, aim in columns:
-        if not scored or group_id not in entering:
-            continue
-        trajectory = item.trajectory
-        mask = _trained(trajectory)
-        num_nonfinite += trajectory.num_model_tokens - sum(mask)
-        if not any(mask):
-            continue
-        logps = zip(trajectory.sampler_logps, mask, strict=True)
-        rollout = PackedRollout(
-            list(trajectory.ids),
-            mask,
-            trajectory.num_prompt_tokens,
-            trajectory.rollout_id,
-            [logp or 0.0 for logp, is_trained in logps if is_trained],
-            broadcast(value, trajectory, mask),
-            weight=float(group_id in in_loss),
-            hold_weight=float(group_id in held),
-            views=trajectory.views,
-            target=None if aim is None else broadcast(aim, trajectory, mask),
-        )
-        members[group_id].append(rollout)
-    kept = [Group(name, tuple(rollouts)) for name, rollouts in members.items() if rollouts]
-    return PackedStep(
-        groups=_weighed(kept, reduction, constant),
-        num_unscored=is_scored.count(False),
-        num_groups=sum(bool(group.rollouts) for group in groups),
-        num_dead_groups=len(dead),
-        num_nonfinite=num_nonfinite,
+    for what, names, remedy in (
+        ("groups", [group.id for group in groups], "put all its rollouts into one group"),
+        (
+            "rollouts",
+            [i.trajectory.rollout_id for i in items],
+            "give a copy a rollout_id of its own",
+        ),
+    ):
+        name, count = max(Counter(names).items(), key=lambda pair: pair[1], default=("", 0))
+        if count > 1:
+            raise ValueError(f"{count} {what} of this step have the id {name!r}: {remedy}")
+    return items
+
+
+def _credit(
+    trajectory: Trajectory,
+    value: Advantage,
+    aim: Advantage | None,
+    is_in_loss: bool,
+    is_held: bool,
+) -> PackedRollout:
+    """A rollout with what was said of it on its trained tokens.
+
+    A weight is 1 or 0 here: whether it is in that term.
+    """
+    mask = _trained(trajectory)
+    logps = zip(trajectory.sampler_logps, mask, strict=True)
+    return PackedRollout(
+        list(trajectory.ids),
+        mask,
+        trajectory.num_prompt_tokens,
+        trajectory.rollout_id,
+        [logp or 0.0 for logp, is_trained in logps if is_trained],
+        _broadcast(value, trajectory, mask),
+        weight=float(is_in_loss),
+        hold_weight=float(is_held),
+        target=None if aim is None else _broadcast(aim, trajectory, mask),
     )
 
 
-def _weighed(
+def _check_told(
+    values: Any, items: Sequence[Trainable], owner: str, what: str = "advantage"
+) -> list[Advantage]:
+    """The advantages (or targets) as plain numbers and tuples, each fit for its rollout.
+
+    Whatever an unscored rollout was given is not read; its advantage becomes 0.
+    """
+    values = _plain(values)
+    if not isinstance(values, list) or len(values) != len(items):
+        got = len(values) if isinstance(values, list) else type(values).__name__
+        raise PluginError(f"{owner}: expected {len(items)} {what}s, one per rollout, got {got}")
+    checked: list[Advantage] = []
+    for value, item in zip(map(_plain, values), items, strict=True):
+        if item.reward is None:
+            checked.append(0.0)
+            continue
+        name, trajectory = item.trajectory.rollout_id, item.trajectory
+        given = [_plain(one) for one in value] if isinstance(value, list) else [value]
+        for one in given:
+            if not isinstance(one, numbers.Real) or not math.isfinite(one):
+                raise PluginError(f"{owner}: the {what} of {name} is {one!r}; expected a number")
+        turns, tokens = len(trajectory.turns), trajectory.num_model_tokens
+        if isinstance(value, list) and len(value) not in (turns, tokens):
+            raise PluginError(
+                f"{owner}: {len(value)} {what}s for {name}; expected one number, {turns} (one "
+                f"per turn) or {tokens} (one per token the model wrote)"
+            )
+        column = tuple(float(one) for one in given)
+        checked.append(column if isinstance(value, list) else column[0])
+    return checked
+
+
+def _plain(value: Any) -> Any:
+    """Lists for tuples, arrays and tensors; anything else as it is."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _broadcast(
+    value: Advantage, trajectory: Trajectory, mask: Sequence[bool]
+) -> float | tuple[float, ...]:
+    """One number as it is; one per turn or per model token as a column over the trained tokens."""
+    if not isinstance(value, Sequence):
+        return value
+    # As many turns as tokens: every turn is one token, and both readings agree.
+    if len(value) == len(trajectory.turns):
+        turns = zip(trajectory.turns_of, mask, strict=True)
+        return tuple(value[turn] for turn, is_trained in turns if is_trained)
+    authors = zip(trajectory.authors, mask, strict=True)
+    of_model = (is_trained for author, is_trained in authors if author is Author.MODEL)
+    return tuple(one for one, is_trained in zip(value, of_model, strict=True) if is_trained)
+
+
+def _trained(trajectory: Trajectory) -> list[bool]:
+    """True at the tokens the model wrote and whose sampler log-prob is finite."""
+    return [
+        author is Author.MODEL and is_finite(logp)
+        for author, logp in zip(trajectory.authors, trajectory.sampler_logps, strict=True)
+    ]
+
+
+def _weigh(
     groups: Sequence[Group[PackedRollout]], reduction: Reduction, constant: int
 ) -> tuple[Group[PackedRollout], ...]:
     """The groups of one optimiser step with their weights: one denominator for each term.
@@ -270,12 +325,6 @@ def _members(groups: Iterable[Group[R]]) -> list[R]:
     return [rollout for group in groups for rollout in group.rollouts]
 
 
-def _ensure_unique(what: str, names: Sequence[str], remedy: str) -> None:
-    name, count = max(Counter(names).items(), key=lambda pair: pair[1], default=("", 0))
-    if count > 1:
-        raise ValueError(f"{count} {what} of this step have the id {name!r}: {remedy}")
-
-
 def without(
     groups: Iterable[Group[PackedRollout]], rollout_ids: Collection[str]
 ) -> list[Group[PackedRollout]]:
@@ -285,21 +334,6 @@ def without(
         for group in groups
     )
     return [group for group in left if group.rollouts]
-
-
-def _reward(item: Trainable, length_penalty: Callable[[int], float] | None) -> float:
-    """The reward that is compared. Of an unscored rollout it is 0, and is not read."""
-    if item.reward is None or length_penalty is None:
-        return item.reward or 0.0
-    return item.reward + length_penalty(item.trajectory.num_model_tokens)
-
-
-def _trained(trajectory: Trajectory) -> list[bool]:
-    """True at the tokens the model wrote and whose sampler log-prob is finite."""
-    return [
-        author is Author.MODEL and is_finite(logp)
-        for author, logp in zip(trajectory.authors, trajectory.sampler_logps, strict=True)
-    ]
 
 
 def mini_batches(
@@ -326,7 +360,7 @@ def mini_batches(
         rng.shuffle(part)
         batch_of |= {name: number * count // len(part) for number, name in enumerate(part)}
     return [
-        _weighed([group for group in groups if batch_of[group.id] == number], reduction, constant)
+        _weigh([group for group in groups if batch_of[group.id] == number], reduction, constant)
         for number in range(count)
     ]
 
@@ -337,13 +371,12 @@ def micro_batches(
     device: torch.device,
     *,
     is_packed: bool = False,
-    lay_out: LayOut = lay_out_tokens,
 ) -> Iterator[MicroBatch]:
     """Split into batches of at most `max_tokens` tokens that are computed, padding included.
 
     A rollout longer than `max_tokens` gets a batch of its own. Packed, a group stays together if
     it fits: every part of a group computes the prompt. The split changes no gradient: weights
-    were fixed over the whole step. `lay_out` is that of the policy.
+    were fixed over the whole step.
     """
     parts = _packs(groups, max_tokens) if is_packed else _pads(_members(groups), max_tokens)
     return (
@@ -367,7 +400,13 @@ def _packs(
     """Group after group."""
     part: list[PackedRollout] = []
     num_tokens = 0
-    for sharing in (one for group in groups for one in _sharing(group)):
+    # The rollouts of a group by prompt: those that are equal to the last token are shared.
+    by_prompt: dict[tuple[str, tuple[int, ...]], list[PackedRollout]] = {}
+    for group in groups:
+        for rollout in group.rollouts:
+            key = (group.id, tuple(rollout.ids[: rollout.num_prompt]))
+            by_prompt.setdefault(key, []).append(rollout)
+    for sharing in by_prompt.values():
         num_suffixes = [num_suffix_tokens(rollout) for rollout in sharing]
         num_prompt = sharing[0].num_prompt
         if part and num_tokens + num_prompt + sum(num_suffixes) > max_tokens:
@@ -384,16 +423,8 @@ def _packs(
         yield part
 
 
-def _sharing(group: Group[PackedRollout]) -> list[list[PackedRollout]]:
-    """The rollouts of a group by prompt: those that are equal to the last token are shared."""
-    parts: dict[tuple[int, ...], list[PackedRollout]] = {}
-    for rollout in group.rollouts:
-        parts.setdefault(tuple(rollout.ids[: rollout.num_prompt]), []).append(rollout)
-    return list(parts.values())
-
-
 def _micro_batch(
-    rollouts: Sequence[PackedRollout], device: torch.device, layout: Any
+    rollouts: Sequence[PackedRollout], device: torch.device, layout: Layout
 ) -> MicroBatch:
     columns: list[list[float]] = [[], [], [], [], []]
     owners: list[int] = []

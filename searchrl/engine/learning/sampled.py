@@ -13,6 +13,8 @@ from torch import Tensor
 
 from searchrl.core.columns import LossStats
 from searchrl.core.kl import k3
+from searchrl.core.trajectory import TokenColumns
+from searchrl.engine.learning.packing import MicroBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +106,48 @@ class SampledTokens:
         return means
 
 
+def token_columns(
+    batch: MicroBatch, logp_N: Tensor, entropy_N: Tensor, is_clipped_N: Tensor | None
+) -> dict[str, TokenColumns]:
+    """What an update with these figures saw of each rollout, by its name.
+
+    `is_clipped_N`: where the clip took the gradient; None for a loss without one.
+    """
+    sizes = batch.num_tokens
+    ratio_N = (logp_N - batch.sampler_logp_N).exp()
+    found = {}
+    clipped = [None] * len(sizes) if is_clipped_N is None else is_clipped_N.split(sizes)
+    parts = zip(batch.rollouts, ratio_N.split(sizes), entropy_N.split(sizes), clipped, strict=True)
+    for rollout, ratio, entropy, cut in parts:
+        found[rollout.rollout_id] = TokenColumns(
+            rollout.advantage,
+            tuple(ratio.tolist()),
+            tuple(entropy.tolist()),
+            rollout.weight,
+            None if cut is None else tuple(cut.nonzero().flatten().tolist()),
+        )
+    return found
+
+
 @dataclass(slots=True)
 class Sums:
-    """What the updates of one training step add up to."""
+    """What the updates of one training step add up to, and what the first one saw of each token."""
 
     stats: LossStats = field(default_factory=LossStats)
     sampled: SampledTokens = field(default_factory=SampledTokens)
     entropy: float = 0.0
+    tokens: dict[str, TokenColumns] = field(default_factory=dict)
+    """Of the rollouts that were trained on, by their names."""
+    num_splits: int = 0
+    """How often memory ran out."""
     grad_norm: float = 0.0
     num_updates: int = 0
     num_skipped: int = 0
-    num_splits: int = 0
 
     def take_in(self, share: Sums) -> None:
-        """Add what one process saw of an update."""
+        """Add what a micro-batch, or one process, saw of an update."""
         self.stats = self.stats + share.stats
         self.sampled = self.sampled + share.sampled
         self.entropy += share.entropy
+        self.tokens |= share.tokens
         self.num_splits += share.num_splits

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from searchrl.core.group import Group
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.playing import Interrupted, Play, Player, Rollout
 from searchrl.engine.learning.packing import PackedRollout
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.model.layout import num_suffix_tokens
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.playing import Interrupted, Play, Rollout
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.errors import PluginError
 from searchrl.plugins.registry import describe_error
-
-D = TypeVar("D", bound=Player)
 
 
 class SharedPlay:
@@ -40,7 +38,7 @@ class SharedPlay:
         on_progress: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> list[Group[Rollout]]:
-        """See `Player.run`; progress is that of this process, scaled to all requests.
+        """See `RolloutDriver.run`; progress is that of this process, scaled to all requests.
 
         Raises:
             Interrupted: in every process, when `should_stop` said so in any.
@@ -71,7 +69,7 @@ class SharedPlay:
         return groups
 
 
-def share_driver(driver: D, workers: Workers) -> D:
+def share_driver(driver: RolloutDriver, workers: Workers) -> RolloutDriver:
     """The driver; where several processes share the work, one that plays its share."""
     if workers.size > 1:
         driver.sharing = lambda play: SharedPlay(play, workers)

@@ -2,7 +2,7 @@
 
 Owns how a nested state (of an optimiser, of an algorithm) becomes `NAME.json` and, beside it,
 `NAME-00001.safetensors`, …, and back. Reading such files runs no code, whoever wrote them. Whether
-they are whole is the business of the checkpoint, which is the caller.
+they are whole is the business of the checkpoint.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): a group whose reward is constant has
 nothing to compare, so its place goes to another prompt. Prompts are those of `PromptStream`, so
 the groups of a step are a function of (seed, step) and the weights; nothing is kept between steps.
-The metrics of the update and of the sampler are named here as well. `train` is the caller;
-advantages and updates are not decided here.
+The metrics of the update and of the sampler are named here as well. Advantages and updates are not
+decided here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from searchrl.core.group import Group, Trainable
-from searchrl.engine.episodes.playing import Player, Rollout
-from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.figures.metrics import Metrics, exact, finite_figures, mean, proportion
 from searchrl.engine.learning.workers import Workers
+from searchrl.engine.metrics.metrics import Metrics
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.prompts import PromptStream
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling.slot_generator import SlotStats
+from searchrl.statistics import exact, finite_figures, mean, proportion
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class StepGroups:
 
 
 def sample_groups(
-    sampler: Player,
+    sampler: RolloutDriver,
     prompts: PromptStream,
     step: int,
     *,
@@ -102,7 +104,7 @@ def update_metrics(
     return metrics
 
 
-def sampler_metrics(driver: Player, workers: Workers) -> Metrics:
+def sampler_metrics(driver: RolloutDriver, workers: Workers) -> Metrics:
     """What a driver that counts says of this step, over all processes; it restarts from 0."""
     stats = driver.stats
     if not isinstance(stats, SlotStats):

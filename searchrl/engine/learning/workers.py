@@ -4,7 +4,7 @@ Owns the process group of a `torchrun` on one node and all exchanges in it. Ever
 weights; `sharing` decides who does what. Each exchange starts with one envelope from every
 process. It says what is exchanged, or that its sender failed. So the others learn of a failure at
 their next exchange and do not wait for a process that has ended. A single process exchanges
-nothing and never touches `torch.distributed`. `train` and the learner are the callers.
+nothing and never touches `torch.distributed`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the count. The model is built from its config on torch's meta device, whose tensors have
 shapes and no content; a short forward pass there tells what the backward pass keeps, for any
-architecture and adapter. `forecast` makes a plan of it. Shapes: T tokens.
+architecture and adapter. `forecast` makes a plan of it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,10 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
-from searchrl.calls.watchdog import watching
 from searchrl.config.sections import ModelConfig
 from searchrl.engine.model.attention import attending
 from searchrl.engine.model.foreign import ensure_plain_model
 from searchrl.engine.model.loading import (
-    LOADING_LIMIT_S,
     ResolvedModel,
     dtype_of,
     lora_settings,
@@ -79,7 +76,6 @@ def nf4_bytes(num_weights: int) -> int:
     return math.ceil(num_weights / 2) + num_scales + 4 * math.ceil(num_scales / NF4_SCALE_BLOCK)
 
 
-@watching(LOADING_LIMIT_S)
 def find_footprint(
     config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, is_offline: bool
 ) -> Footprint:
@@ -91,47 +87,21 @@ def find_footprint(
     Raises:
         PolicyError: if the config cannot be read or the architecture is not understood.
     """
-    model = build_on_meta(config, resolved, device, is_offline=is_offline)
     try:
-        with quiet_meta():
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = AutoModelForCausalLM.from_config(
+                _read_shape(resolved.path, is_offline=is_offline),
+                dtype=dtype_of(config, device),
+                trust_remote_code=False,
+            )
             return _count(model, config, resolved)
     except Exception as error:  # each architecture has errors of its own
         raise PolicyError(first_line(error)) from error
 
 
-@contextmanager
-def quiet_meta() -> Iterator[None]:
-    """Make tensors without content, and no warning about it."""
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def build_on_meta(
-    config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, is_offline: bool
-) -> Any:
-    """The stock model without content, in the dtype it would have on a device.
-
-    Raises:
-        PolicyError: if its config cannot be read.
-    """
-    try:
-        with quiet_meta():
-            shape = read_shape(resolved.path, is_offline=is_offline)
-            return AutoModelForCausalLM.from_config(
-                shape, dtype=dtype_of(config, device), trust_remote_code=False
-            )
-    except Exception as error:  # each architecture has errors of its own
-        raise PolicyError(first_line(error)) from error
-
-
-def read_shape(path: str, *, is_offline: bool) -> Any:
-    """The config of a model: from its folder, the local cache, or those known without either.
-
-    Raises:
-        PolicyError: if it is not on this machine, and nothing may be downloaded.
-        OSError, ValueError: if it cannot be read.
-    """
+def _read_shape(path: str, *, is_offline: bool) -> Any:
+    """The config of a model: from its folder, the local cache, or those known without either."""
     known = SHAPES / f"{path.replace('/', '--')}.json"
     try:
         ensure_plain_model(path, is_offline=is_offline)
@@ -203,12 +173,12 @@ class _Kept(torch.autograd.Function):
 
 
 class _KeptPlan:
-    """See `AttentionPlan`."""
+    """See `AttentionPlan`; nothing is computed on the meta device."""
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None
     ) -> Tensor:
-        """Nothing is computed on the meta device."""
+        """See `AttentionPlan.attend`."""
         output: Tensor = _Kept.apply(query, key, value)  # type: ignore[no-untyped-call]
         return output
 

@@ -1,21 +1,24 @@
 """The forecast: what a training run will take, whether it fits, and what would make it fit.
 
-Owns the prediction from a model's `footprint` and a config, and the search for settings that fit.
-What is free on this machine is `machine`. `watch` asks for a forecast before any weight is loaded.
+Owns the one prediction, from a model's `footprint` and a config, and the search for settings that
+fit. What is free on this machine and what a run really took is `machine`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
 import torch
 
 from searchrl.config import RunConfig
-from searchrl.engine.memory.footprint import Footprint, optimizer_bytes
-from searchrl.engine.memory.machine import available
+from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
+from searchrl.engine.memory.machine import PeakMeter, available
 from searchrl.engine.memory.plan import MemoryPlan, Part, Settings, format_bytes
 from searchrl.engine.model.head import chunk_rows
+from searchrl.engine.model.loading import ResolvedModel
 from searchrl.errors import PolicyError
 
 EXTEND_TOKENS = 8192
@@ -24,76 +27,79 @@ EXTEND_TOKENS = 8192
 _SMALLEST_MICRO_BATCH = 512
 
 
-def make_plan(
+@dataclass(frozen=True, slots=True)
+class MemoryWatch:
+    """The plan of a run, or why there is none, and the meter of what it really takes."""
+
+    plan: MemoryPlan | str
+    meter: PeakMeter
+
+    def tell_peak(self, on_note: Callable[[str], None]) -> None:
+        """Say what was taken until now, beside the plan, where both are known."""
+        plan, peak = self.plan, self.meter.peak_bytes()
+        if isinstance(plan, MemoryPlan) and peak is not None:
+            on_note(f"memory: predicted {format_bytes(plan.total)}, peak {format_bytes(peak)}")
+
+
+def watch_memory(
+    config: RunConfig, model: ResolvedModel, device: torch.device, *, has_reference: bool
+) -> MemoryWatch:
+    """Plan a training run that is about to begin, and measure from here on.
+
+    Raises:
+        PolicyError: if it cannot fit; names settings that would.
+    """
+    plan = foresee_memory(config, model, device, has_reference=has_reference, is_offline=False)
+    if isinstance(plan, MemoryPlan) and plan.available is not None and not plan.fits:
+        parts = sorted(plan.parts, key=lambda part: -part.num_bytes)[:4]
+        largest = ", ".join(f"{part.name} {format_bytes(part.num_bytes)}" for part in parts)
+        raise PolicyError(
+            f"this run needs about {format_bytes(plan.total)} on {device}, where "
+            f"{format_bytes(plan.available)} are available ({largest}). {plan.remedy}"
+        )
+    return MemoryWatch(plan, PeakMeter(device))
+
+
+def foresee_memory(
     config: RunConfig,
-    footprint: Footprint,
+    model: ResolvedModel,
     device: torch.device,
     *,
     has_reference: bool,
     room: int | None = None,
-) -> MemoryPlan:
-    """Predict a training run on a device.
+    is_offline: bool = True,
+) -> MemoryPlan | str:
+    """Predict a training run on a device, or say why that cannot be done.
 
     Args:
-        config: of the run.
-        footprint: of its model.
+        config: resolved.
+        model: its weights.
         device: where it would train.
-        has_reference: whether the algorithm keeps a copy of fully trained weights (KL).
-        room: bytes available on a device that is elsewhere; None: this machine is asked now.
+        has_reference: whether the algorithm compares with the weights it began with (KL).
+        room: bytes that a GPU on another machine has for tensors; None: this machine is asked.
+        is_offline: read local files only.
     """
-    settings = Settings.of(config)
+    try:
+        footprint = find_footprint(config.model, model, device, is_offline=is_offline)
+    except PolicyError as error:
+        return f"not predicted ({error})"
     room = available(device) if room is None else room
-    return predict(config, footprint, device, settings, available=room, has_reference=has_reference)
-
-
-def ensure_fits(
-    plan: MemoryPlan,
-    config: RunConfig,
-    footprint: Footprint,
-    device: torch.device,
-    *,
-    has_reference: bool,
-) -> None:
-    """Refuse a run that cannot fit.
-
-    Raises:
-        PolicyError: with the nearest settings that do fit, if there are any.
-    """
+    plan_for = partial(
+        predict, config, footprint, device, available=room, has_reference=has_reference
+    )
+    plan = plan_for(Settings.of(config))
     if plan.fits:
-        return
-    assert plan.available is not None
-    parts = ", ".join(
-        f"{p.name} {format_bytes(p.num_bytes)}"
-        for p in sorted(plan.parts, key=lambda p: -p.num_bytes)[:4]
-    )
-    raise PolicyError(
-        f"this run needs about {format_bytes(plan.total)} on {device}, where "
-        f"{format_bytes(plan.available)} are available ({parts}). "
-        + find_remedy(plan, config, footprint, device, has_reference=has_reference)
-    )
-
-
-def find_remedy(
-    plan: MemoryPlan,
-    config: RunConfig,
-    footprint: Footprint,
-    device: torch.device,
-    *,
-    has_reference: bool,
-) -> str:
-    """A sentence on the nearest settings that fit into what the plan finds available."""
-    plan_for = partial(predict, config, footprint, device, has_reference=has_reference)
-    smaller = _smaller(plan.settings, footprint, config)
-    tried = [plan_for(one, available=plan.available) for one in smaller]
-    found = next((one for one in tried if one.fits), None)
-    if found is not None:
-        return f"It would fit with {' '.join(_flags(found.settings, config))}"
+        return plan
+    tried = [plan_for(one) for one in _smaller(plan.settings, footprint)]
+    if found := next((one for one in tried if one.fits), None):
+        return replace(plan, remedy=f"It would fit with {_flags(found.settings, config)}")
     least = min(tried, key=lambda one: one.total)
-    return (
-        f"Even with {' '.join(_flags(least.settings, config)) or 'the smallest settings'} it "
-        f"needs {format_bytes(least.total)}: choose a smaller model with --model, lower "
+    remedy = (
+        f"Even with {_flags(least.settings, config) or 'the smallest settings'} it needs "
+        f"{format_bytes(least.total)}: choose a smaller model with --model, lower "
         "rollout.max_total_tokens, or free memory"
     )
+    return replace(plan, remedy=remedy)
 
 
 def predict(
@@ -169,7 +175,7 @@ def predict(
     return MemoryPlan(tuple(part for part in parts if part.num_bytes), settings, available)
 
 
-def _smaller(now: Settings, footprint: Footprint, config: RunConfig) -> list[Settings]:
+def _smaller(now: Settings, footprint: Footprint) -> list[Settings]:
     """Settings that take less, those that cost a run least first."""
     slots = _halves(now.num_slots, 1)
     tokens = _halves(now.micro_batch_tokens, _SMALLEST_MICRO_BATCH)
@@ -192,13 +198,10 @@ def _smaller(now: Settings, footprint: Footprint, config: RunConfig) -> list[Set
 
 def _halves(number: int, least: int) -> list[int]:
     """A number, its half and so on, down to `least`."""
-    numbers = [number]
-    while numbers[-1] > least:
-        numbers.append(max(least, numbers[-1] // 2))
-    return numbers
+    return [number, *_halves(max(least, number // 2), least)] if number > least else [number]
 
 
-def _flags(settings: Settings, config: RunConfig) -> list[str]:
+def _flags(settings: Settings, config: RunConfig) -> str:
     """How to ask for settings on the command line, where they differ from the config's."""
     rollout, evaluation = config.rollout.batch_size, config.eval.batch_size
     pairs = (
@@ -212,4 +215,4 @@ def _flags(settings: Settings, config: RunConfig) -> list[str]:
         ),
         ("model.quantize", settings.quantize, config.model.quantize),
     )
-    return [f"--set {name}={value}" for name, value, now in pairs if value != now]
+    return " ".join(f"--set {name}={value}" for name, value, now in pairs if value != now)

@@ -94,20 +94,17 @@ class PeakMeter:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._at_start = 0
+        self._at_start: int | None = None
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        else:
-            self._at_start = _status_fields(Path("/proc/self/status")).get("VmRSS", 0)
+            self._at_start = 0
+        elif device.type == "cpu":
+            self._at_start = _status_fields(Path("/proc/self/status")).get("VmRSS")
 
     def peak_bytes(self) -> int | None:
         """Most bytes held at a time since then; None where that cannot be found out.
 
         On a CPU what the process gained, with all that is no tensor; at least 0.
         """
-        if self._device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self._device))
-        most = _status_fields(Path("/proc/self/status")).get("VmHWM")
-        if self._device.type != "cpu" or most is None:
-            return None
-        return max(0, most - self._at_start)
+        most = None if self._at_start is None else peak_memory(self._device)
+        return None if most is None else max(0, most - (self._at_start or 0))

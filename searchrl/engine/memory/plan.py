@@ -62,6 +62,8 @@ class MemoryPlan:
     parts: tuple[Part, ...]
     settings: Settings
     available: int | None
+    remedy: str = ""
+    """Settings that would fit; empty if it does."""
 
     @property
     def phases(self) -> dict[str, int]:
@@ -86,12 +88,15 @@ class MemoryPlan:
         """Whether the prediction is within what is available."""
         return self.available is None or self.total <= self.available
 
-    def size_of(self, name: str) -> int:
-        """Bytes of a part by name; 0 if the run has none."""
-        return sum(part.num_bytes for part in self.parts if part.name == name)
-
     def _of(self, phase: str) -> int:
         return sum(part.num_bytes for part in self.parts if part.phase == phase)
+
+    @property
+    def verdict(self) -> str:
+        """Whether it fits, and what would, in one line."""
+        if self.available is None:
+            return f"needs {self} (how much this device has is not known)"
+        return f"fits: {self}" if self.fits else f"does not fit: {self}. {self.remedy}"
 
     @property
     def advice(self) -> str | None:
@@ -124,6 +129,7 @@ class MemoryPlan:
             "peak_phase": self.peak_phase,
             "available": self.available,
             "fits": self.fits,
+            "remedy": self.remedy or None,
             **self.settings._asdict(),
         }
 

@@ -92,18 +92,8 @@ def kernel_mask(is_seen: Tensor, dtype: torch.dtype) -> Tensor:
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float | None
 ) -> Tensor:
-    """Torch's attention kernel.
-
-    For tensors without content torch takes the formula, with all its scores; a GPU takes the
-    fused kernel, so in a rehearsal its outputs are made, and kept for its backward pass.
-    """
-    if not query.is_meta:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    bias = torch.empty(mask.shape, dtype=query.dtype, device=mask.device)
-    output: Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, bias.expand(*query.shape[:2], *mask.shape[-2:]), True, scale=scale
-    )[0]
-    return output
+    """Torch's attention kernel."""
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
 
 def grouped_attention(

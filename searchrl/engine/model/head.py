@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-CHUNK_BYTES = {"cpu": 1 << 24, "cuda": 1 << 29, "meta": 1 << 29}
+CHUNK_BYTES = {"cpu": 1 << 24, "cuda": 1 << 29}
 """Bytes of fp32 logits that exist at a time, by device: what fits the cache of a CPU, and enough
-to keep a GPU busy. Without content (`meta`), a GPU is rehearsed.
+to keep a GPU busy.
 
 In bytes and not in rows, so that memory does not grow with the vocabulary.
 """

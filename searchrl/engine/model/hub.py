@@ -13,7 +13,6 @@ from pathlib import Path
 
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import PolicyError
-from searchrl.run_folder import suggest_runs
 
 _WAIT_S = 10.0
 """How long the hub may take to answer."""
@@ -73,7 +72,7 @@ def without_network(name: str, reason: str) -> str:
     return (
         f"cannot get the weights of '{name}': {reason.rstrip('.')}.\n"
         f"If this machine is offline, download them elsewhere (hf download {name} --local-dir DIR) "
-        f"and pass --model DIR; or use the embedded model: --model tiny.{suggest_runs(name)}"
+        f"and pass --model DIR; or use the embedded model: --model tiny."
     )
 
 
@@ -98,7 +97,7 @@ def _ask_hub(name: str) -> str:
         return (
             f"there is no model '{name}': no folder here and no public model of that name on the "
             "hub. Expected a run or model folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'; a "
-            f"private model needs: hf auth login.{suggest_runs(name)}"
+            f"private model needs: hf auth login."
         )
     except HfHubHTTPError:
         return ""  # the hub is there and has a fault of its own: fetching says more

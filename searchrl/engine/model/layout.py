@@ -15,14 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from searchrl.core.trajectory import Trajectory
 from searchrl.engine.model.attention import AttentionPlan, fused_attention, kernel_mask
 
 BLOCK = {"cpu": 128}
@@ -58,26 +55,6 @@ class Layout:
     def num_computed(self) -> int:
         """Tokens that are computed, padding included."""
         return self.ids_BT.numel()
-
-    def found(self) -> list[tuple[str, list[Any]]]:
-        """What each log-prob is computed from: columns over the trained tokens, by name."""
-        columns = [self.target_N, self.ids_BT.flatten()[self.row_N]]
-        if self.position_BT is not None:
-            columns.append(self.position_BT.flatten()[self.row_N])
-        names = ("token", "token before it", "position")
-        return list(zip(names, torch.stack(columns).tolist(), strict=False))
-
-    def expected(
-        self, ledgers: Sequence[Trajectory], places: Sequence[Sequence[int]]
-    ) -> list[list[Any]]:
-        """The same columns, from the ledgers; `places` are those of the trained tokens of each."""
-        pairs = [(one.ids, of) for one, of in zip(ledgers, places, strict=True)]
-        columns: list[list[Any]] = [
-            [ids[n] for ids, of in pairs for n in of],
-            [ids[n - 1] for ids, of in pairs for n in of],
-            [n - 1 for n in chain.from_iterable(places)],
-        ]
-        return columns if self.position_BT is not None else columns[:2]
 
 
 def padded_layout(ids_BT: Tensor, chosen_BT: Tensor) -> Layout:

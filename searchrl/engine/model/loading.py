@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as hf_logging
 
-from searchrl.calls.watchdog import watching
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
 from searchrl.config.sections import SCRATCH, ModelConfig
 from searchrl.engine.model.foreign import (
@@ -33,9 +31,8 @@ from searchrl.engine.model.hub import ensure_available, is_path, is_stored, with
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
-from searchrl.errors import PolicyError, suggest
-from searchrl.run_folder import Run, choose_policy, is_policy_of_run, suggest_runs
-from searchrl.run_folder.policies import CHOICES, read_name
+from searchrl.errors import PolicyError, suggest, suggest_path
+from searchrl.run_folder import Run, choose_policy, is_policy_of_run
 
 DEFAULT_MODEL = "Qwen/Qwen3-4B"
 
@@ -52,9 +49,6 @@ NO_FOUR_BIT_TRAINING = (
     "model.quantize 'nf4' freezes the weights it quantises, so there is nothing for full "
     "fine-tuning to train: use model.adapter: lora, or model.quantize: none"
 )
-LOADING_LIMIT_S = 120.0
-"""How long the files of a model may keep all of Python waiting: an expression in the settings of an
-adapter can compute for years. Reading weights lets others run."""
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 TINY_PATH = Path(__file__).resolve().parents[2] / "assets" / "tiny"
@@ -144,7 +138,7 @@ def resolve_model(name: str, device: torch.device, init_from: str | None = None)
     if is_path(name):
         raise PolicyError(
             f"model folder '{name}' does not exist; expected a Hugging Face model folder, a run "
-            f"folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'.{suggest_runs(name)}"
+            f"folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'.{suggest_path(name)}"
         )
     return ResolvedModel(name, None, False)
 
@@ -166,31 +160,18 @@ def _resolve_folder(folder: Path, base: str | None) -> ResolvedModel:
     chosen = choose_policy(folder)
     if chosen is not None:
         found, notes = chosen
-        if os.path.isfile(found / CHOICES):
-            raise PolicyError(_tell_network(found))
         if not os.path.isfile(found / "adapter_config.json"):
             return ResolvedModel(str(found), None, _is_tiny(found), notes)
         path, of_base = _find_base(found, base)
         return ResolvedModel(path, str(found), _is_tiny(Path(path)), (*notes, *of_base))
-    near = suggest_runs(folder)
     if not os.path.isdir(folder):
         raise PolicyError(
-            f"there is no folder '{folder}'; expected a run, a checkpoint or an adapter.{near}"
+            f"there is no folder '{folder}'; expected a run, a checkpoint or an adapter."
+            f"{suggest_path(folder)}"
         )
     raise PolicyError(
         f"'{folder}' holds no policy: expected config.json or adapter_config.json in it, in its "
-        f"policy/ or in its checkpoints/.{near}"
-    )
-
-
-def _tell_network(folder: Path) -> str:
-    """Why the weights of a folder are no language model, and what can be done with them."""
-    run = folder.parent if is_policy_of_run(folder) else folder
-    name = read_name(folder)
-    return (
-        f"'{folder}' holds a network of choices (policy '{name}'), and a language model is needed; "
-        f"evaluate its run with `searchrl eval RUN`, compare with `--against RUN`, or start from "
-        f"its weights with --policy {name} --init-from {shlex.quote(str(run))}"
+        "policy/ or in its checkpoints/"
     )
 
 
@@ -280,7 +261,6 @@ def _ensure_rows(model: Any, num_tokens: int, resolved: ResolvedModel) -> None:
         )
 
 
-@watching(LOADING_LIMIT_S)
 def load_policy(
     config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, trainable: bool
 ) -> Policy:

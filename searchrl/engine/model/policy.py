@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
-from searchrl.core.trajectory import View
+from searchrl.core.trajectory import Trajectory
 from searchrl.engine.model.attention import AttentionPlan, attending, find_attention_fault
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
 from searchrl.engine.model.layout import Layout, TokenRow, lay_out
@@ -179,14 +179,12 @@ class Policy:
             return None
         return f"its log-probs differ by {gap:.1e} nats in a packed row"
 
-    def lay_out(
-        self, rollouts: Sequence[TokenRow], device: torch.device, *, is_packed: bool = False
-    ) -> Layout:
-        """The layout of rollouts; a packed one needs `attending` around its forward pass."""
-        return lay_out(rollouts, device, is_packed=is_packed)
+    def values(self, trajectories: Sequence[Trajectory]) -> list[tuple[float, ...]] | None:
+        """What a critic expects at every turn, and after the last one of a cut episode; None: none.
 
-    def values(self, episodes: Sequence[Sequence[View]]) -> None:
-        """See `TrainedPolicy.values`: a language model has no critic."""
+        The place for critics of language models; this policy has none.
+        """
+        return None
 
     def keep_reference(self) -> None:
         """Freeze a copy of the current weights as the reference (LoRA needs none)."""
@@ -232,18 +230,6 @@ class Policy:
         if head is None:
             return logits_logps(rows_ND, layout.target_N, **asked)
         return head_logps(head, rows_ND, layout.target_N, **asked)
-
-    def distributions(
-        self, layout: Layout, *, temperature: float = 1.0, reference: bool = False
-    ) -> Tensor:
-        """Log-probs [N, V] of the whole vocabulary where `logps` gives one: for a few tokens.
-
-        The forward pass is that of `logps`, and so are the arguments. Without gradient.
-        """
-        with torch.no_grad():
-            rows_ND, head = self._rows(layout, reference)
-            logits_NV = rows_ND if head is None else head(rows_ND)
-            return torch.log_softmax(logits_NV.float() / temperature, dim=-1)
 
     def _rows(self, layout: Layout, reference: bool) -> tuple[Tensor, nn.Linear | None]:
         """Hidden states [N, D] of a layout with the head above them, or logits [N, V] and None."""

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl.calls.deadline import DeadlineExceeded, call_with_deadline
 from searchrl.errors import PolicyError
+from searchrl.tool_calls import DeadlineExceeded, call_with_deadline
 
 MAX_CPU_S = 3
 """Seconds of computing for a dialogue of a few words; real templates take a hundredth of one."""

@@ -51,8 +51,6 @@ def draw_tokens(logits_BV: Tensor, sampling: Sampling, key_B: Tensor, position_B
             "the model returned non-finite logits; the weights are damaged or the dtype "
             "overflows (try --set model.dtype=float32)"
         )
-    if sampling.watch is not None:
-        sampling.watch.see(logits_BV, log_sum_B, key_B, position_B)
     log_mass_B = None
     if sampling.temperature == 0:
         token_B = logits_BV.argmax(dim=-1)

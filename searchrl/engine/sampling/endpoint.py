@@ -11,24 +11,24 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from searchrl.api_client import Client, Finish, Message, Reply, Request
 from searchrl.core.trajectory import TurnStop
-from searchrl.endpoints.client import Client
-from searchrl.endpoints.exchange import Finish, Message, Reply, Request, Role
 from searchrl.engine.model.rendering import RenderedPrompt
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle
 from searchrl.engine.sampling.scripted import ByteCodec
 from searchrl.engine.sampling.stops import find_stop_end
 from searchrl.errors import EndpointFailure, GenerationFailure
 
+Role = Literal["system", "user", "assistant"]
 SYSTEM, USER, ASSISTANT, END = range(256, 260)
 """Control ids: the head of a message, and the end of the model's own."""
 
-_ROLES = {SYSTEM: Role.SYSTEM, USER: Role.USER, ASSISTANT: Role.ASSISTANT}
+_ROLES: Mapping[int, Role] = {SYSTEM: "system", USER: "user", ASSISTANT: "assistant"}
 _SHOWN = {SYSTEM: "", USER: "\n\n", ASSISTANT: "\n", END: ""}
 """What a reader sees of them."""
 _CLOSING = re.compile(r"</([\w-]+)>")
@@ -61,7 +61,7 @@ class MessageCodec(ByteCodec):
     def read_messages(self, prompt_ids: Sequence[int]) -> list[Message]:
         """The messages of a rendered prompt; an assistant's that is empty is none."""
         messages: list[Message] = []
-        role = Role.USER
+        role: Role = "user"
         for control, piece in _pieces(prompt_ids):
             if control is not None:
                 role = _ROLES.get(control, role)
@@ -137,7 +137,7 @@ class EndpointGenerator:
         """See `Generator.submit`; an observation is a message of the user."""
         dialogue = self._dialogues[handle]
         if append_ids:
-            dialogue.messages.append(Message(Role.USER, self._codec.decode(append_ids)))
+            dialogue.messages.append(Message("user", self._codec.decode(append_ids)))
         dialogue.stops, dialogue.max_tokens = tuple(stops), max_tokens
         heapq.heappush(self._waiting, (not dialogue.has_begun, handle))
 
@@ -163,7 +163,7 @@ class EndpointGenerator:
 
     def _start(self) -> None:
         """Ask for waiting turns, as many as may be under way."""
-        room = self.client.access.concurrency
+        room = self.client.concurrency
         room -= sum(dialogue.has_begun for dialogue in self._dialogues.values())
         while self._waiting and (room > 0 or not self._waiting[0][0]):
             is_new, handle = heapq.heappop(self._waiting)
@@ -193,7 +193,7 @@ class EndpointGenerator:
             text, reason = read_turn(reply, told, dialogue.stops)
         except (EndpointFailure, GenerationFailure) as error:
             return FinishedTurn(handle, (), None, TurnStop.EOS, version=0, error=error)
-        dialogue.messages.append(Message(Role.ASSISTANT, text))
+        dialogue.messages.append(Message("assistant", text))
         ids = self._codec.encode_model_text(text)
         if reason is TurnStop.EOS:
             ids.append(END)

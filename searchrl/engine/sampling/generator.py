@@ -22,30 +22,18 @@ Experts = Sequence[Expert] | None
 """The env's scripted policy of each dialogue."""
 
 
-class DrawWatch(Protocol):
-    """Is shown the distributions that tokens are drawn from."""
-
-    def see(self, logits_BV: Any, log_sum_B: Any, key_B: Any, position_B: Any) -> None:
-        """Look at one draw: tensors as in `draw_tokens`, at the sampling temperature, before a cut.
-
-        `log_sum_B` is the log-sum-exp of each row. Nothing may be changed.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are drawn. `temperature` 0 is greedy; log-probs are then those at 1.
 
     `top_k` (0: all), `top_p` and `min_p` cut what can be drawn, not the log-probs: those are of
-    the full vocabulary. They are for evaluation; in training they bias the ratio. `watch` is shown
-    every draw by generators that draw with `draw_tokens`.
+    the full vocabulary. They are for evaluation; in training they bias the ratio.
     """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
-    watch: DrawWatch | None = None
 
     @property
     def is_truncated(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.drawing import Drawing
 from searchrl.core.episode import Episode, Passage, Task
-from searchrl.envs.formats.questions import Question
+from searchrl.data.questions import Question
 from searchrl.envs.regulations.drawing import draw_evidence
 from searchrl.envs.regulations.handbook_file import (
     Handbook,
@@ -40,6 +40,7 @@ from searchrl.envs.regulations.questions import (
     THREE_HOP,
     TWO_HOP,
     Draft,
+    TaskKind,
     draft_task,
 )
 from searchrl.envs.regulations.world.district import (
@@ -115,8 +116,8 @@ class RegulationsEnv(TextEnv):
         *,
         protocol: TagProtocol,
         retriever: RetrieverFactory,
-        mix: Mapping[str, float] | None = None,
-        difficulty: str = Difficulty.NORMAL,
+        mix: Mapping[TaskKind, float] | None = None,
+        difficulty: Difficulty = Difficulty.NORMAL,
         handbook: str | Path | None = None,
         questions: str | Path | None = None,
         noise: float = 0.0,
@@ -141,7 +142,8 @@ class RegulationsEnv(TextEnv):
         if not 0 <= noise <= 1:
             raise ConfigError(f"env.noise is a share of schools, from 0 to 1; got {noise!r}.")
         self.noise = noise
-        self.mix = _ensure_mix(mix, self.difficulty)
+        kinds = None if mix is None else {str(kind): weight for kind, weight in mix.items()}
+        self.mix = _ensure_mix(kinds, self.difficulty)
         self._is_generated = handbook is None
         self._held: tuple[tuple[str, int], tuple[str, School | District]] | None = None
         self._handbook, self._questions = _load(handbook, questions)

@@ -1,34 +1,28 @@
 """Handbooks and questions from files: the demo handbook and a user's own.
 
 Owns the two handbook formats (Markdown with a `## Title` per article; JSON) and the additional
-keys of a question about a handbook. Files, lines and faults are read by `envs.formats.rows`, the
-text and the answers of a question by `envs.formats.questions`. Knows nothing of generated schools.
-Called by `env.py`.
+keys of a question about a handbook. Files and faults are read by `data.rows`, the
+text and the answers of a question by `data.questions`. Knows nothing of generated schools.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.json_rows import explain_json, parse_json, read_array
-from searchrl.envs.formats.passages import parse_passage
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.questions import Question, parse_question
-from searchrl.envs.formats.row import BadRow, Row, ensure_encodable
-from searchrl.envs.formats.rows import parse_rows, read_text
+from searchrl.data.passages import parse_passage
+from searchrl.data.problems import BadRow, Problems, Row, ensure_encodable
+from searchrl.data.questions import Question, parse_question
+from searchrl.data.rows import parse_json, parse_rows, read_text
 from searchrl.envs.regulations.questions import LOOKUP, NOT_REGULATED, NOT_REGULATED_ANSWER, TWO_HOP
 from searchrl.envs.word_lists import ASSETS
 from searchrl.errors import show_value
 
 _FORMATS = "Markdown (.md) with '## Title' sections, or JSON (.json)"
-_ARTICLES_KEY = re.compile(r'"articles"\s*:\s*(?=\[)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +44,20 @@ def load_demo() -> tuple[Handbook, tuple[Question, ...]]:
 def load_handbook(path: Path) -> Handbook:
     """Read a handbook: Markdown (`# School` once, then `## Title` and the article's text), or JSON.
 
-    JSON is a list of `{id?, title, text}`, or `{name, articles: [...]}`.
+    JSON is a list of `{id?, title, text}`, or `{name, articles: [...]}`. Articles without an id are
+    `art-01`, `art-02`, … by their place.
 
     Raises:
-        DataError: the file cannot be read or holds unusable articles; lists all with their lines.
+        DataError: the file cannot be read or holds unusable articles; names the first ones.
     """
     problems = Problems()
     name, rows = _read_articles(path, problems)
+    problems.ensure_none()
     expected = f"article; expected {_FORMATS}"
-    numbered = _numbered(rows)
+    numbered = (
+        Row(row.number, {"id": f"art-{place:02d}", **row.value})
+        for place, row in enumerate(rows, 1)
+    )
     articles = tuple(parse_rows(path, problems, _parse_article, expected, places={}, rows=numbered))
     problems.ensure_none()
     return Handbook(f"handbook/{path}", name or path.stem, articles)
@@ -71,7 +70,7 @@ def load_questions(path: Path, handbook: Handbook) -> tuple[Question, ...]:
     evidence), `queries` and `bridge` (what the first hop of a two-hop question finds).
 
     Raises:
-        DataError: the file cannot be read or holds unusable rows; lists all with their lines.
+        DataError: the file cannot be read or holds unusable rows; names the first ones.
     """
     problems = Problems()
     known = {p.title.casefold(): p.id for p in handbook.passages}
@@ -119,9 +118,7 @@ def _read_articles(path: Path, problems: Problems) -> tuple[str, Iterator[Row]]:
     elif (text := read_text(path, problems, f"a handbook: {_FORMATS}")) is not None:
         if suffix != ".json":
             return _read_sections(text)
-        if text.lstrip().startswith("["):
-            return "", read_array(path, text, problems)
-        return _read_object(path, text, problems)
+        return _read_json(path, text, problems)
     return "", iter(())
 
 
@@ -142,30 +139,24 @@ def _read_sections(text: str) -> tuple[str, Iterator[Row]]:
     )
 
 
-def _read_object(path: Path, text: str, problems: Problems) -> tuple[str, Iterator[Row]]:
-    """The articles of a JSON handbook that names its school."""
+def _read_json(path: Path, text: str, problems: Problems) -> tuple[str, Iterator[Row]]:
+    """The articles of a JSON handbook, numbered from 1, and the school's name if it has one."""
     try:
         whole = parse_json(text)
-    except (JSONDecodeError, BadRow, RecursionError) as error:
-        line = error.lineno if isinstance(error, JSONDecodeError) else 0
-        problems.add(path, line, explain_json(error))
-    else:
-        found = _ARTICLES_KEY.search(text)
-        if found and isinstance(whole, dict) and isinstance(whole.get("articles"), list):
-            return str(whole.get("name", "")), read_array(path, text, problems, found.end())
-        problems.add(path, 1, 'expected a list of articles, or {"name": …, "articles": [...]}')
+    except BadRow as reason:
+        problems.add(path, 0, str(reason))
+        return "", iter(())
+    named = {"articles": whole} if isinstance(whole, list) else whole
+    articles = named.get("articles") if isinstance(named, dict) else None
+    if isinstance(articles, list) and all(isinstance(one, dict) for one in articles):
+        rows = (Row(number, one) for number, one in enumerate(articles, 1))
+        return str(named.get("name", "")), rows
+    problems.add(path, 0, 'expected a list of articles, or {"name": …, "articles": [{…}, …]}')
     return "", iter(())
 
 
-def _numbered(rows: Iterator[Row]) -> Iterator[Row]:
-    """Articles with ids: those without one are `art-01`, `art-02`, … by their place."""
-    for number, row in enumerate(rows, 1):
-        is_object = isinstance(row.value, Mapping)
-        yield Row(row.line, {"id": f"art-{number:02d}", **row.value}) if is_object else row
-
-
 def _parse_article(row: Row) -> Passage:
-    passage = parse_passage(row)
+    passage = parse_passage(row.value)
     if not passage.text:
         raise BadRow(f"article '{passage.title}' has no text")
     return passage

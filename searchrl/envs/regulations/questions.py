@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from searchrl.envs.regulations.world.drills import insert_words
 from searchrl.envs.regulations.world.names import ValueKind
@@ -40,6 +40,11 @@ COUNTING = "counting"
 RELATIVE_DATE = "relative_date"
 TASK_KINDS = (*PLAIN_KINDS, THREE_HOP, COMPARISON, COUNTING, RELATIVE_DATE)
 """Kinds of task, all of them at the level `hard`; also the names of metrics."""
+TaskKind = Literal[
+    "lookup", "two_hop", "not_regulated", "drill",
+    "three_hop", "comparison", "counting", "relative_date",
+]  # fmt: skip
+"""One of `TASK_KINDS`, as a type of settings."""
 
 NOT_REGULATED_ANSWER = "not regulated"
 """The right answer if the handbook says nothing."""

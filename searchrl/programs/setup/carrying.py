@@ -16,9 +16,8 @@ from typing import Any
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.config.curriculum import alone
 from searchrl.config.packaged import is_packaged
-from searchrl.config.policy import is_registered
 from searchrl.config.sections import SCRATCH, TaskConfig
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.run_folder import Run, looks_like_run
 
 _OWN = {"model": ("name", "scratch")}
@@ -67,8 +66,6 @@ def carried_settings(asked: RunConfig, layers: Sequence[Mapping[str, Any]]) -> d
         }
         if own:
             carried[section] = own
-    if is_registered(config.policy.name) and not any("policy" in layer for layer in layers):
-        carried["policy"] = there["policy"]
     if tasks := list(_fitting_tasks(there["tasks"], layers)):
         carried["tasks"] = tasks
     return carried

@@ -13,13 +13,13 @@ from searchrl.algorithms import Algorithm
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED, package_of
 from searchrl.core.advantage import StepScores
-from searchrl.engine.episodes.world import TaskWorld
-from searchrl.engine.figures.evaluation import tasks_played
-from searchrl.engine.figures.metrics import proportion
+from searchrl.engine.metrics.evaluation import tasks_played
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ConfigError
 from searchrl.programs.setup.carrying import task_flags
 from searchrl.programs.setup.planning import Plan
+from searchrl.statistics import proportion
 
 NEED_GOLD = ("support_recall", "all_gold")
 """Components that need the ids of gold passages."""
@@ -70,7 +70,7 @@ def _learns_alone(algorithm: Algorithm) -> bool:
 
 def _applies_somewhere(world: TaskWorld, name: str) -> bool:
     """Whether a reward component says something about any of some training tasks."""
-    if not world.scorer.is_selective(name):
+    if name not in world.scorer.selective:
         return True
     count = world.num_tasks(TRAIN)
     indices = dict.fromkeys(n * count // _PROBED for n in range(_PROBED))
@@ -82,8 +82,6 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
 
 def tiny_abroad(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """A warning before an embedded model is rewarded for what it was never taught."""
-    if plan.model is None:
-        return
     name = plan.model.embedded
     foreign = [world for world in worlds if _policy_for(world) != name]
     if not name or not foreign:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from searchrl.engine.episodes.world import TaskWorld
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.retrieval.progress import OnProgress
 
 INDEX = "index"

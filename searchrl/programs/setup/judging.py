@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from searchrl.api_client import Traffic
 from searchrl.config import RunConfig
-from searchrl.config.curriculum import list_stages
+from searchrl.config.curriculum import stages_of
 from searchrl.contracts import PaidJudge
-from searchrl.endpoints.exchange import Traffic, describe_estimate, describe_traffic
-from searchrl.engine.episodes.world import TaskWorld
-from searchrl.engine.figures.evaluation import count_episodes
+from searchrl.engine.metrics.evaluation import count_episodes
+from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import VALIDATION
 
 
@@ -62,8 +62,7 @@ def foresee_evaluation(
 def describe_spent(worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """One sentence for each judge that costs something: what it was asked and what that cost."""
     found = {
-        id(judge): f"judge '{name}': {describe_traffic(judge.traffic)}"
-        for name, judge, _ in _paid(worlds)
+        id(judge): f"judge '{name}': {judge.traffic.describe()}" for name, judge, _ in _paid(worlds)
     }
     yield from found.values()
 
@@ -86,12 +85,12 @@ def _foresee(
         before = asked.get(id(judge), (name, Traffic()))[1]
         asked[id(judge)] = name, _add(before, *parts)
     for name, told in asked.values():
-        yield f"judge '{name}' will be asked: {describe_estimate(told)}"
+        yield f"judge '{name}' will be asked: {told.describe_estimate()}"
 
 
 def _mean_weight(world: TaskWorld) -> float:
-    """Of its stages, however long each will last: a condition tells that only in training."""
-    return fmean(stage.value for stage in list_stages(world.config, "weight"))
+    """Of its stages, however long each lasts."""
+    return fmean(value for _, value in stages_of(world.config.weight))
 
 
 def _paid(worlds: Sequence[TaskWorld]) -> Iterator[tuple[str, PaidJudge, TaskWorld]]:

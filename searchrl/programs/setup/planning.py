@@ -17,14 +17,13 @@ import torch
 
 from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
-from searchrl.config.policy import is_registered
-from searchrl.engine.episodes.world import TaskWorld, name_defaults
 from searchrl.engine.model.hub import find_absence
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
 from searchrl.engine.model.policy import Policy
-from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError, suggest
+from searchrl.engine.rollout.world import TaskWorld, name_defaults
+from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.records import read_records
+from searchrl.plugins.provenance import read_records
 from searchrl.programs.setup.carrying import (
     carried_settings,
     describe_carried,
@@ -33,7 +32,6 @@ from searchrl.programs.setup.carrying import (
     task_flags,
 )
 from searchrl.run_folder import Run, find_damage, newest_checkpoint, read_state
-from searchrl.run_folder.policies import CHOICES, choose_policy
 from searchrl.trust.permission import Permission
 
 TINY = "tiny"
@@ -41,7 +39,6 @@ SMALL_PARAMETERS = 1_700_000_000
 """Below it, models rarely write tags that they know only from an instruction."""
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
-NETWORK_PRESET = "small_network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +49,12 @@ class Plan:
     """
 
     config: RunConfig
-    model: ResolvedModel | None
-    """None: the policy is a network of choices, whose weights are in `network`."""
+    model: ResolvedModel
     device: torch.device
     carried: str = ""
     """What was taken over from the run that `init_from` names, in words."""
-    named_code: frozenset[str] = frozenset()
-    """The code that somebody named here, not that run."""
-    network: Path | None = None
-    """The folder with the weights of a network of choices; None: it is a new one."""
-    network_notes: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+    """The texts that somebody wrote here, not that run."""
 
     @classmethod
     def of(cls, config: RunConfig, elsewhere: torch.device | None = None) -> Plan:
@@ -70,22 +63,11 @@ class Plan:
         `elsewhere` is a device of another machine, for a plan that is not run here.
 
         Raises:
-            ConfigError: for a model beside a network of choices, or a network that is not there.
             PolicyError: for a missing device or folder.
         """
         device = resolve_device(config.device) if elsewhere is None else elsewhere
-        if is_registered(config.policy.name):
-            if config.model.name != "auto":
-                raise ConfigError(
-                    f"policy '{config.policy.name}' is a network of choices and uses no model, and "
-                    f"model.name is '{config.model.name}'; leave out the model. To compare with "
-                    f"it: searchrl eval RUN --against {config.model.name}"
-                )
-            named = Permission.of(config.to_dict()).sources
-            folder, notes = _find_network(config)
-            return cls(config, None, device, named_code=named, network=folder, network_notes=notes)
         model = resolve_model(config.model.name, device, config.init_from)
-        return cls(config, model, device, named_code=Permission.of(config.to_dict()).sources)
+        return cls(config, model, device, named=Permission.of(config.to_dict()).named)
 
     def settled(self, registry: Registry) -> Plan:
         """The plan with what only plugins know: what `auto` is for each task, and what `tiny` is.
@@ -99,9 +81,6 @@ class Plan:
             PluginError: if what it brings is not there, or no small model of ours.
         """
         config = name_defaults(self.config, registry)
-        if self.model is None:
-            _ensure_policy(config.policy.name, registry)
-            return replace(self, config=config)
         task = config.tasks[0]
         env = registry.get("env", task.env.name)
         name = env.policy_for(task.protocol.name) or EMBEDDED
@@ -130,21 +109,11 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should be told of what was decided."""
-        notes = self.network_notes if self.model is None else self.model.notes
-        return tuple(note for note in (*notes, self.carried) if note)
-
-    @property
-    def label(self) -> str:
-        """What is trained or played, as a person knows it."""
-        if self.model is not None:
-            return self.model.label
-        begun = "" if self.network is None else f" from {self.network}"
-        return f"network '{self.config.policy.name}'{begun}"
+        return tuple(note for note in (*self.model.notes, self.carried) if note)
 
     def find_absence(self) -> str:
         """Why the weights cannot be had on this machine, found out in a moment; "" if they can."""
-        model = self.model
-        return find_absence(model.path) if model is not None and model.is_hub_id else ""
+        return find_absence(self.model.path) if self.model.is_hub_id else ""
 
     def ensure_weights(self) -> None:
         """Raise `PolicyError` if the weights are not here and cannot be fetched."""
@@ -157,7 +126,6 @@ class Plan:
         Raises:
             PolicyError: if the weights cannot be had; says what to do.
         """
-        assert self.model is not None
         set_threads(self.config)
         # Everything random in sampling has its own keys; this seeds a new adapter's weights.
         torch.manual_seed(self.config.seed)
@@ -173,7 +141,7 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
     """
     asked = build_config(*layers)
-    carried, named_code = "", Permission.of(asked.to_dict()).sources
+    carried, named = "", Permission.of(*layers).named
     if source := find_source(asked):
         settings, plugins = carried_settings(asked, layers), join_plugins(source, asked)
         carried = describe_carried(source, settings, plugins)
@@ -184,23 +152,16 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
         asked = build_config(load_preset(asked.preset), *layers)
     plan = Plan.of(asked, elsewhere)
     model = plan.model
-    of_policy = _find_preset(model)
+    of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
     preset = asked.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
     presets = [of_policy, preset] if is_packaged(preset) else [preset]
     decided: dict[str, Any] = {"preset": preset}
-    if model is not None and asked.model.name == "auto" and asked.init_from is None:
+    if asked.model.name == "auto" and asked.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*map(load_preset, presets), *layers, decided)
-    return replace(plan, config=config, carried=carried, named_code=named_code)
-
-
-def _find_preset(model: ResolvedModel | None) -> str:
-    """The preset of a policy; None is a network."""
-    if model is None:
-        return NETWORK_PRESET
-    return TINY_PRESET if model.is_tiny else LARGE_PRESET
+    return replace(plan, config=config, carried=carried, named=named)
 
 
 def find_plan(
@@ -241,8 +202,8 @@ def find_plan(
         source = find_source(plan.config)
         begun = resume if resume is not None else source.path if source is not None else None
         settings = plan.config.to_dict()
-        named = frozenset[str]() if resume is not None else plan.named_code
-        pinned = Permission(named, is_given=trust).ensure(settings, begun)
+        named = frozenset[str]() if resume is not None else plan.named
+        pinned = Permission(named, is_given=trust).ensure(plan.config, begun)
         registry = load_plugins(
             plan.config.plugins,
             strict=plan.config.strict_plugins,
@@ -290,35 +251,6 @@ def ensure_whole_distribution(config: RunConfig) -> None:
     )
 
 
-def _find_network(config: RunConfig) -> tuple[Path | None, tuple[str, ...]]:
-    """The folder of the network that `init_from` names, and what is to be said of it.
-
-    Raises:
-        ConfigError: there is no network.
-        DamagedError: none of those there is whole.
-    """
-    if config.init_from is None:
-        return None, ()
-    chosen = choose_policy(Path(config.init_from))
-    if chosen is None or not (chosen.folder / CHOICES).is_file():
-        raise ConfigError(
-            f"init_from: '{config.init_from}' holds no network of choices, and policy "
-            f"'{config.policy.name}' is one; name a run, a checkpoint or a policy/ of such a run"
-        )
-    return chosen.folder, chosen.notes
-
-
-def _ensure_policy(name: str, registry: Registry) -> None:
-    """Raise `ConfigError` for a policy that is neither built in nor registered."""
-    known = registry.names("policy")
-    if name not in registry.spellings("policy"):
-        kinds = "model, scripted, scripted:NAME or endpoint:URL"
-        raise ConfigError(
-            f"unknown policy '{name}': expected {kinds}, or one of {', '.join(known)}."
-            f"{suggest(name, known)}"
-        )
-
-
 def set_threads(config: RunConfig) -> None:
     """Give torch the CPU threads the config asks for. How a sum is split decides its last bits."""
     if config.num_threads:
@@ -331,7 +263,7 @@ def first_advice(plan: Plan, num_parameters: int, world: TaskWorld) -> str | Non
     `world` is the task that it is best taught first.
     """
     config, model = plan.config, plan.model
-    if model is None or model.is_tiny or model.adapter_path is not None:
+    if model.is_tiny or model.adapter_path is not None:
         return None
     if config.init_from is not None or num_parameters >= SMALL_PARAMETERS:
         return None

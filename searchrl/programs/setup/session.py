@@ -7,38 +7,33 @@ the first one. Nothing is evaluated or recorded here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from searchrl.algorithms import Algorithm
 from searchrl.config.sections import EvalConfig, RolloutConfig, SamplingConfig
-from searchrl.engine.checks.choices import ChoiceSubject
-from searchrl.engine.checks.doctor import examine
+from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import Report
-from searchrl.engine.checks.subject import TextSubject
-from searchrl.engine.checks.trial import DrawRecord
-from searchrl.engine.choosing.loading import make_choices
-from searchrl.engine.choosing.policy import Choices
-from searchrl.engine.episodes.curriculum import Curriculum
-from searchrl.engine.episodes.playing import Player
-from searchrl.engine.episodes.prompts import PromptStream
-from searchrl.engine.episodes.world import TaskWorld, make_worlds
-from searchrl.engine.figures.evaluation import count_tasks
+from searchrl.engine.checks.trial import Subject
 from searchrl.engine.learning.batch_check import BatchCheck
-from searchrl.engine.learning.learner import Learner
+from searchrl.engine.learning.learner import Learned, Learner
 from searchrl.engine.learning.sharing import share_driver
 from searchrl.engine.learning.step_groups import StepGroups, sample_groups
 from searchrl.engine.learning.workers import Workers
-from searchrl.engine.memory.watch import watch_memory
+from searchrl.engine.memory.forecast import watch_memory
+from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.tolerance import tolerance_of
+from searchrl.engine.rollout.curriculum import Curriculum
+from searchrl.engine.rollout.drivers import make_driver
+from searchrl.engine.rollout.prompts import PromptStream
+from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.plugins import Registry
 from searchrl.programs.setup.doubts import ensure_can_learn
 from searchrl.programs.setup.indexes import build_indexes
 from searchrl.programs.setup.planning import Plan, ensure_whole_distribution
-from searchrl.programs.setup.policies import load_any, make_player
 
 
 class Session:
@@ -83,7 +78,7 @@ class Session:
         rollout = config.rollout
         has_reference = self.algorithm.resolve(config.algorithm).beta > 0
         self.memory = watch_memory(config, plan.model, plan.device, has_reference=has_reference)
-        self.policy = load_any(plan, registry, self.worlds, trainable=True)
+        self.policy = plan.load_policy(trainable=True)
         self.tolerance = tolerance_of(self.policy.dtype, config.engine.max_mismatch)
         self.learner = Learner(
             self.policy,
@@ -92,12 +87,11 @@ class Session:
             config.optim,
             max_steps=config.max_steps,
             temperature=rollout.temperature,
-            constant=self.max_ids,
+            constant=rollout.max_total_tokens,
             seed=config.seed,
             workers=workers,
             check=BatchCheck(self.policy.tell, self.tolerance),
         )
-        self.draws = DrawRecord()
         self.sampler = self.make_driver(rollout, on_note)
         self.curriculum = Curriculum(self.worlds)
         self.prompts = PromptStream(
@@ -106,17 +100,10 @@ class Session:
 
     def make_driver(
         self, decoding: RolloutConfig | EvalConfig, on_note: Callable[[str], None]
-    ) -> Player:
+    ) -> RolloutDriver:
         """A driver on the policy; `on_note` gets the reason if it is a slower one."""
-        made = make_player(self.policy, self.config, self.registry, decoding, on_note, self.draws)
+        made = make_driver(self.policy, self.config, self.registry, decoding, on_note)
         return share_driver(made, self.workers)
-
-    @property
-    def max_ids(self) -> int:
-        """Most ids of a rollout: tokens, or choices."""
-        if isinstance(self.policy, Choices):
-            return self.policy.space.max_choices
-        return self.config.rollout.max_total_tokens
 
     def examine(self, *, is_thorough: bool, sampling: SamplingConfig | None = None) -> Report:
         """The checks of `searchrl doctor`, on what is played now; nothing is different afterwards.
@@ -124,50 +111,37 @@ class Session:
         Every process of several looks at its own objects. `sampling` is what is judged in place of
         the configuration's own.
         """
-        policy, sampler = self.policy, self.sampler
-        known: dict[str, Any] = {
-            "policy": policy,
-            "learner": self.learner,
-            "sampler": sampler,
-            "worlds": self.worlds,
-            "temperature": self.config.rollout.temperature,
-            "tolerance": self.tolerance,
-            "seed": self.config.seed,
-        }
-        subject: TextSubject | ChoiceSubject
-        if isinstance(policy, Choices):
-            subject = ChoiceSubject(**known, remake=self._remake)
-        else:
-            sampling = sampling or self.config.sampling
-            subject = TextSubject(**known, draws=self.draws, sampling=sampling)
-        report = examine(subject, is_thorough=is_thorough)
-        if isinstance(sampler.stats, SlotStats):
-            sampler.stats.restart()  # what was played here is part of no step
+        subject = Subject(
+            self.learner,
+            self.sampler,
+            self.worlds,
+            self.tolerance,
+            sampling or self.config.sampling,
+            self.config.seed,
+            doctor.THOROUGH if is_thorough else doctor.QUICK,
+        )
+        report = doctor.examine(subject)
+        if isinstance(self.sampler.stats, SlotStats):
+            self.sampler.stats.restart()  # what was played here is part of no step
         return report
-
-    def _remake(self, folder: Path) -> Choices:
-        """The network of this run made again, with the weights of a folder."""
-        with torch.random.fork_rng():
-            return make_choices(self.config, self.registry, self.worlds, self.plan.device, folder)
 
     def sample(self, step: int, **watched: Any) -> StepGroups:
         """Sample the groups of a step (from 1), at the stages that begin with it.
 
         `watched` are `on_progress` and `should_stop` of `RolloutDriver.run`.
         """
-        for begun in self.curriculum.look(step - 1):
+        for begun in self.curriculum.begins(step - 1):
             self.on_note(begun)
         self.sampler.sync(self.policy)
         max_refills = self.algorithm.max_refills or 0
         return sample_groups(self.sampler, self.prompts, step, max_refills=max_refills, **watched)
 
-    def update(self, drawn: StepGroups, step: int, **watched: Any) -> dict[str, float]:
-        """Learn from the groups of a step; `watched` is `on_tokens` of `Learner.train_step`."""
+    def update(self, drawn: StepGroups, step: int) -> Learned:
+        """Learn from the groups of a step."""
         self._free_cache()
-        groups = self.algorithm.extend(drawn.groups, step)
-        stats = self.learner.train_step(groups, **watched)
+        learned = self.learner.train_step(self.algorithm.extend(drawn.groups, step))
         self._free_cache()
-        return stats
+        return learned
 
     def close(self) -> None:
         """Close the environments."""

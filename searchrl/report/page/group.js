@@ -34,24 +34,12 @@ SEARCHRL.views.group = (() => {
       el("p", {}, `${row.run ? "other run, " : ""}${lists.when(row)}. ${row.pattern}`),
       el("p", {}, Object.entries(row.scores).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${number(value)}`).join(" · ")),
       row.again.map((one) => el("p", {}, `If ${one.name}: reward ${SEARCHRL.beside(one)}`)),
-      rollout.choices ? null : el("p", {}, "Answer: ", el("b", {}, rollout.final_answer === null ? "none" : rollout.final_answer)),
-      rollout.choices ? el("ol", { class: "turns" }, rollout.choices.map((choice, at) => chosen(rollout, choice, at, gold)))
-        : el("ol", { class: "turns" }, rollout.turns.map((turn) => el("li", {},
+      el("p", {}, "Answer: ", el("b", {}, rollout.final_answer === null ? "none" : rollout.final_answer)),
+      el("ol", { class: "turns" }, rollout.turns.map((turn) => el("li", {},
         el("p", { class: "what" }, turn.action, turn.reason ? `: ${turn.reason}` : ""),
         el("pre", { tabindex: "0", class: "by-model" }, turn.text),
         turn.observation ? el("details", {}, el("summary", {}, `came back: ${turn.passages.map((id) => (gold.has(id) ? `${id} (gold)` : id)).join(", ") || "text"}`),
           el("pre", { tabindex: "0" }, turn.observation)) : null))));
-  }
-
-  // A choice in a few lines: what was taken, how probable it was, and what it showed.
-  function chosen(rollout, choice, at, gold) {
-    const action = rollout.actions[at];
-    const turn = rollout.turns[at];
-    const isForced = Object.keys(choice.probs).length === 1;
-    const shown = turn.passages.map((id) => (gold.has(id) ? `${id} (gold)` : id)).join(", ");
-    return el("li", {}, el("p", {}, el("b", {}, action), isForced ? " (nothing else was legal)" : ` at ${SEARCHRL.choices.small(choice.probs[action])}`,
-      turn.reward ? `, reward ${number(turn.reward)}` : ""),
-      shown ? el("p", { class: "note" }, shown) : null);
   }
 
   return { show, draw, title: () => "Group" };

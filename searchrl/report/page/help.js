@@ -14,22 +14,6 @@ SEARCHRL.QUESTIONS = [
   ["What failed, and who failed?", "#/rollouts?only=failed"],
 ];
 
-// Of a policy without tokens, some of them are others.
-SEARCHRL.CHOICE_QUESTIONS = [
-  ["Did training help, and by how much?", "#/?see=before-after"],
-  ["When did it begin to prefer an action, and can it still draw the others?", "#/?see=actions"],
-  ["Which rollouts were trained on?", "#/rollouts?phase=train&only=trained"],
-  ["Why did a rollout get a negative advantage?", "#/rollouts?phase=train&only=negative&sort=advantage"],
-  ["Which sequences of actions does it take, and what do they earn?", "#/rollouts"],
-  ["Which rollouts used up their choices?", "#/rollouts?stop=turn_limit"],
-  ["How unsure was the policy of each choice?", "#/rollouts?phase=train&only=trained"],
-  ["What did the rollouts of one group do differently?", "#/rollouts?phase=train&only=mixed"],
-  ["Which tasks got better, which got worse?", "#/compare"],
-  ["What failed, and who failed?", "#/rollouts?only=failed"],
-];
-
-SEARCHRL.questions = () => (SEARCHRL.lists.hasTokens() ? SEARCHRL.QUESTIONS : SEARCHRL.CHOICE_QUESTIONS);
-
 SEARCHRL.views.help = (() => {
   const { el } = SEARCHRL;
   const WORDS = [
@@ -37,7 +21,6 @@ SEARCHRL.views.help = (() => {
     ["group", "All rollouts of one prompt in one step. They are compared with each other."],
     ["reward", "The number that a rollout earned: a weighted sum of components, such as format and em."],
     ["advantage", "How much better a rollout was than its group. Above 0: the update makes its tokens more likely. Below 0: less."],
-    ["choice", "Of a policy without tokens: the action that it took, of those that were legal. It is forced if only one was."],
     ["trained", "A token that the model wrote and that entered the loss. Prompt and retrieved text never do."],
     ["log-prob", "The logarithm of the probability with which the model drew this token."],
     ["ratio", "Probability under the policy that is trained over that under the sampler, at the first update. It should be 1 then."],
@@ -63,7 +46,7 @@ SEARCHRL.views.help = (() => {
     main.replaceChildren(
       el("h1", { tabindex: "-1" }, "Help"),
       el("section", { class: "box" }, el("h2", {}, "Ten questions"),
-        el("ol", {}, SEARCHRL.questions().map(([text, target]) => el("li", {}, el("a", { href: target }, text))))),
+        el("ol", {}, SEARCHRL.QUESTIONS.map(([text, target]) => el("li", {}, el("a", { href: target }, text))))),
       el("section", { class: "box" }, el("h2", {}, "Words"), list(WORDS)),
       el("section", { class: "box" }, el("h2", {}, "Keys"), list(KEYS)));
   }

@@ -51,7 +51,6 @@ SEARCHRL.lists = (() => {
       origin: index.origins[c.origin[i]],
       turns: c.turns[i],
       searches: c.searches[i],
-      choices: c.choices[i],
       tokens: c.tokens[i],
       gold: c.gold[i],
       answer: c.answer[i],
@@ -65,12 +64,6 @@ SEARCHRL.lists = (() => {
   function when(row) {
     if (row.phase === "train") return `train, step ${row.step}`;
     return `${row.phase}, ${SEARCHRL.count(row.step, "step")} done`;
-  }
-
-  // Whether a rollout has tokens; a report of choices by number shows no columns of text.
-  function hasTokens() {
-    const c = index.columns;
-    return !index.size || c.choices.some((choices, i) => !choices && c.tokens[i]);
   }
 
   // Its part of the push of all trained tokens of its step.
@@ -122,7 +115,7 @@ SEARCHRL.lists = (() => {
   const groupLink = (i) => link(i).replace("#/rollout/", "#/group/");
 
   return {
-    begin, when, key, hasTokens, find, row, share, groupOf, overGroup, stepPush, open, link, groupLink,
+    begin, when, key, find, row, share, groupOf, overGroup, stepPush, open, link, groupLink,
     get index() { return index; },
   };
 })();

@@ -5,7 +5,6 @@ SEARCHRL.retrieval = (() => {
   const { el } = SEARCHRL;
 
   function draw(rollout) {
-    if (rollout.choices) return found(rollout);
     const searches = rollout.turns.map((turn, number) => ({ ...turn, number })).filter((turn) => turn.action === "search");
     const box = el("section", { class: "box retrieval" }, el("h2", {}, "Retrieval"));
     if (!rollout.gold_ids.length) box.append(el("p", {}, "The task names no gold passages."));
@@ -23,15 +22,8 @@ SEARCHRL.retrieval = (() => {
     return box;
   }
 
-  // Choices by number have no queries: what is left is where the gold passages were.
-  function found(rollout) {
-    const shown = rollout.turns.map((turn, number) => ({ ...turn, number })).filter((turn) => turn.passages.length);
-    if (!shown.length || !rollout.gold_ids.length) return el("div", { hidden: true });
-    return el("section", { class: "box retrieval" }, el("h2", {}, "Retrieval"), ranks(rollout, shown));
-  }
-
   function ranks(rollout, searches) {
-    const head = ["gold passage", ...searches.map((turn) => (rollout.choices ? `${turn.number + 1}: ${rollout.actions[turn.number]}` : `turn ${turn.number + 1}`))];
+    const head = ["gold passage", ...searches.map((turn) => `turn ${turn.number + 1}`)];
     const rows = rollout.gold_ids.map((id, hop) => el("tr", {},
       el("th", { scope: "row" }, `hop ${hop + 1}: ${id}`), searches.map((turn) => cell(turn, id))));
     const known = searches.some((turn) => turn.ranks);

@@ -11,7 +11,7 @@ SEARCHRL.views.rollout = (() => {
     const rollout = await lists.open(i);
     const { before, after } = SEARCHRL.views.rollouts.beside(i);
     const token = query.has("token") ? Number(query.get("token")) : null;
-    const tokens = rollout.choices ? chosen(rollout, row) : SEARCHRL.tokens.draw(rollout, lists.stepPush(i), {
+    const tokens = SEARCHRL.tokens.draw(rollout, lists.stepPush(i), {
       token,
       summarise: (block) => summarise(block, rollout),
       onSelect: (place) => history.replaceState(null, "", `${lists.link(i)}?token=${place}`),
@@ -31,19 +31,13 @@ SEARCHRL.views.rollout = (() => {
     tokens.begin();
   }
 
-  // In place of tokens, for a policy that has none.
-  function chosen(rollout, row) {
-    const { space } = SEARCHRL.given.get("run").runs[row.run];
-    return { section: SEARCHRL.choices.draw(rollout, lists.stepPush(row.number), space), begin: () => {} };
-  }
-
   function verdict(row, rollout) {
     const scores = Object.entries(row.scores).filter(([, value]) => value !== null);
     return el("section", { class: "box" },
       el("h2", {}, "Why"),
       el("p", { class: "big" }, `Reward ${number(row.reward)} · advantage ${signed(row.advantage)} · ${row.pattern}`),
       el("p", {}, because(row, rollout)),
-      row.share === null ? null : el("p", {}, `Its ${unit(rollout)} are ${percent(row.share)} of what pushed the policy in this step.`),
+      row.share === null ? null : el("p", {}, `Its tokens are ${percent(row.share)} of what pushed the policy in this step.`),
       el("div", { class: "halves" }, facts(row, rollout, scores), groupBars(row)),
       rollout.failure ? el("p", { role: "note", class: "minus" }, `${rollout.failure.owner} failed (${rollout.failure.kind}): ${rollout.failure.message}`) : null);
   }
@@ -53,22 +47,11 @@ SEARCHRL.views.rollout = (() => {
         scores.map(([name, value]) => [el("dt", {}, name), el("dd", {}, number(value))]),
         row.again.map((one) => [el("dt", {}, `reward if ${one.name}`), el("dd", {}, SEARCHRL.beside(one))]),
         Object.entries(rollout.signals).map(([name, value]) => [el("dt", {}, `signal ${name}`), el("dd", {}, number(value))]),
-        rollout.choices ? null : answers(rollout),
-        el("dt", {}, "why it stopped"), el("dd", {}, rollout.choices ? ENDS[row.stop] || row.stop : row.stop),
+        el("dt", {}, "its answer"), el("dd", {}, rollout.final_answer === null ? "none" : rollout.final_answer),
+        el("dt", {}, "accepted answers"), el("dd", {}, rollout.answers.slice(0, 12).join(" | ") || "not known"),
+        el("dt", {}, "why it stopped"), el("dd", {}, row.stop),
         el("dt", {}, "policy"), el("dd", {}, `after ${count(Math.max(0, rollout.policy_version), "update")}`));
   }
-
-  function answers(rollout) {
-    return [
-      el("dt", {}, "its answer"), el("dd", {}, rollout.final_answer === null ? "none" : rollout.final_answer),
-      el("dt", {}, "accepted answers"), el("dd", {}, rollout.answers.slice(0, 12).join(" | ") || "not known"),
-    ];
-  }
-
-  // Of choices, for which "answered" says too little.
-  const ENDS = { answered: "its last choice ended it", turn_limit: "all its choices were used" };
-
-  const unit = (rollout) => (rollout.choices ? "choices" : "tokens");
 
   // A sentence of what decided the advantage.
   function because(row, rollout) {
@@ -92,7 +75,7 @@ SEARCHRL.views.rollout = (() => {
     return `It earned ${number(row.reward)}, ${side} the mean of its group of ${others.length}, which is ${number(mean)}.`
       + (apart.length ? ` What sets it apart: ${apart.join(", ")}.` : "")
       + (Math.sign(row.reward - mean) === Math.sign(row.advantage) ? "" : " The algorithm compares it with more than its group.")
-      + (row.advantage < 0 ? ` So the update pushes its ${unit(rollout)} down.` : row.advantage > 0 ? ` So the update pushes its ${unit(rollout)} up.` : "");
+      + (row.advantage < 0 ? ` So the update pushes its tokens down.` : row.advantage > 0 ? ` So the update pushes its tokens up.` : "");
   }
 
   function groupBars(row) {

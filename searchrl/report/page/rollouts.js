@@ -14,7 +14,6 @@ SEARCHRL.views.rollouts = (() => {
     ["no-gold", "searched, gold missed"],
     ["failed", "failed or not scored"],
   ];
-  const OF_SEARCHES = ["searched", "no-gold"];
   let current = []; // the rollouts of the list, in its order
 
   function tests() {
@@ -33,11 +32,11 @@ SEARCHRL.views.rollouts = (() => {
   function columns() {
     const c = lists.index.columns;
     const named = (names, column) => (i) => names[column[i]];
-    const written = lists.hasTokens() ? [
+    const written = [
       ...("searches" in lists.index.scores ? [] : [["searches", "searches", (i) => c.searches[i]]]),
       ["turns", "turns", (i) => c.turns[i]],
       ["tokens", "tokens written", (i) => c.tokens[i]],
-    ] : [["pattern", "what it chose", (i) => lists.index.patterns[c.pattern[i]]], ["choices", "choices", (i) => c.choices[i]]];
+    ];
     return [
       ["question", "question", (i) => lists.index.tasks[c.task[i]][3]],
       ["when", "when", (i) => `${lists.index.phases[c.phase[i]]} ${c.step[i]}`, (i) => c.step[i]],
@@ -151,7 +150,7 @@ SEARCHRL.views.rollouts = (() => {
     const runs = SEARCHRL.given.get("run").runs;
     return el("form", { class: "box filters", "aria-label": "Filter", submit: (event) => event.preventDefault() },
       el("label", {}, "search ", search),
-      pick("only", "show", ONLY.filter(([name]) => lists.hasTokens() || !OF_SEARCHES.includes(name))),
+      pick("only", "show", ONLY),
       pick("phase", "phase", plain(index.phases)),
       pick("kind", "task kind", plain(kinds)),
       pick("stop", "stop reason", plain(index.stops)),

@@ -26,7 +26,6 @@ SEARCHRL.views.run = (() => {
       place ? null : questions(),
       alarms(run, place),
       both(run),
-      SEARCHRL.actions.draw(run),
       curves(run),
       settings(run),
     ].flat().filter(Boolean);
@@ -42,7 +41,7 @@ SEARCHRL.views.run = (() => {
   }
 
   function questions() {
-    const links = SEARCHRL.questions().map(([text, target]) => el("li", {}, el("a", { href: target }, text)));
+    const links = SEARCHRL.QUESTIONS.map(([text, target]) => el("li", {}, el("a", { href: target }, text)));
     return el("details", { class: "box questions", open: true },
       el("summary", {}, "Ten questions that this page answers"), el("ol", {}, links));
   }
@@ -73,7 +72,7 @@ SEARCHRL.views.run = (() => {
         el("p", {}, "This run recorded no evaluation before or after training."));
     }
     const names = new Set([...Object.keys(run.before || {}), ...Object.keys(run.after || {})]);
-    const rows = [...names].filter((name) => !SEARCHRL.actions.isOwn(name)).map((name) => {
+    const rows = [...names].map((name) => {
       const before = (run.before || {})[name];
       const after = (run.after || {})[name];
       const change = before && after ? after.value - before.value : null;

@@ -8,9 +8,7 @@ outside is `kit.tags.Grammar`.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import numbers
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +16,7 @@ from searchrl.contracts import TagProtocol, TokenBudget, find_action_problem
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import MAX_PROBLEMS, Check, NotApplicable, Problem, criterion
+from searchrl.testing.criteria import NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kit.fuzz import find_faulty, make_texts, shorten
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK, Grammar, tags_in
@@ -40,34 +38,9 @@ _AMPLE = 120
 """Tokens in which some text must fit besides the tags."""
 
 
-def _each(
-    cases: Callable[[Grammar], Iterable[Any]], method: str, most: int = 1
-) -> Callable[[Callable[[Grammar, Any], str]], Check]:
-    """Make a check of a function that says of a protocol and a case what is wrong, or "".
-
-    The first `most` faults are problems, at a method of the protocol.
-    """
-
-    def wrap(find_fault: Callable[[Grammar, Any], str]) -> Check:
-        def check(subject: Subject) -> Iterator[Problem]:
-            grammar = subject.grammar
-            faults = (fault for c in cases(grammar) if (fault := find_fault(grammar, c)))
-            for fault in itertools.islice(faults, most):
-                yield Problem(fault, getattr(grammar.protocol, method))
-
-        return check
-
-    return wrap
-
-
 @criterion("P1")
 def _is_protocol(subject: Subject) -> Iterator[Problem]:
-    try:
-        made = subject.make()
-    except (Exception, SystemExit) as error:
-        fix = "the factory is called as factory(**settings); pass settings with --set NAME=VALUE"
-        yield Problem(f"making it raised {describe_error(error)}", error, fix)
-        return
+    made = subject.make()
     at = type(made)
     for name in ("name", "instruction"):
         value = getattr(made, name, None)
@@ -87,31 +60,26 @@ def _is_protocol(subject: Subject) -> Iterator[Problem]:
 
 @criterion("P2")
 def _reads_anything(subject: Subject) -> Iterator[Problem]:
-    protocol = subject.grammar.protocol
+    grammar, protocol = subject.grammar, subject.grammar.protocol
 
     def find_fault(text: str) -> tuple[str, object] | None:
         try:
-            problem = find_action_problem(protocol.parse(text))
+            action = protocol.parse(text)
         except (Exception, SystemExit) as error:
             return f"raised {describe_error(error)}", error
-        return (f"returned {problem}", protocol.parse) if problem else None
+        if problem := find_action_problem(action):
+            return f"returned {problem}", protocol.parse
+        if action.kind == INVALID and not action.reason:
+            return "is invalid without a reason, which the model would read", protocol.parse
+        return None
 
-    pieces = subject.grammar.pieces
-    if not subject.grammar.legal_turns:  # it reads nothing that it is known to write
+    pieces = grammar.pieces
+    if not grammar.legal_turns:  # it reads nothing that it is known to write
         tags = [tag for stop in protocol.stops for tag in (stop, stop.replace("/", ""))]
         pieces = (*tags, *(f"{opener}x{stop}" for opener in tags for stop in tags))
-    texts = [*HARD_TEXTS, *pieces]
-    if found := find_faulty(texts, make_texts(pieces), find_fault):
+    if found := find_faulty([*HARD_TEXTS, *pieces], make_texts(pieces), find_fault):
         text, (problem, at) = found
         yield Problem(f"parse({shorten(text)}) {problem}", at)
-        return
-    for text in texts:
-        action = protocol.parse(text)
-        if action.kind == INVALID and not action.reason:
-            what = f"parse({shorten(text)}) is invalid without a reason"
-            fix = "say in Action.reason what was expected: the model reads it"
-            yield Problem(what, protocol.parse, fix)
-            return
 
 
 @criterion("P3")
@@ -129,7 +97,7 @@ def _judges_anything(subject: Subject) -> Iterator[Problem]:
             return f"gave {(answer, score)!r}, then {again!r}", None
         if answer is not None and not isinstance(answer, str):
             return f"gave the answer {answer!r}; expected a text or None", None
-        if not isinstance(score, numbers.Real) or not 0 <= score <= 1:
+        if not is_real(score) or not 0 <= score <= 1:
             return f"gave the format score {score!r}; expected 0, 0.5 or 1", None
         return None
 
@@ -153,7 +121,10 @@ def _stops_are_reached(subject: Subject) -> Iterator[Problem]:
         fix = "make render_turn write the actions that parse reads"
         yield Problem(what, protocol.render_turn, fix)
         return
-    opened = [text for action in grammar.actions if (text := grammar.open_turn(action.kind))]
+    opened: list[str] = []
+    for action in grammar.actions:
+        with contextlib.suppress(Exception, SystemExit):  # P7 says so
+            opened.append(protocol.opening(action.kind))
     guesses = [f"{text}{MARK}{stop}" for text in opened for stop in protocol.stops]
     turns = [*grammar.legal_turns, *guesses]
     ends = [turn for turn in turns if grammar.parse(turn).kind != INVALID]
@@ -166,13 +137,15 @@ def _stops_are_reached(subject: Subject) -> Iterator[Problem]:
 
 
 @criterion("P5")
-@_each(lambda grammar: grammar.actions, "render_turn", most=MAX_PROBLEMS)
-def _turns_end_with_stops(grammar: Grammar, action: Action) -> str:
-    for thought in ("", "a thought", f"beware of {' '.join(grammar.protocol.stops)} in here"):
-        turn = grammar.render(action, thought) or ""
-        if not grammar.ends_at_stop(turn):
-            return f"the turn {shorten(turn)} does not end with the first of its stop strings"
-    return ""
+def _turns_end_with_stops(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
+    for action in grammar.actions:
+        for thought in ("", "a thought", f"beware of {' '.join(protocol.stops)} in here"):
+            turn = grammar.render(action, thought) or ""
+            if not grammar.ends_at_stop(turn):
+                what = f"the turn {shorten(turn)} does not end with the first of its stop strings"
+                yield Problem(what, protocol.render_turn)
+                break
 
 
 @criterion("P6")
@@ -187,10 +160,6 @@ def _reads_back(subject: Subject) -> Iterator[Problem]:
                 turn = protocol.render_turn(action, thought)
             except ValueError:  # it writes no such action, and says so
                 continue
-            except (Exception, SystemExit) as error:
-                fix = "write the turn, or raise ValueError for an action that it does not write"
-                yield Problem(f"render_turn({action}) raised {describe_error(error)}", error, fix)
-                break
             num_read += 1
             read = protocol.parse(turn)
             if (read.kind, read.payload) != (action.kind, action.payload):
@@ -202,34 +171,27 @@ def _reads_back(subject: Subject) -> Iterator[Problem]:
         raise NotApplicable("it writes no turns that could be found (P4)")
 
 
-def _opened(grammar: Grammar) -> list[tuple[Action, str]]:
+@criterion("P7")
+def _opens_turns(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
+    num_opened = 0
     for action in grammar.actions:
         with contextlib.suppress(ValueError):  # it opens no such turn, and says so
-            grammar.protocol.opening(action.kind)
-    pairs = [(action, grammar.open_turn(action.kind)) for action in grammar.actions]
-    opened = [(action, text) for action, text in pairs if text is not None]
-    if not grammar.actions:
-        raise NotApplicable("it writes no turns that could be opened (P6)")
-    if not opened:
-        raise NotApplicable("opening() refuses every kind that it writes: no turn can be forced")
-    return opened
-
-
-@criterion("P7")
-@_each(_opened, "opening", most=MAX_PROBLEMS)
-def _opens_turns(grammar: Grammar, opened: tuple[Action, str]) -> str:
-    action, text = opened
-    turn = grammar.render(action) or ""
-    # What may follow the opening: every ending of the turn's own text behind its opening tag.
-    tags = tags_in(turn.partition(MARK)[0])
-    start = max((turn.find(tag) + len(tag) for tag in tags), default=1)
-    rests = (turn[i:] for i in range(start, len(turn)))
-    if any(grammar.parse(text + rest).kind == action.kind for rest in rests):
-        return ""
-    if grammar.parse_raised:
-        raise NotApplicable(_UNREAD)
-    said = f"opening({action.kind!r}) is {shorten(text)}"
-    return f"{said}; no ending of the turn {shorten(turn)} makes it a {action.kind}"
+            text, turn = protocol.opening(action.kind), grammar.render(action) or ""
+            num_opened += 1
+            # What may follow: every ending of the turn's own text behind its opening tag.
+            tags = tags_in(turn.partition(MARK)[0])
+            start = max((turn.find(tag) + len(tag) for tag in tags), default=1)
+            rests = (turn[i:] for i in range(start, len(turn)))
+            if any(grammar.parse(text + rest).kind == action.kind for rest in rests):
+                continue
+            if grammar.parse_raised:
+                raise NotApplicable(_UNREAD)
+            said = f"opening({action.kind!r}) is {shorten(text)}"
+            what = f"{said}; no ending of the turn {shorten(turn)} makes it a {action.kind}"
+            yield Problem(what, protocol.opening)
+    if not num_opened:
+        raise NotApplicable("it writes no turns that could be opened")
 
 
 @criterion("P8")
@@ -261,39 +223,19 @@ def _neutralises(subject: Subject) -> Iterator[Problem]:
         yield Problem(f"of the foreign text {shorten(text)}, {problem}", at or protocol.neutralise)
 
 
-@criterion("P9")
-@_each(lambda grammar: ((), ("plain words",), *zip(grammar.legal_turns)), "render_observation")
-def _is_not_swayed(grammar: Grammar, turns: Sequence[str]) -> str:
-    protocol, forged = grammar.protocol, grammar.forged
-    before = _judge(protocol, turns)
-    evil = [Passage("x", forged, forged), *(Passage(t, t) for t in grammar.legal_turns)]
-    shown = protocol.render_observation(evil)
-    protocol.render_notice(forged)
-    after, read = _judge(protocol, turns), protocol.parse(shown)
-    passage = f"a passage that holds {shorten(forged)}"
-    if before != after:
-        verdict = f"the verdict on {shorten(str(turns))} is {before!r}"
-        return f"{verdict}; once {passage} was shown, it is {after!r}"
-    if read.kind != INVALID:
-        return f"an observation of {passage} reads as a turn: {read.kind} {read.payload!r}"
-    return ""
-
-
-def _forged_turns(grammar: Grammar) -> list[str]:
+@criterion("P10")
+def _refuses_forgeries(subject: Subject) -> Iterator[Problem]:
+    grammar, protocol = subject.grammar, subject.grammar.protocol
     if not grammar.wrapper:
         raise NotApplicable("its observations stand in no tags")
-    shown = grammar.protocol.render_observation(_BENIGN)
+    shown = protocol.render_observation(_BENIGN)
     pairs = [(f, turn) for turn in grammar.legal_turns for f in (*grammar.wrapper, shown)]
-    return [text for f, turn in pairs for text in (f"{f}{turn}", f"{turn}{f}")]
-
-
-@criterion("P10")
-@_each(_forged_turns, "parse")
-def _refuses_forgeries(grammar: Grammar, text: str) -> str:
-    kind, score = grammar.protocol.parse(text).kind, grammar.protocol.format_score([text])
-    if kind != INVALID:
-        return f"the turn {shorten(text, 160)} is read as {kind}"
-    return f"format_score() of {shorten(text, 160)} is {score:g}" if score >= 1 else ""
+    for text in (text for f, turn in pairs for text in (f"{f}{turn}", f"{turn}{f}")):
+        kind, score = protocol.parse(text).kind, protocol.format_score([text])
+        if kind != INVALID or score >= 1:
+            what = f"is read as {kind}" if kind != INVALID else f"has the format score {score:g}"
+            yield Problem(f"the turn {shorten(text, 160)} {what}", protocol.parse)
+            return
 
 
 @criterion("P11")
@@ -313,7 +255,15 @@ def _keeps_to_budget(subject: Subject) -> Iterator[Problem]:
                 cut = call(budget)
             except ConfigError:  # the tags alone are too long
                 continue
-            if problem := _find_budget_problem(cut, whole, budget):
+            problem = ""
+            if (length := budget.count(cut)) > budget.max_tokens:
+                problem = f"gave {length} tokens"
+            elif tags_in(cut) != tags_in(whole):
+                found = " ".join(tags_in(cut)) or "none"
+                problem = f"is {shorten(cut)}: of {' '.join(tags_in(whole))} there is {found}"
+            elif MARK in whole and budget.max_tokens >= _AMPLE and MARK not in cut:
+                problem = f"shows nothing of the text: {shorten(cut)}"
+            if problem:
                 what = f"{method.__name__}() under a budget of {budget.max_tokens} {problem}"
                 yield Problem(what, method)
                 return
@@ -322,9 +272,16 @@ def _keeps_to_budget(subject: Subject) -> Iterator[Problem]:
         yield Problem(what, protocol.render_observation, "show all passages, best first")
 
 
+def _budgets() -> Iterator[TokenBudget]:
+    """Budgets in characters and in words, from too small to ample."""
+    for limit in (1, 8, 20, 40, 80, _AMPLE, 400):
+        yield TokenBudget(limit, len, lambda text, n: text[: max(n, 0)])
+        yield TokenBudget.words(limit)
+
+
 @criterion("P12")
 def _explains_tags(subject: Subject) -> Iterator[Problem]:
-    grammar = subject.grammar
+    grammar: Grammar = subject.grammar
     if "instruction" in subject.settings:
         raise NotApplicable("the instruction is a setting here, and its writer's own")
     tags = dict.fromkeys(tag for turn in grammar.turns for tag in tags_in(turn) if "/" not in tag)
@@ -333,25 +290,6 @@ def _explains_tags(subject: Subject) -> Iterator[Problem]:
     if missing:
         what = f"the instruction does not mention {' '.join(missing)}"
         yield Problem(what, type(grammar.protocol))
-
-
-def _find_budget_problem(cut: str, whole: str, budget: TokenBudget) -> str:
-    """What is wrong with the cut form of an observation, or ""."""
-    if (length := budget.count(cut)) > budget.max_tokens:
-        return f"gave {length} tokens"
-    if tags_in(cut) != tags_in(whole):
-        found = " ".join(tags_in(cut)) or "none"
-        return f"is {shorten(cut)}: of {' '.join(tags_in(whole))} there is {found}"
-    if MARK in whole and budget.max_tokens >= _AMPLE and MARK not in cut:
-        return f"shows nothing of the text: {shorten(cut)}"
-    return ""
-
-
-def _budgets() -> Iterator[TokenBudget]:
-    """Budgets in characters and in words, from too small to ample."""
-    for limit in (1, 8, 20, 40, 80, _AMPLE, 400):
-        yield TokenBudget(limit, len, lambda text, n: text[: max(n, 0)])
-        yield TokenBudget.words(limit)
 
 
 def _judge(protocol: TagProtocol, turns: Sequence[str]) -> tuple[str | None, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from searchrl.contracts import (
@@ -20,46 +20,33 @@ from searchrl.contracts import (
     find_ranks_problem,
 )
 from searchrl.core.episode import Passage
-from searchrl.testing.criteria import (
-    MAX_PROBLEMS,
-    Check,
-    NotApplicable,
-    Problem,
-    criterion,
-)
-from searchrl.testing.kinds.trials import (
-    Trial,
-    Way,
-    called_by_threads,
-    judged,
-    unchanged,
-    unmutated,
-)
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
+from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
+
+Case = tuple[str, int]
+"""A query and how many passages are asked for."""
 
 
 @criterion("R1")
 def _gives_lists(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
+    retriever: Any = _make(subject)
     if not callable(getattr(retriever, "search", None)):
         name = type(retriever).__name__
         fix = "give it search(self, queries, k), which returns one list of Passage per query"
         yield Problem(f"the factory makes a {name} without a method search", type(retriever), fix)
         return
-    for queries in ([], list(QUERIES[:1]), list(QUERIES[:2])):
-        result: Any = retriever.search(list(queries), 3)
-        at = _place(subject, retriever, queries, 3)
+    for number in range(3):
+        result: Any = retriever.search([*QUERIES[:number]], 3)
+        at = subject.returned_at(lambda: retriever.search([*QUERIES[:2]], 3))
         if not isinstance(result, list | tuple):
-            what = f"search() returned {type(result).__name__} for {len(queries)} queries"
-            yield Problem(what, at)
-            continue
-        if len(result) != len(queries):
-            yield Problem(f"search() gave {len(result)} results for {len(queries)} queries", at)
-        for one in result:
-            if problem := find_passages_problem(one):
-                yield Problem(f"search() returned for a query {problem}", at)
-                return
+            yield Problem(f"search() returned {type(result).__name__} for {number} queries", at)
+        elif len(result) != number:
+            yield Problem(f"search() gave {len(result)} results for {number} queries", at)
+        elif problem := next((p for one in result if (p := find_passages_problem(one))), ""):
+            yield Problem(f"search() returned for a query {problem}", at)
+            return
 
 
 class _Unreadable(str):
@@ -83,12 +70,8 @@ def _fails_aloud(subject: Subject) -> Iterator[Problem]:
         return
     if not result or not result[0]:
         what = f"a query that cannot be read (it raises ConnectionError) gives {result!r}"
-        at = _place(subject, retriever, [_Unreadable(query)], 3)
+        at = subject.returned_at(lambda: retriever.search([_Unreadable(query)], 3))
         yield Problem(f"{what}, as if nothing had been found", at)
-
-
-def _ids(found: Sequence[Passage]) -> list[str]:
-    return [passage.id for passage in found]
 
 
 def _make(subject: Subject) -> Retriever:
@@ -96,47 +79,33 @@ def _make(subject: Subject) -> Retriever:
     return made
 
 
-def _place(subject: Subject, retriever: Retriever, queries: Sequence[str], k: int) -> object:
-    """Where the plugin's file returns from a search; else its registration."""
-    return subject.returned_at(lambda: retriever.search(list(queries), k))
+def _make_of_given(subject: Subject) -> Retriever:
+    """A retriever whose corpus is what it was given, not one that lies elsewhere."""
+    made = _make(subject)
+    if isinstance(made, StoredRetriever) and made.stored([]) is None:
+        raise NotApplicable("its passages are elsewhere: stored() gives None")
+    return made
 
 
-def _of_given_passages(check: Check) -> Check:
-    """The check of a retriever whose corpus is what it was given, not one that lies elsewhere."""
-
-    def judge(subject: Subject) -> Iterator[Problem]:
-        made = _make(subject)
-        if isinstance(made, StoredRetriever) and made.stored([]) is None:
-            raise NotApplicable("its passages are elsewhere: stored() gives None")
-        yield from check(subject)
-
-    return judge
-
-
-def _search(retriever: Retriever, case: tuple[str, int]) -> Sequence[Passage]:
+def _search(retriever: Retriever, case: Case) -> Sequence[Passage]:
     (found,) = retriever.search([case[0]], case[1])
     return found
 
 
-def _find(retriever: Retriever, case: tuple[str, int]) -> list[str]:
+def _ids(found: Sequence[Passage]) -> list[str]:
+    return [passage.id for passage in found]
+
+
+def _find(retriever: Retriever, case: Case) -> list[str]:
     return _ids(_search(retriever, case))
 
 
-def _find_together(retriever: Retriever, queries: Sequence[str]) -> tuple[list[Any], list[Any]]:
-    batch = [_ids(found) for found in retriever.search([*queries], 3)]
-    return batch, [_find(retriever, (query, 3)) for query in queries]
+def _find_together(retriever: Retriever, queries: Sequence[str]) -> list[tuple[Any, Any]]:
+    batch = map(_ids, retriever.search([*queries], 3))
+    return [*zip(batch, (_find(retriever, (query, 3)) for query in queries), strict=False)]
 
 
-def _find_in(subject: Subject, passages: Sequence[Passage]) -> Any:
-    return subject.make(list(passages)).search(["park", ""], 3)
-
-
-def _index(subject: Subject, lists: dict[str, Any]) -> list[str]:
-    found = subject.make(lists["passages"]).search(lists["queries"], 3)
-    return [passage.id for one in found for passage in one]
-
-
-def _cases(queries: Sequence[str], *ks: int) -> dict[str, tuple[str, int]]:
+def _cases(queries: Sequence[str], *ks: int) -> dict[str, Case]:
     hard = dict(HARD_QUERIES)
     return {
         f"query {query[:40]!r}{f' ({hard[query]})' if query in hard else ''} with k={k}": (query, k)
@@ -145,46 +114,48 @@ def _cases(queries: Sequence[str], *ks: int) -> dict[str, tuple[str, int]]:
     }
 
 
-def _plain_queries(subject: Subject) -> dict[str, tuple[str, int]]:
-    return _cases(QUERIES, 3)
-
-
-def _itself(subject: Subject) -> Subject:
-    return subject
-
-
-FOUND = Trial(_plain_queries, _find, _make)
-SEARCHED = Trial(lambda subject: _cases((*QUERIES, *dict(HARD_QUERIES)), 3), _search, _make)
+ALL_QUERIES = (*QUERIES, *dict(HARD_QUERIES))
+FOUND = Trial(lambda subject: _cases(QUERIES, 3), _find, _make)
 SIZED = Trial(
     lambda subject: _cases((*QUERIES, "the"), 1, 2, 3, 0, len(PASSAGES), 10_000), _find, _make
 )
 RANKED = Trial(
-    lambda subject: _cases((*QUERIES, "the park closes at five", "library books"), len(PASSAGES)),
-    _search,
+    lambda subject: _cases((*QUERIES, "the park closes at five"), len(PASSAGES)), _search, _make
+)
+BATCHED = Trial(
+    lambda subject: {
+        f"a batch of {len(queries)} queries that begins with {queries[0]!r}": queries
+        for queries in (QUERIES, QUERIES[::-1], ("library", "zeppelin", "park", "library"))
+    },
+    _find_together,
     _make,
 )
-BATCHES = {
-    f"a batch of {len(queries)} queries that begins with {queries[0]!r}": queries
-    for queries in (QUERIES, QUERIES[::-1], ("library", "zeppelin", "park", "library"))
-}
-CORPORA = {
-    "an empty corpus": (),
-    "a corpus of one passage": PASSAGES[:1],
-    "a corpus of one empty text": (Passage("x", ""),),
-    "a corpus of punctuation": (Passage("x", "…", "?!"), Passage("y", "—")),
-    "a corpus of equal texts": tuple(Passage(str(i), "park bench") for i in range(9)),
-}
-LISTS = {"a search": {"passages": [*PASSAGES], "queries": [*QUERIES]}}
+INDEXED = Trial(
+    lambda subject: {
+        "an empty corpus": (),
+        "a corpus of one passage": PASSAGES[:1],
+        "a corpus of one empty text": (Passage("x", ""),),
+        "a corpus of punctuation": (Passage("x", "…", "?!"), Passage("y", "—")),
+        "a corpus of equal texts": tuple(Passage(str(i), "park bench") for i in range(9)),
+    },
+    lambda subject, passages: subject.make(list(passages)).search(["park", ""], 3),
+    lambda subject: _make_of_given(subject) and subject,
+)
+LISTED = Trial(
+    lambda subject: {"a search": {"passages": [*PASSAGES], "queries": [*QUERIES]}},
+    lambda subject, given: subject.make(given["passages"]).search(given["queries"], 3),
+    lambda subject: subject,
+)
 
 _is_repeatable = criterion("R7")(unchanged(FOUND, Way.AGAIN, Way.ANEW, Way.ELSEWHEN))
-_does_not_mutate = criterion("R9")(unmutated(Trial(lambda subject: LISTS, _index, _itself)))
-_bears_threads = criterion("R11")(called_by_threads(FOUND))
+_does_not_mutate = criterion("R9")(unmutated(LISTED))
+_bears_threads = criterion("R11")(unchanged(FOUND, Way.TOGETHER))
 
 
 @criterion("R2")
-@judged(Trial(lambda subject: BATCHES, _find_together, _make))
-def _batch_is_singles(queries: Sequence[str], found: tuple[list[Any], list[Any]]) -> str:
-    for query, batch, alone in zip(queries, *found, strict=False):
+@judged(BATCHED)
+def _batch_is_singles(queries: Sequence[str], found: Sequence[tuple[Any, Any]]) -> str:
+    for query, (batch, alone) in zip(queries, found, strict=False):
         if batch != alone:
             return f"query {query!r} finds {batch} in a batch of {len(queries)} and {alone} alone"
     return ""
@@ -192,16 +163,15 @@ def _batch_is_singles(queries: Sequence[str], found: tuple[list[Any], list[Any]]
 
 @criterion("R3")
 @judged(SIZED)
-def _at_most_k(case: tuple[str, int], ids: Sequence[str]) -> str:
+def _at_most_k(case: Case, ids: Sequence[str]) -> str:
     if len(ids) > case[1]:
         return f"it finds {len(ids)} passages"
     return f"it finds a passage twice: {ids}" if len(set(ids)) < len(ids) else ""
 
 
 @criterion("R4")
-@_of_given_passages
-@judged(SEARCHED)
-def _own_passages(case: tuple[str, int], found: Sequence[Passage]) -> str:
+@judged(Trial(lambda subject: _cases(ALL_QUERIES, 3), _search, _make_of_given))
+def _own_passages(case: Case, found: Sequence[Passage]) -> str:
     known = {passage.id: passage for passage in PASSAGES}
     for passage in () if find_passages_problem(found) else found:
         own = known.get(passage.id)
@@ -213,7 +183,7 @@ def _own_passages(case: tuple[str, int], found: Sequence[Passage]) -> str:
 
 @criterion("R5")
 @judged(RANKED)
-def _best_first(case: tuple[str, int], found: Sequence[Passage]) -> str:
+def _best_first(case: Case, found: Sequence[Passage]) -> str:
     scores = [passage.score for passage in found]
     if not all(isinstance(s, numbers.Real) and not math.isnan(s) for s in scores):
         return f"it gives the scores {scores}; expected numbers"
@@ -223,20 +193,18 @@ def _best_first(case: tuple[str, int], found: Sequence[Passage]) -> str:
 
 
 @criterion("R6")
-@judged(SEARCHED, raises=True, most=MAX_PROBLEMS)
-def _never_raises(case: tuple[str, int], found: Any) -> str:
+@judged(Trial(lambda subject: _cases(ALL_QUERIES, 3), _search, _make), raises=True, most=3)
+def _never_raises(case: Case, found: Any) -> str:
     is_wrong = bool(find_passages_problem(found))
     return f"it returned {found!r:.60}; expected a list of passages" if is_wrong else ""
 
 
 @criterion("R8")
-@_of_given_passages
-@judged(Trial(lambda subject: CORPORA, _find_in, _itself), raises=True, most=MAX_PROBLEMS)
+@judged(INDEXED, raises=True, most=MAX_PROBLEMS)
 def _any_corpus(passages: Sequence[Passage], results: Any) -> str:
     known = {passage.id for passage in passages}
-    if len(results) != 2 or any(not set(_ids(one)) <= known for one in results):
-        return f"it returned {results!r:.80} for two queries"
-    return ""
+    is_good = len(results) == 2 and all(set(_ids(one)) <= known for one in results)
+    return "" if is_good else f"it returned {results!r:.80} for two queries"
 
 
 @criterion("R12")
@@ -244,26 +212,21 @@ def _tells_ranks(subject: Subject) -> Iterator[Problem]:
     retriever = _make(subject)
     if not isinstance(retriever, RankingRetriever):
         raise NotApplicable("it has no method ranks(), so its ranks are not recorded")
-    queries = [*QUERIES, *dict(HARD_QUERIES)]
-    ids = [*(passage.id for passage in PASSAGES), _NO_PASSAGE]
-    told: Any = retriever.ranks(list(queries), list(ids))
-    at = subject.returned_at(lambda: retriever.ranks(list(queries), list(ids)))
-    if problem := find_ranks_problem(told):
+    ids = [*_ids(PASSAGES), "no passage of this name"]
+    told: Any = retriever.ranks([*ALL_QUERIES], [*ids])
+    at = subject.returned_at(lambda: retriever.ranks([*ALL_QUERIES], [*ids]))
+    problem = find_ranks_problem(told)
+    if not problem and len(told) != len(ALL_QUERIES):
+        problem = f"{len(told)} results for {len(ALL_QUERIES)} queries"
+    if problem:
         yield Problem(f"ranks() returned {problem}", at)
         return
-    if len(told) != len(queries):
-        yield Problem(f"ranks() gave {len(told)} results for {len(queries)} queries", at)
-        return
-    results = retriever.search(list(queries), len(PASSAGES))
-    for query, ranks, found in zip(queries, told, results, strict=True):
-        shown = {passage.id: rank for rank, passage in enumerate(found, 1)}
+    results = retriever.search([*ALL_QUERIES], len(PASSAGES))
+    for query, ranks, found in zip(ALL_QUERIES, told, results, strict=True):
+        shown: Mapping[str, int] = {p.id: rank for rank, p in enumerate(found, 1)}
         for name in ids:
-            said = ranks.get(name, "nothing")
-            if said != shown.get(name):
-                place = f"as number {shown[name]}" if name in shown else "nowhere"
-                what = f"ranks() gives {said}, and search() finds it {place}"
+            said, place = ranks.get(name, "nothing"), shown.get(name)
+            if said != place:
+                what = f"ranks() gives {said}, and search() finds it as number {place}"
                 yield Problem(f"query {query[:40]!r}, passage {name!r}: {what}", at)
                 return
-
-
-_NO_PASSAGE = "no passage of this name"

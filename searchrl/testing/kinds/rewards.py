@@ -12,21 +12,13 @@ import copy
 import functools
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from searchrl.contracts import GroupReward, Reward
 from searchrl.core.episode import Episode, Score, Unscored
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
-from searchrl.testing.kinds.trials import (
-    Trial,
-    Way,
-    called_by_threads,
-    judged,
-    raises_nothing,
-    unchanged,
-    unmutated,
-)
+from searchrl.testing.kinds.trials import Raised, Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.kit.subject import Subject
 
@@ -39,6 +31,7 @@ _NEVER_BETTER = (
 )  # fmt: skip
 """Cases that must not earn more than the gold answer."""
 
+_REPEATED = ("repeated-in-turn", "repeated-in-turns", "guesses", "second-thoughts")
 
 SIZE = 4
 """Episodes of a group that is tried."""
@@ -72,24 +65,117 @@ def _declares(subject: Subject) -> Iterator[Problem]:
         yield Problem(f"values = {values!r}; a single value must be finite", at)
 
 
+@functools.cache
+def _cases() -> dict[str, RewardCase]:
+    return {case.name: case for case in reward_cases()}
+
+
+def _find_cases(subject: Subject) -> Mapping[str, Case]:
+    """The episodes of all cases, or groups of them, each under the words that name it."""
+    if not subject.entry.is_of_group:
+        return {f"case '{case.name}' ({case.why})": case.episode for case in _cases().values()}
+    # Failed episodes are left out of a group.
+    names = [name for name, case in _cases().items() if case.episode.failure is None]
+    listed = [[name] for name in names]
+    listed += [[name] * SIZE for name in ("gold", "no-turns", "no-answer")]
+    listed += [names[i : i + SIZE] for i in range(0, len(names), SIZE)]
+    return {f"the group of the cases {', '.join(group)}": _group(*group) for group in listed}
+
+
+def _group(*names: str) -> tuple[Episode, ...]:
+    return tuple(_cases()[name].episode for name in names)
+
+
+def _score(component: Any, case: Case) -> object:
+    """A plain value to compare; of a group a list of them."""
+    result = component(case)
+    is_list = not isinstance(case, Episode) and isinstance(result, Iterable)
+    return [*map(_plain, result)] if is_list else _plain(result)
+
+
+def _plain(result: object) -> object:
+    """A number, a tuple, or a text for what is no score."""
+    if isinstance(result, Score):
+        return (result.value, *(result.per_turn or ()))
+    return float(result) if isinstance(result, numbers.Real) else f"a {type(result).__name__}"
+
+
+SCORED = Trial(_find_cases, _score)
+
+_never_raises = criterion("W2")(judged(SCORED, raises=True)(lambda case, score: ""))
+_is_repeatable = criterion("W5")(unchanged(SCORED, Way.AGAIN, Way.LATER, Way.ANEW))
+_is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN))
+_does_not_mutate = criterion("W7")(unmutated(SCORED))
+_bears_threads = criterion("W11")(unchanged(SCORED, Way.TOGETHER))
+
+
+@criterion("W3")
+@judged(Trial(_find_cases, lambda made, case: (made, made(case))), most=MAX_PROBLEMS)
+def _within_values(case: Case, scored: tuple[Reward, Any]) -> str:
+    component, returned = scored
+    if isinstance(case, Episode):
+        return _find_score_problem(component, returned)
+    if isinstance(returned, str | Mapping) or not isinstance(returned, Iterable):
+        return f"it returned {returned!r:.80} ({type(returned).__name__}); expected a list"
+    results = list(returned)
+    if len(results) != len(case):
+        return f"it returned {len(results)} scores for {len(case)} episodes"
+    return next((said for one in results if (said := _find_score_problem(component, one))), "")
+
+
+def _find_score_problem(component: Reward | GroupReward, result: object) -> str:
+    """What came back in place of a score, or "" if it is one that was declared."""
+    if isinstance(result, Unscored):
+        is_told = isinstance(result.reason, str) and result.reason
+        return "" if is_told else "it returned Unscored without a reason"
+    value: Any = result.value if isinstance(result, Score) else result
+    if not is_real(value):
+        return f"it returned {value!r} ({type(value).__name__})"
+    values = component.values
+    if component.is_range:
+        is_declared = values[0] - _TOLERANCE <= value <= values[1] + _TOLERANCE
+    else:
+        is_declared = any(abs(float(value) - one) <= _TOLERANCE for one in values)
+    said = f"it returned {float(value):g}, which is not in its values {values!r}"
+    return "" if is_declared else said
+
+
 @criterion("W4")
 def _per_turn(subject: Subject) -> Iterator[Problem]:
-    scored = [
-        (case, result.per_turn)
-        for case, result in _results(subject)
-        if isinstance(result, Score) and result.per_turn is not None
-    ]
-    if not scored:
+    has_any = False
+    for name, result in _results(subject).items():
+        if not isinstance(result, Score) or result.per_turn is None:
+            continue
+        has_any, num_turns = True, len(_cases()[name].episode.turns)
+        if len(result.per_turn) != num_turns or not all(map(is_real, result.per_turn)):
+            what = f"{len(result.per_turn)} process scores for {num_turns} turns: {result.per_turn}"
+            yield Problem(f"case '{name}': {what}", _place(subject, name))
+    if not has_any:
         raise NotApplicable("it gives no process scores")
-    for case, per_turn in scored:
-        num_turns = len(case.episode.turns)
-        bad = [turn for turn in per_turn if not is_real(turn)]
-        if len(per_turn) != num_turns:
-            what = f"{_describe(case)}: {len(per_turn)} process scores for {num_turns} turns"
-            yield Problem(what, _place(subject, case.name))
-        elif bad:
-            what = f"{_describe(case)}: the process score {bad[0]!r} is no finite number"
-            yield Problem(what, _place(subject, case.name))
+
+
+@criterion("W12")
+def _keeps_with_the_episode(subject: Subject) -> Iterator[Problem]:
+    if not subject.entry.is_of_group:
+        raise NotApplicable("it scores one episode at a time: it is not registered with group=True")
+    component = subject.make()
+    for name, group in _find_cases(subject).items():
+        assert isinstance(group, tuple)
+        forward, backward = (SCORED.answer(component, g) for g in (group, group[::-1]))
+        if isinstance(forward, Raised) or isinstance(backward, Raised):
+            continue  # W2 says why
+        assert isinstance(forward, list) and isinstance(backward, list)
+        if not _are_close(forward, backward[::-1]):
+            what = f"{name} is scored {forward}; in reverse order, {backward[::-1]}"
+            yield Problem(what, SCORED.find_place(subject, group))
+            return
+
+
+def _are_close(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    return all(
+        abs(a - b) <= _TOLERANCE if isinstance(a, float) and isinstance(b, float) else a == b
+        for a, b in zip(left, right, strict=False)
+    )
 
 
 @criterion("W8")
@@ -118,126 +204,7 @@ def _ignores_passages(subject: Subject) -> Iterator[Problem]:
 
 @criterion("W10")
 def _pays_once(subject: Subject) -> Iterator[Problem]:
-    names = ("repeated-in-turn", "repeated-in-turns", "guesses", "second-thoughts")
-    yield from _find_better(subject, names, "a single gold answer")
-
-
-@functools.cache
-def _cases() -> dict[str, RewardCase]:
-    return {case.name: case for case in reward_cases()}
-
-
-def _find_cases(subject: Subject) -> Mapping[str, Case]:
-    """The episodes of all cases, or groups of them, each under the words that name it."""
-    if not subject.entry.is_of_group:
-        return {_describe(case): case.episode for case in _cases().values()}
-    # Failed episodes are left out of a group.
-    names = [name for name, case in _cases().items() if case.episode.failure is None]
-    listed = [[name] for name in names]
-    listed += [[name] * SIZE for name in ("gold", "no-turns", "no-answer")]
-    listed += [names[i : i + SIZE] for i in range(0, len(names), SIZE)]
-    return {f"the group of the cases {', '.join(group)}": _group(*group) for group in listed}
-
-
-def _group(*names: str) -> tuple[Episode, ...]:
-    return tuple(_cases()[name].episode for name in names)
-
-
-def _describe(case: RewardCase) -> str:
-    return f"case '{case.name}' ({case.why})"
-
-
-def _score(component: Any, case: Case) -> object:
-    """A plain value to compare; of a group a list of them."""
-    result = component(case)
-    if isinstance(case, Episode) or not _is_list(result):
-        return _plain_score(result)
-    return [_plain_score(one) for one in result]
-
-
-def _is_list(result: object) -> bool:
-    return not isinstance(result, str | Mapping) and hasattr(result, "__iter__")
-
-
-def _plain_score(result: object) -> object:
-    """A number, a tuple, or a text for what is no score."""
-    if isinstance(result, Unscored):
-        return "Unscored"
-    if isinstance(result, Score):
-        return (result.value, *(result.per_turn or ()))
-    return float(result) if isinstance(result, numbers.Real) else f"a {type(result).__name__}"
-
-
-SCORED = Trial(_find_cases, _score)
-JUDGED = Trial(_find_cases, lambda component, case: (component, component(case)))
-
-_never_raises = criterion("W2")(raises_nothing(SCORED))
-_is_repeatable = criterion("W5")(unchanged(SCORED, Way.AGAIN, Way.LATER, Way.ANEW))
-_is_pure = criterion("W6")(unchanged(SCORED, Way.ELSEWHEN))
-_does_not_mutate = criterion("W7")(unmutated(SCORED))
-_bears_threads = criterion("W11")(called_by_threads(SCORED))
-
-
-@criterion("W3")
-@judged(JUDGED, most=MAX_PROBLEMS)
-def _within_values(case: Case, scored: tuple[Reward, Any]) -> str:
-    component, returned = scored
-    if isinstance(case, Episode):
-        return _find_score_problem(component, returned)
-    if not _is_list(returned):
-        return f"it returned {returned!r:.80} ({type(returned).__name__}); expected a list"
-    results = list(returned)
-    if len(results) != len(case):
-        return f"it returned {len(results)} scores for {len(case)} episodes"
-    return next((said for one in results if (said := _find_score_problem(component, one))), "")
-
-
-@criterion("W12")
-def _keeps_with_the_episode(subject: Subject) -> Iterator[Problem]:
-    if not subject.entry.is_of_group:
-        raise NotApplicable("it scores one episode at a time: it is not registered with group=True")
-    component = subject.make()
-    for name, group in _find_cases(subject).items():
-        assert isinstance(group, tuple)
-        try:
-            forward, backward = (_score(component, copy.deepcopy(g)) for g in (group, group[::-1]))
-        except (Exception, SystemExit):
-            continue  # W2 says why
-        if not isinstance(forward, list) or not isinstance(backward, list):
-            continue  # W3 says why
-        if not _are_close(forward, backward[::-1]):
-            what = f"{name} is scored {forward}; in reverse order, {backward[::-1]}"
-            yield Problem(what, SCORED.find_place(subject, group))
-            return
-
-
-def _are_close(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    pairs = list(zip(left, right, strict=False))
-    return all(
-        abs(a - b) <= _TOLERANCE if isinstance(a, float) and isinstance(b, float) else a == b
-        for a, b in pairs
-    )
-
-
-def _find_score_problem(component: Reward | GroupReward, result: object) -> str:
-    """What came back in place of a score, or "" if it is one that was declared."""
-    if isinstance(result, Unscored):
-        is_told = isinstance(result.reason, str) and result.reason
-        return "" if is_told else "it returned Unscored without a reason"
-    value: Any = result.value if isinstance(result, Score) else result
-    if not is_real(value):
-        return f"it returned {value!r} ({type(value).__name__})"
-    values: Any = getattr(component, "values", None)
-    try:
-        if getattr(component, "is_range", False):
-            low, high = values
-            is_declared = low - _TOLERANCE <= value <= high + _TOLERANCE
-        else:
-            is_declared = any(abs(float(value) - one) <= _TOLERANCE for one in values)
-    except (TypeError, ValueError) as error:
-        raise NotApplicable("it declares no values to compare with") from error
-    said = f"it returned {float(value):g}, which is not in its values {values!r}"
-    return "" if is_declared else said
+    yield from _find_better(subject, _REPEATED, "a single gold answer")
 
 
 def _alone(subject: Subject, name: str) -> Case:
@@ -249,22 +216,23 @@ def _place(subject: Subject, name: str) -> object:
     return SCORED.find_place(subject, _alone(subject, name))
 
 
-def _results(subject: Subject) -> Iterator[tuple[RewardCase, object]]:
-    """Each case with what the component returns; those at which it raises are W2's."""
-    component: Callable[[Any], Any] = subject.make()
-    for name, case in _cases().items():
+def _results(subject: Subject) -> dict[str, object]:
+    """What the component returns for each case at which it does not raise."""
+    component, results = subject.make(), {}
+    for name in _cases():
         try:
             result = component(copy.deepcopy(_alone(subject, name)))
-            yield case, result[0] if subject.entry.is_of_group else result
-        except (Exception, SystemExit):
+            results[name] = result[0] if subject.entry.is_of_group else result
+        except (Exception, SystemExit):  # W2 says so
             continue
+    return results
 
 
 def _answer_scores(subject: Subject) -> dict[str, float]:
     """The scores of the cases that have one, if the component reads answers at all."""
     scores = {
-        case.name: float(raw)
-        for case, result in _results(subject)
+        name: float(raw)
+        for name, result in _results(subject).items()
         if isinstance(raw := result.value if isinstance(result, Score) else result, numbers.Real)
     }
     if "gold" not in scores or "wrong" not in scores:

@@ -7,6 +7,7 @@ no network, and goes on where an earlier process ended.
 from __future__ import annotations
 
 import contextlib
+import copy
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,10 @@ from typing import Any
 
 from searchrl.contracts import Metric, Tracker
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import Problem, criteria_in, criterion
-from searchrl.testing.kinds.trials import Trial, raises_nothing, unmutated
+from searchrl.testing.criteria import Problem, criterion
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.kit.surroundings import Effect, away
+from searchrl.testing.kit.surroundings import away
 
 Logged = tuple[int, dict[str, Metric], str]
 """What `log` is called with: step, metrics, phase."""
@@ -48,10 +48,18 @@ def sample_log(first: int = 1, last: int = 3) -> list[Logged]:
     return logged
 
 
+@contextlib.contextmanager
+def _begin(subject: Subject) -> Iterator[tuple[Any, Path]]:
+    """A tracker of a run in a folder of its own, without network."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, away():
+        run_dir = Path(folder).resolve()
+        tracker: Any = subject.make(run_dir)
+        yield tracker, run_dir
+
+
 @criterion("T1")
 def _logs_a_run(subject: Subject) -> Iterator[Problem]:
-    with _folder() as run_dir:
-        tracker: Any = subject.make(run_dir)
+    with _begin(subject) as (tracker, _):
         at = type(tracker)
         for method in ("log", "close"):
             if not callable(getattr(tracker, method, None)):
@@ -63,35 +71,35 @@ def _logs_a_run(subject: Subject) -> Iterator[Problem]:
 
 @criterion("T2")
 def _takes_everything(subject: Subject) -> Iterator[Problem]:
-    with _logging() as trial:
-        yield from raises_nothing(trial)(subject)
+    with _begin(subject) as (tracker, _):
+        for step, metrics, phase in [*sample_log(), (4, {}, "train"), (10**9, {}, "eval")]:
+            if error := catch(tracker.log, step, dict(metrics), phase):
+                call = f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r})"
+                yield Problem(f"{call} raised {describe_error(error)}", error)
+        tracker.close()
 
 
 @criterion("T3")
 def _writes_inside(subject: Subject) -> Iterator[Problem]:
-    with _folder() as run_dir:
-        for what, _ in _effects(subject, run_dir, "writes"):
-            yield Problem(f"it {what}, outside the run folder", type(subject.make(run_dir)))
-
-
-@criterion("T4")
-def _is_offline(subject: Subject) -> Iterator[Problem]:
-    with _folder() as run_dir:
-        for what, place in _effects(subject, run_dir, "opens"):
-            yield Problem(f"it {what}", place)
+    with tempfile.TemporaryDirectory() as folder:
+        with away() as files:
+            tracker: Tracker = subject.make(Path(folder).resolve())
+            for logged in sample_log():
+                tracker.log(*logged)
+            tracker.close()
+        for path in files:
+            what = f"it writes {path} in the current folder, outside the run folder"
+            yield Problem(what, type(tracker))
 
 
 @criterion("T5")
 def _resumes(subject: Subject) -> Iterator[Problem]:
-    with _folder() as run_dir:
-        _run(subject, run_dir, 1, 3)
+    with _begin(subject) as (first, run_dir):
+        for logged in sample_log(1, 3):
+            first.log(*logged)
+        first.close()
         before = _sizes(run_dir)
-        try:
-            second: Tracker = subject.make(run_dir)
-        except (Exception, SystemExit) as error:
-            what = f"made again in the same folder, it raised {describe_error(error)}"
-            yield Problem(what, error)
-            return
+        second: Tracker = subject.make(run_dir)
         after = _sizes(run_dir)
         for path, size in before.items():
             if (left := after.get(path, 0)) < size:
@@ -104,71 +112,14 @@ def _resumes(subject: Subject) -> Iterator[Problem]:
 
 @criterion("T6")
 def _does_not_mutate(subject: Subject) -> Iterator[Problem]:
-    with _logging() as trial:
-        yield from unmutated(trial)(subject)
-
-
-TRACKER_CRITERIA = criteria_in(vars())
-"""T1 to T6."""
-
-
-def _calls_of_log(subject: Subject) -> dict[str, dict[str, Any]]:
-    calls: list[Logged] = [*sample_log(), (4, {}, "train"), (10**9, {}, "eval")]
-    return {
-        f"log({step}, {{{', '.join(map(repr, metrics))}}}, {phase!r})": (
-            {"step": step, "metrics": metrics, "phase": phase}
-        )
-        for step, metrics, phase in calls
-    }
-
-
-@contextlib.contextmanager
-def _logging() -> Iterator[Trial]:
-    """A trial of one tracker that logs a run in a folder of its own; it is closed in the end."""
-    with _folder() as run_dir, contextlib.ExitStack() as stack:
-
-        def make(subject: Subject) -> Tracker:
-            tracker: Tracker = subject.make(run_dir)
-            stack.callback(tracker.close)
-            return tracker
-
-        def log(tracker: Tracker, call: dict[str, Any]) -> None:
-            tracker.log(*call.values())
-
-        yield Trial(_calls_of_log, log, make, lambda subject, call: type(make(subject)).log)
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """The folder of a run, for the time of a check without network."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        run_dir, elsewhere = Path(folder).resolve() / "run", Path(folder) / "elsewhere"
-        run_dir.mkdir()
-        elsewhere.mkdir()
-        # No connection, because made-up metrics must reach no server; another current folder,
-        # because a check must leave no files in the author's.
-        with away(elsewhere):
-            yield run_dir
-
-
-def _effects(subject: Subject, run_dir: Path, verb: str) -> list[Effect]:
-    """What a short run with the tracker does to the outside, of one kind."""
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        away(Path(folder)) as effects,
-    ):
-        error = catch(_run, subject, run_dir)
-    found = [effect for effect in effects if effect.what.startswith(verb)]
-    if error is not None and not found:
-        raise error
-    return found
-
-
-def _run(subject: Subject, run_dir: Path, first: int = 1, last: int = 3) -> None:
-    tracker = subject.make(run_dir)
-    for logged in sample_log(first, last):
-        tracker.log(*logged)
-    tracker.close()
+    with _begin(subject) as (tracker, _):
+        for step, metrics, phase in sample_log():
+            given = copy.deepcopy(metrics)
+            tracker.log(step, given, phase)
+            if given != metrics:
+                what = f"the metrics of log({step}, …, {phase!r}) are other ones afterwards"
+                yield Problem(what, type(tracker).log)
+        tracker.close()
 
 
 def _sizes(folder: Path) -> dict[str, int]:

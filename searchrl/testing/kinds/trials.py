@@ -12,25 +12,34 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from searchrl.calls.deadline import Raised as NotReturned
-from searchrl.calls.deadline import call_together, call_with_deadline
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import TIMEOUT_S, Check, NotApplicable, Problem
+from searchrl.testing.criteria import Check, NotApplicable, Problem
 from searchrl.testing.kit.subject import Subject
-from searchrl.testing.kit.surroundings import Effect, other_surroundings
+from searchrl.testing.kit.surroundings import elsewhen
+from searchrl.tool_calls import Raised as NotReturned
+from searchrl.tool_calls import Returned, call_together
+
+_TOGETHER_S = 20.0
+"""Seconds that calls by several threads may take."""
+
+Cases = Mapping[str, Any]
+Answers = dict[str, object]
+Judge = Callable[[Any, Any], str]
+"""What is wrong with the answer to a case, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How objects of a kind are made and called once. Its functions belong to modules.
+    """How objects of a kind are made and called once.
 
     `cases(subject)` is what to call it with, each under the words that name it in a finding.
-    `ask(made, case)` is the answer as plain data: what compares by value and survives pickle.
-    `place(subject, case)` is where to look if an answer is wrong; the line that returns it if None.
+    `ask(made, case)` is the answer as plain data that compares by value. `place(subject, case)` is
+    where to look if an answer is wrong; the line that returns it if None.
     """
 
     cases: Callable[[Subject], Cases]
@@ -45,16 +54,27 @@ class Trial:
         made, case = self.make(subject), copy.deepcopy(case)
         return subject.returned_at(lambda: self.ask(made, case))
 
-    def answers(self, subject: Subject, cases: Cases, made: Any = None) -> Answers:
-        """The answer to each case, one after the other; of a new object if none is given."""
-        made = self.make(subject) if made is None else made
-        return {name: _answer(self, made, copy.deepcopy(case)) for name, case in cases.items()}
+    def answer(self, made: Any, case: Any) -> object:
+        """The answer to a copy of a case, or what was `Raised`."""
+        try:
+            return self.ask(made, copy.deepcopy(case))
+        except (Exception, SystemExit) as error:
+            return Raised(type(error).__name__, error)
+
+    def answers(self, made: Any, cases: Cases) -> Answers:
+        """The answer to each case, one after the other."""
+        return {name: self.answer(made, case) for name, case in cases.items()}
 
 
-Cases = Mapping[str, Any]
-Answers = dict[str, object]
-Judge = Callable[[Any, Any], str]
-"""What is wrong with the answer to a case, or ""."""
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An answer that is an error. Two of one type are equal."""
+
+    kind: str
+    error: BaseException = field(compare=False)
+
+    def __str__(self) -> str:
+        return describe_error(self.error)
 
 
 class Way(StrEnum):
@@ -63,55 +83,40 @@ class Way(StrEnum):
     AGAIN = "asked again"
     LATER = "asked after other cases"
     ANEW = "in another instance"
-    ELSEWHEN = "with another seed, time, folder and language"
+    ELSEWHEN = "at another time, in another folder, without network"
     TOGETHER = "asked while other threads ask"
-    BESIDE = "while another instance is played beside it"
 
 
 def unchanged(trial: Trial, *ways: Way) -> Check:
     """The check that an answer is the same in all ways: a problem for the first case where not.
 
-    Also that no file is left in the current folder and no connection opened `ELSEWHEN`.
+    Also that no file is left in the current folder `ELSEWHEN`. What is registered with
+    `concurrent=False` need not bear to be asked `TOGETHER`.
     """
 
     def check(subject: Subject) -> Iterator[Problem]:
+        if Way.TOGETHER in ways and not subject.entry.is_concurrent:
+            raise NotApplicable("with concurrent=False it gets one call at a time")
         cases, made = trial.cases(subject), trial.make(subject)
-        expected = trial.answers(subject, cases, made)
+        expected = trial.answers(made, cases)
         _ensure_any(expected)
         for way in ways:
-            effects: list[Effect] = []
-            if way is Way.ELSEWHEN:
-                expected = _answers_at(subject, trial, cases, 1)[0]
-                found, effects = _answers_at(subject, trial, cases, 2)
-            elif way is Way.TOGETHER:
-                found = _answers_together(subject, trial, cases)
-            elif way is Way.LATER:
-                found = trial.answers(subject, dict([*cases.items()][::-1]))
+            files: list[str] = []
+            again = made if way is Way.AGAIN else trial.make(subject)
+            order = [*cases.items()][:: -1 if way is Way.LATER else 1]
+            if way is Way.TOGETHER:
+                found = _answer_together(trial, again, cases)
             else:
-                found = trial.answers(subject, cases, made if way is Way.AGAIN else None)
+                with elsewhen() if way is Way.ELSEWHEN else nullcontext(files) as files:
+                    found = trial.answers(again, dict(order))
             for name, case in cases.items():
                 if what := find_difference(name, expected[name], found[name], way):
                     yield Problem(what, trial.find_place(subject, case))
                     return
-            for what, place in effects:
-                fix = "write no file and open no connection: compute the answer from the case alone"
-                first, *_ = cases.values()
-                yield Problem(f"it {what}", place or trial.find_place(subject, first), fix)
-
-    return check
-
-
-def called_by_threads(trial: Trial) -> Check:
-    """The check that answers are the same if several threads ask at once.
-
-    What is registered with `concurrent=False` need not bear it.
-    """
-    asks = unchanged(trial, Way.TOGETHER)
-
-    def check(subject: Subject) -> Iterator[Problem]:
-        if not subject.entry.is_concurrent:
-            raise NotApplicable("with concurrent=False it gets one call at a time")
-        yield from asks(subject)
+            if files:
+                fix = "write no file: compute the answer from the case alone"
+                at = trial.find_place(subject, next(iter(cases.values())))
+                yield Problem(f"it writes {', '.join(files)} in the current folder", at, fix)
 
     return check
 
@@ -123,7 +128,11 @@ def unmutated(trial: Trial) -> Check:
         made = trial.make(subject)
         for name, case in trial.cases(subject).items():
             given = copy.deepcopy(case)
-            if not isinstance(_answer(trial, made, given), Raised) and given != case:
+            try:
+                trial.ask(made, given)
+            except (Exception, SystemExit):  # another criterion's
+                continue
+            if given != case:
                 what = f"{name}{_difference(case, given)[0]} is another one afterwards"
                 yield Problem(what, trial.find_place(subject, case))
 
@@ -140,7 +149,7 @@ def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Ju
     def wrap(judge: Judge) -> Check:
         def check(subject: Subject) -> Iterator[Problem]:
             cases, found = trial.cases(subject), 0
-            answers = trial.answers(subject, cases)
+            answers = trial.answers(trial.make(subject), cases)
             if not raises:
                 _ensure_any(answers)
             for name, case in cases.items():
@@ -157,94 +166,45 @@ def judged(trial: Trial, *, most: int = 1, raises: bool = False) -> Callable[[Ju
     return wrap
 
 
-def raises_nothing(trial: Trial) -> Check:
-    """The check that no call raises."""
-    return judged(trial, raises=True)(lambda case, answer: "")
-
-
-def find_difference(name: str, expected: object, found: object, way: Way) -> str:
+def find_difference(name: str, expected: object, found: object, way: str) -> str:
     """Say how two answers to a case differ, of which the second was asked for in a way; or ""."""
     if expected == found:
         return ""
     part, before, after = _difference(expected, found)
-    return f"{name}{part} is {_say(after)} {way}, and {_say(before)} otherwise"
-
-
-def _ensure_any(answers: Answers) -> None:
-    """Raise the error of the first case if every call raises: there is nothing to look at."""
-    errors = [answer.error for answer in answers.values() if isinstance(answer, Raised)]
-    if errors and len(errors) == len(answers) and errors[0] is not None:
-        raise errors[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """An answer that is an error. Two of one type are equal; pickle leaves the error behind."""
-
-    kind: str
-    text: str = field(compare=False)
-    error: BaseException | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Raised, (self.kind, self.text)
-
-
-def _answers_together(subject: Subject, trial: Trial, cases: Cases) -> Answers:
-    """The answer of one object to each case, while other threads ask it for the others."""
-    made = trial.make(subject)
-    calls = [
-        (functools.partial(_answer, trial, made, copy.deepcopy(case)), name)
-        for name, case in cases.items()
-    ]
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # threads meet in the middle of a line
-    try:
-        outcomes = call_together(calls, timeout_s=TIMEOUT_S / 3)
-    finally:
-        sys.setswitchinterval(before)
-    answers: Answers = {}
-    for name, outcome in zip(cases, outcomes, strict=True):
-        if isinstance(outcome, NotReturned):
-            raise outcome.error
-        answers[name] = outcome.value
-    return answers
-
-
-def _answer(trial: Trial, made: Any, case: Any) -> object:
-    try:
-        return trial.ask(made, case)
-    except (Exception, SystemExit) as error:
-        return Raised(type(error).__name__, describe_error(error), error)
-
-
-def _answers_at(
-    subject: Subject, trial: Trial, cases: Cases, number: int
-) -> tuple[Answers, list[Effect]]:
-    """The answers in surroundings of a number, and the effects on the outside meanwhile."""
-    ask = functools.partial(trial.answers, subject, cases)
-    language = ("C", "de_DE.UTF-8")[number % 2]
-    with other_surroundings(seed=number, clock=number * 1.0e9, language=language) as effects:
-        answers = call_with_deadline(ask, timeout_s=TIMEOUT_S / 3, owner="the plugin")
-    return answers, effects
+    shown = [f"{one if isinstance(one, Raised) else repr(one)!s:.200}" for one in (after, before)]
+    return f"{name}{part} is {shown[0]} {way}, and {shown[1]} otherwise"
 
 
 def _difference(before: object, after: object) -> tuple[str, object, object]:
     """Which named part of two answers differs ("" for the whole), and the part of each."""
     if dataclasses.is_dataclass(before) and type(before) is type(after):
-        before, after = (
-            {f.name: getattr(one, f.name) for f in dataclasses.fields(before)}
-            for one in (before, after)
-        )
+        names = [f.name for f in dataclasses.fields(before)]
+        before, after = ({n: getattr(one, n) for n in names} for one in (before, after))
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys((*before, *after)):
             if before.get(name) != after.get(name):
-                part, old, new = _difference(before.get(name), after.get(name))
-                return f": {name}{part}", old, new
+                return f": {name}", before.get(name), after.get(name)
     return "", before, after
 
 
-def _say(answer: object) -> str:
-    return f"{str(answer) if isinstance(answer, Raised) else repr(answer):.200}"
+def _ensure_any(answers: Answers) -> None:
+    """Raise the error of the first case if every call raises: there is nothing to look at."""
+    errors = [answer.error for answer in answers.values() if isinstance(answer, Raised)]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
+
+
+def _answer_together(trial: Trial, made: Any, cases: Cases) -> Answers:
+    """The answer of one object to each case, while other threads ask it for the others."""
+    calls = [(functools.partial(trial.answer, made, case), name) for name, case in cases.items()]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads meet in the middle of a line
+    try:
+        outcomes = call_together(calls, timeout_s=_TOGETHER_S)
+    finally:
+        sys.setswitchinterval(before)
+    if hung := next((o for o in outcomes if isinstance(o, NotReturned)), None):
+        raise hung.error
+    return {
+        name: o.value for name, o in zip(cases, outcomes, strict=True) if isinstance(o, Returned)
+    }

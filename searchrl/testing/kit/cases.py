@@ -136,9 +136,9 @@ def _default_protocol() -> TagProtocol:
 class _Maker:
     def __init__(self, protocol: TagProtocol) -> None:
         self._protocol = protocol
-        look, opening = self._search("insects of Suriname"), protocol.opening(ANSWER)
+        opening = protocol.opening(ANSWER)
         self._parts = {
-            "{look}": look,
+            "{look}": self._search("insects of Suriname"),
             "{look_gold}": self._search(GOLD),
             "{doubt}": protocol.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}."),
             "{gold}": self._answer(GOLD),
@@ -180,15 +180,10 @@ class _Maker:
         return episode
 
     def _task(self, name: str, row: Mapping[str, Any]) -> Task:
-        if "gold" in row:
-            gold = row["gold"]
-            question = f"Which? {gold[:1]}"
-            return replace(_TASK, id=f"case-{name}", answers=(gold,), question=question)
-        if "golds" in row:
-            golds = tuple(row["golds"])
-            ids = _TASK.gold_ids if golds else ()
-            return replace(_TASK, id=f"case-{name}", answers=golds, gold_ids=ids)
-        return _TASK
+        golds = (row["gold"],) if "gold" in row else tuple(row.get("golds", _TASK.answers))
+        question = f"Which? {row['gold'][:1]}" if "gold" in row else _TASK.question
+        ids = _TASK.gold_ids if golds else ()
+        return replace(_TASK, id=f"case-{name}", answers=golds, question=question, gold_ids=ids)
 
     def _fill(self, text: str) -> str:
         for part, written in self._parts.items():

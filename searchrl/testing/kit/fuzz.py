@@ -1,7 +1,6 @@
 """Texts that a model may write on a bad day, and the search for the shortest that breaks something.
 
 Owns the hypothesis settings of the checker: every run tries the same texts, nothing is stored.
-Knows no plugin kind; called by the criteria.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from searchrl.testing.kit.texts import HARD_TEXTS
 
 if TYPE_CHECKING:
-    from hypothesis import settings
     from hypothesis.strategies import SearchStrategy
 
 T = TypeVar("T")
@@ -23,21 +20,6 @@ F = TypeVar("F")
 
 NUM_EXAMPLES = 100
 """Texts that are drawn where nothing is found."""
-
-
-@cache
-def _settings(num_examples: int) -> settings:
-    from hypothesis import HealthCheck, configuration, settings
-
-    # Tables that hypothesis keeps would lie in a folder of the current directory otherwise.
-    configuration.set_hypothesis_home_dir(tempfile.gettempdir())
-    return settings(
-        max_examples=num_examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def make_texts(pieces: Sequence[str]) -> SearchStrategy[str]:
@@ -55,7 +37,7 @@ def find_faulty(
     listed: Iterable[T], drawn: SearchStrategy[T], find_fault: Callable[[T], F | None]
 ) -> tuple[T, F] | None:
     """The first listed value with a fault, else the simplest drawn one; and the fault."""
-    from hypothesis import errors, find
+    from hypothesis import HealthCheck, configuration, errors, find, settings
 
     found: list[tuple[T, F]] = []
 
@@ -65,9 +47,18 @@ def find_faulty(
         return bool(fault)
 
     if not any(map(is_faulty, listed)):
+        # Tables that hypothesis keeps would lie in a folder of the current directory otherwise.
+        configuration.set_hypothesis_home_dir(tempfile.gettempdir())
+        chosen = settings(
+            max_examples=NUM_EXAMPLES,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
         # Flaky: the value has the fault at one time and not at the next.
         with contextlib.suppress(errors.NoSuchExample, errors.Flaky):
-            find(drawn, is_faulty, settings=_settings(NUM_EXAMPLES))
+            find(drawn, is_faulty, settings=chosen)
     return found[-1] if found else None
 
 

@@ -7,8 +7,7 @@ of alarms use. Judges nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from searchrl.config import build_config
 from searchrl.core.history import History
@@ -35,9 +34,7 @@ def make_history(
             for name, values in curves.items()
             if number < len(values) and values[number] is not None
         }
-        metrics: Mapping[str, Mapping[str, Any]] = {
-            name: {"value": value, "n": 64} for name, value in here.items()
-        }
+        metrics = {name: {"value": value, "n": 64} for name, value in here.items()}
         history.add(number + 1, phase, metrics)
     return history
 

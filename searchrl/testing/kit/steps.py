@@ -100,7 +100,7 @@ class TokenBatch:
         import torch
 
         self.adv = [1.0, 0.5, -1.0, -0.5, 1.0, -1.0]
-        self._algorithm = algorithm
+        self.algorithm = algorithm
         self._mask_T = torch.tensor(list(mask or [True] * len(self.adv)))
         self._kept_T = torch.ones_like(self._mask_T) if has_others else self._mask_T
         logp_T = torch.tensor([-0.5, -1.0, -1.5, -2.0, -0.1, -3.0], dtype=torch.float64)
@@ -112,7 +112,7 @@ class TokenBatch:
 
         from searchrl.core.columns import loss_columns
 
-        settings = self._algorithm.resolve(AlgorithmConfig(name="checked"))
+        settings = self.algorithm.resolve(AlgorithmConfig(name="checked"))
         logp_T, mask_T = self._logp_T[self._kept_T], self._mask_T[self._kept_T]
         same_T = logp_T.detach().clone()
         columns = loss_columns(
@@ -124,14 +124,14 @@ class TokenBatch:
             sampler_logp_T=same_T,
             rollout_T=torch.tensor([0, 0, 0, 1, 1, 1])[self._kept_T],
             entropy_T=torch.full_like(same_T, 0.7),
-            value_T=torch.full_like(same_T, 0.3) if self._algorithm.needs_values else None,
-            target_T=torch.full_like(same_T, 0.5) if self._algorithm.needs_values else None,
+            value_T=torch.full_like(same_T, 0.3) if self.algorithm.needs_values else None,
+            target_T=torch.full_like(same_T, 0.5) if self.algorithm.needs_values else None,
         )
-        return self._algorithm.loss(columns, settings)[0]
+        return self.algorithm.loss(columns, settings)[0]
 
-    def gradient(self) -> Tensor:
-        """The slope of the loss in every log-prob, after `backward`; 0 where it has none."""
-        import torch
-
-        gradient = self._logp_T.grad
-        return torch.zeros_like(self._logp_T) if gradient is None else gradient
+    def gradient(self) -> list[float]:
+        """The slope of the loss in every log-prob; 0 where it has none."""
+        self._logp_T.grad = None
+        self.loss().backward()
+        slopes = self._logp_T.grad
+        return [0.0] * len(self.adv) if slopes is None else slopes.tolist()

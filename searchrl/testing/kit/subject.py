@@ -6,10 +6,11 @@ returns. Every criterion makes objects of its own. Judges nothing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from searchrl.config.sections import TaskConfig
@@ -17,7 +18,6 @@ from searchrl.plugins.parts import fill_parts, make_judge
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import takes_judge
 from searchrl.retrieval.indexes import IndexCache
-from searchrl.testing.kit.places import locate
 from searchrl.testing.kit.tags import Grammar
 
 
@@ -39,26 +39,38 @@ class Subject:
             PluginError: if what the entry registers cannot be loaded.
             ConfigError: for settings that it does not take.
         """
-        given = dict(settings or {})
-        filled = fill_parts(registry, entry, given)
-        checked = entry.ensure_settings(filled)
-        # Names of parts stay names: settings are sent to other processes.
-        names = {key: given[key] for key in checked if filled[key] is not given[key]}
-        return cls(registry, entry, checked | names)
+        return cls(
+            registry, entry, entry.ensure_settings(fill_parts(registry, entry, settings or {}))
+        )
 
     def make(self, *args: Any, **parts: Any) -> Any:
         """Call the factory; what it raises keeps the line at which the plugin raised it.
 
         A reward component that takes a judge gets the one of a configuration that names none.
         """
-        settings = fill_parts(self.registry, self.entry, self.settings)
-        if self.entry.kind == "reward" and takes_judge(self.entry.load()):
+        factory = self.entry.load()
+        if self.entry.kind == "reward" and takes_judge(factory):
             parts["judge"] = make_judge(self.registry, TaskConfig().judge.name, {})
-        return self.entry.load()(*args, **parts, **settings)
+        return factory(*args, **parts, **self.settings)
 
-    def returned_at(self, call: Callable[[], object]) -> object:
-        """The line at which the plugin's file returns from `call`, made once more; else None."""
-        return locate(self.entry.owner.file, call)
+    def returned_at(self, call: Callable[[], object]) -> tuple[str, int] | None:
+        """The line of the last `return` of the plugin's file in `call`, made once more."""
+        file = self.entry.owner.file
+        lines: list[int] = []
+
+        def look(frame: FrameType, event: str, value: object) -> None:
+            if event == "return" and frame.f_code.co_filename == file:
+                lines.append(frame.f_lineno)
+
+        before = sys.getprofile()
+        sys.setprofile(look)
+        try:
+            call()
+        except (Exception, SystemExit):  # it is made for the place alone
+            return None
+        finally:
+            sys.setprofile(before)
+        return (file, lines[-1]) if lines else None
 
     @cached_property
     def grammar(self) -> Grammar:

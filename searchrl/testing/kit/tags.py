@@ -49,13 +49,6 @@ class Grammar:
         except (Exception, SystemExit):
             return None
 
-    def open_turn(self, kind: str) -> str | None:
-        """The text that commits a turn to `kind`, or None if the protocol opens no such turn."""
-        try:
-            return self.protocol.opening(kind)
-        except (Exception, SystemExit):
-            return None
-
     def parse(self, text: str) -> Action:
         """The action of a text; invalid where the protocol raises."""
         try:

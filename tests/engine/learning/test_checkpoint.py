@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 
 from searchrl.algorithms import Algorithm, make_grpo
 from searchrl.core.group import Group, make_groups
-from searchrl.engine.episodes.playing import Rollout
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.playing import Rollout
 from searchrl.errors import PolicyError, RunFolderError
 from searchrl.run_folder import (
     clean_partial,
@@ -30,7 +30,7 @@ from searchrl.run_folder import (
     read_state,
     rotate_checkpoints,
 )
-from searchrl.run_folder.checkpoints import damaged_checkpoints
+from searchrl.run_folder.checkpoints import checkpoint_fault, checkpoint_folders
 from searchrl.run_folder.sealing import encode_sealed, write_checksums
 
 make_learner = partial(engine_toy.make_learner, warmup_steps=3)
@@ -56,13 +56,13 @@ def test_loading_puts_weights_optimiser_and_counters_back_bit_for_bit(
     learner = make_learner(policy)
     learner.train_step(groups)
     save_checkpoint(tmp_path, policy, learner, state(1))
-    stats = [learner.train_step(groups) for _ in range(2)]
+    stats = [learner.train_step(groups).metrics for _ in range(2)]
 
     other = micro_policy(micro_model, adapter=adapter, lora_r=4)
     resumed = make_learner(other)
     assert load_checkpoint(newest_checkpoint(tmp_path).folder, other, resumed) == state(1)
     assert (resumed.step, other.version) == (1, 1)
-    assert [resumed.train_step(groups) for _ in range(2)] == stats
+    assert [resumed.train_step(groups).metrics for _ in range(2)] == stats
     for left, right in zip(policy.parameters, other.parameters, strict=True):
         assert torch.equal(left, right)
 
@@ -317,7 +317,7 @@ def test_a_damaged_checkpoint_of_the_same_step_is_written_again(policy: Policy, 
     weights = folder / "policy" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     save_checkpoint(tmp_path, policy, learner, state(1))
-    assert damaged_checkpoints(tmp_path, deep=True) == []
+    assert not any(checkpoint_fault(one, deep=True) for one in checkpoint_folders(tmp_path))
     assert newest_checkpoint(tmp_path) == (folder, ())
 
 
@@ -350,6 +350,6 @@ def test_a_kill_while_one_is_removed_leaves_no_half_one(
         with pytest.raises(Killed):
             rotate_checkpoints(tmp_path, 1, None)
     assert newest_checkpoint(tmp_path).faults == ()
-    assert damaged_checkpoints(tmp_path, deep=True) == []
+    assert not any(checkpoint_fault(one, deep=True) for one in checkpoint_folders(tmp_path))
     clean_partial(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000002"]

@@ -191,7 +191,7 @@ class TestWhatLeavesTheStep:
         before = [p.detach().clone() for p in policy.parameters]
         state = copy.deepcopy(learner.optimizer.state_dict()["state"])
         version, step = policy.version, learner.step
-        stats = learner.train_step(make_groups(offered))
+        stats = learner.train_step(make_groups(offered)).metrics
         assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
         after = learner.optimizer.state_dict()["state"]
         assert all(torch.equal(after[k]["exp_avg"], state[k]["exp_avg"]) for k in state)
@@ -210,12 +210,12 @@ class TestNonFinite:
         learner.train_step(make_groups(items))
         before = [p.detach().clone() for p in policy.parameters]
         handle = policy.parameters[0].register_hook(lambda grad: grad * math.nan)
-        stats = learner.train_step(make_groups(items))
+        stats = learner.train_step(make_groups(items)).metrics
         handle.remove()
         assert stats["skipped_steps"] == 1 and "grad_norm" not in stats
         assert all(torch.equal(*pair) for pair in zip(policy.parameters, before, strict=True))
         assert (policy.version, learner.step) == (1, 1)
-        again = learner.train_step(make_groups(items))
+        again = learner.train_step(make_groups(items)).metrics
         assert again["lr"] == stats["lr"] == pytest.approx(1e-2 * 2 / 6)
         assert again["skipped_steps"] == 0 and learner.step == 2
         assert all(torch.isfinite(p).all() for p in policy.parameters)
@@ -251,7 +251,7 @@ class TestAlgorithms:
         # Two prompts of one index, one all right, one all wrong: no advantage, nothing learned.
         rewards = [1.0] * 3 + [0.0] * 3
         given = [replace(i, reward=r) for i, r in zip(items[:6], rewards, strict=True)]
-        stats = make_learner(policy).train_step(make_groups(given))
+        stats = make_learner(policy).train_step(make_groups(given)).metrics
         assert stats["num_dead_groups"] == 2 and stats["num_tokens"] == 0
 
     def test_gradient_clip_bounds_the_update_and_reports_the_norm_before(
@@ -266,7 +266,7 @@ class TestAlgorithms:
             norms.append(float(torch.cat(grads).norm()))
 
         learner.optimizer.step = measure  # type: ignore[method-assign]
-        stats = learner.train_step(make_groups(items))
+        stats = learner.train_step(make_groups(items)).metrics
         learner.optimizer.step = step  # type: ignore[method-assign]
         assert norms[0] == pytest.approx(1e-3, rel=1e-3) and stats["grad_norm"] > 2e-3
 
@@ -283,7 +283,7 @@ def test_learning_rate_warms_up_then_is_constant_or_cosine():
 def test_a_second_update_moves_the_ratio_and_measures_it(policy: Policy, short_world: Any):
     groups = make_groups(play(policy, short_world))
     learner = make_learner(policy, beta=0.01)
-    first, second = (learner.train_step(groups) for _ in range(2))
+    first, second = (learner.train_step(groups).metrics for _ in range(2))
     assert first["approx_kl"] < 1e-9 < 1e-4 < second["approx_kl"]
     assert first["kl"] == pytest.approx(0, abs=1e-9) and second["kl"] > 1e-4
     assert first["ratio_mean"] == pytest.approx(1, abs=1e-5)

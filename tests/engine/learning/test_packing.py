@@ -17,12 +17,12 @@ from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages, grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.loss import LossSettings, Reduction, loss_columns, ppo_clip_loss
-from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.records import rollout_record
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import MicroBatch, PackedStep, micro_batches, pack_step
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.records import rollout_record
 from searchrl.errors import PluginError
 
 CPU = torch.device("cpu")
@@ -183,7 +183,7 @@ def test_a_step_on_constant_turns_moves_the_weights_as_the_numbers_do(
         with torch.no_grad():
             for parameter, old in zip(policy.parameters, before, strict=True):
                 parameter.copy_(old)
-        stats.append(make_learner(policy, advantages).train_step(make_groups(items)))
+        stats.append(make_learner(policy, advantages).train_step(make_groups(items)).metrics)
         moved.append([p.detach().clone() for p in policy.parameters])
     assert stats[0] == stats[1] and stats[0]["grad_norm"] > 0
     assert all(torch.equal(a, b) for a, b in zip(*moved, strict=True))
@@ -197,8 +197,7 @@ def test_record_shows_a_number_as_a_number_and_turns_as_a_column(
         return [0.5 if i % 2 else [float(t + 1) for t in range(n)] for i, n in enumerate(counts)]
 
     items = [TrainItem(r.trajectory, r.scored.reward) for r in rollouts]
-    columns: dict[str, TokenColumns] = {}
-    make_learner(policy, mixed).train_step(make_groups(items), on_tokens=columns.__setitem__)
+    columns = make_learner(policy, mixed).train_step(make_groups(items)).tokens
     for number, rollout in enumerate(rollouts):
         seen = columns[rollout.trajectory.rollout_id]
         row = json.loads(json.dumps(rollout_record(rollout, "train", seen), allow_nan=False))

@@ -43,7 +43,7 @@ def test_a_step_measures_it_before_its_first_update(micro_model: Path, updates: 
     policy = make_policy(micro_model)
     learner = make_learner(policy, lr=0.05, **updates)
     items = with_own_logps(policy, make_items())
-    stats = learner.train_step(make_groups(items))
+    stats = learner.train_step(make_groups(items)).metrics
     assert stats["mismatch"] < 1e-6 and stats["mismatch_k3"] < 1e-9
     assert stats["good_logp"] < 0
     if updates:
@@ -58,6 +58,6 @@ def test_noise_of_a_hundredth_is_seen(micro_model: Path) -> None:
     for item in items:
         logps = item.trajectory._logps
         logps[:] = [None if logp is None else logp + noise.gauss(0, 0.01) for logp in logps]
-    stats = learner.train_step(make_groups(items))
+    stats = learner.train_step(make_groups(items)).metrics
     assert stats["mismatch"] == pytest.approx(0.01 * math.sqrt(2 / math.pi), rel=0.3)
     assert stats["mismatch_k3"] == pytest.approx(0.01**2 / 2, rel=0.5)

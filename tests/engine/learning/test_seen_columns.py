@@ -14,9 +14,8 @@ from searchrl.engine.learning.learner import Learner
 
 
 def seen_by(learner: Learner) -> tuple[dict[str, TokenColumns], dict[str, float]]:
-    columns: dict[str, TokenColumns] = {}
-    stats = learner.train_step(make_groups(make_items()), on_tokens=columns.__setitem__)
-    return columns, stats
+    learned = learner.train_step(make_groups(make_items()))
+    return learned.tokens, learned.metrics
 
 
 @pytest.mark.parametrize("is_packed", [True, False])
@@ -51,10 +50,9 @@ def test_the_weights_of_a_step_add_up_to_one(micro_model: Path):
 
 
 def test_every_mini_batch_hands_on_its_tokens_once(micro_model: Path):
-    seen: list[str] = []
     learner = make_learner(make_policy(micro_model), mini_batches=2, epochs=2)
     groups = make_groups(make_items())
-    learner.train_step(groups, on_tokens=lambda name, _: seen.append(name))
+    seen = learner.train_step(groups).tokens
     # A group of one rollout is dead, and one of "a" has no token.
     live = [one for group in groups if group.id != "c" for one in group.rollouts]
     assert sorted(seen) == sorted(

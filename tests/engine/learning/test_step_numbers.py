@@ -39,7 +39,7 @@ def test_the_learning_rate_of_the_schedule_reaches_the_optimiser(micro_model: Pa
         step()
 
     learner.optimizer.step = spy  # type: ignore[method-assign]
-    told = [learner.train_step(make_groups(make_items()))["lr"] for _ in range(4)]
+    told = [learner.train_step(make_groups(make_items())).metrics["lr"] for _ in range(4)]
     expected = [learning_rate(1e-2, n, learner.optim, learner.max_steps) for n in range(4)]
     assert used == told == expected and len(set(expected)) == 4
 
@@ -52,7 +52,9 @@ def test_the_reference_is_asked_at_the_sampling_temperature(micro_model: Path, t
         parameter.data *= 3  # far from uniform, where temperatures agree
     learner = make_learner(policy, beta=0.1)
     learner.temperature = temperature
-    assert learner.train_step(make_groups(make_items()))["kl"] == pytest.approx(0, abs=1e-12)
+    assert learner.train_step(make_groups(make_items())).metrics["kl"] == pytest.approx(
+        0, abs=1e-12
+    )
 
 
 def test_the_order_of_the_groups_differs_between_epochs(micro_model: Path) -> None:
@@ -74,7 +76,7 @@ def test_the_loss_of_a_step_is_the_mean_over_its_updates(micro_model: Path) -> N
         return loss, stats
 
     learner.algorithm = replace(learner.algorithm, loss=spy)
-    told = learner.train_step(make_groups(make_items()))["loss"]
+    told = learner.train_step(make_groups(make_items())).metrics["loss"]
     assert len(losses) == 2 and abs(losses[0] - losses[1]) > 1e-3
     assert told == pytest.approx(sum(losses) / 2, rel=1e-6)
 
@@ -91,7 +93,11 @@ def test_gspo_clips_nothing_at_the_first_update_whatever_the_sampler_wrote(micro
     exact = with_own_logps(policy, make_items())
     (expected,) = caught_gradients(make_learner(policy, algorithm=make_gspo(), clip=None), exact)
     assert is_close(gradient, expected, 1e-6)
-    stats = make_learner(policy, algorithm=make_gspo(), clip=None).train_step(make_groups(items))
+    stats = (
+        make_learner(policy, algorithm=make_gspo(), clip=None)
+        .train_step(make_groups(items))
+        .metrics
+    )
     assert (stats["clip_frac"], stats["ratio_mean"]) == (0.0, 1.0)
 
 
@@ -104,7 +110,7 @@ def test_gspo_in_bf16_has_the_gradient_of_grpo_at_the_first_update(micro_model: 
     plain = replace(make_grpo(), needs_trainer_logp=True)
     (expected,) = caught_gradients(make_learner(policy, algorithm=plain), items)
     assert is_close(gradient, expected, 1e-6)
-    assert learner.train_step(make_groups(items))["clip_frac"] == 0.0
+    assert learner.train_step(make_groups(items)).metrics["clip_frac"] == 0.0
 
 
 # --- LLDS and groups without contrast ------------------------------------------------------------
@@ -205,7 +211,7 @@ def test_llds_pulls_all_correct_groups_up_from_the_second_update_on(micro_model:
             update()
 
         learner.optimizer.step = spy  # type: ignore[method-assign]
-        return taken, learner.train_step(make_groups(items))
+        return taken, learner.train_step(make_groups(items)).metrics
 
     plain, _ = step(0.0, epochs=2)
     weak, told = step(0.1, epochs=2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_toy import micro_policy, most_bytes, pack_items
+from engine_toy import caught_step, micro_policy, most_bytes, pack_items
 from packed_toy import (
     caught_gradients,
     is_close,
@@ -24,7 +24,6 @@ from torch import nn
 from searchrl.algorithms import make_grpo, make_tis
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
-from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.learner import Learner, is_out_of_memory
 from searchrl.engine.learning.loss_scale import LossScale
 from searchrl.engine.learning.packing import mini_batches
@@ -83,18 +82,11 @@ class TestMiniBatches:
     ):
         policy = make_policy(micro_model)
         learner = make_learner(policy, mini_batches=3, epochs=2)
-        columns: dict[str, TokenColumns] = {}
-        calls: list[str] = []
-
-        def keep(name: str, of_rollout: TokenColumns) -> None:
-            calls.append(name)
-            columns[name] = of_rollout
-
-        stats = learner.train_step(make_groups(offered()), keep)
+        stats, columns = learner.train_step(make_groups(offered()))
         assert (learner.step, policy.version) == (1, 6)
         assert stats["num_updates"] == 6 and stats["skipped_steps"] == 0
-        assert sorted(calls) == sorted(columns)  # of the first epoch only
-        once = make_learner(make_policy(micro_model)).train_step(make_groups(offered()))
+        assert len(columns) == stats["num_rollouts"]
+        once = make_learner(make_policy(micro_model)).train_step(make_groups(offered())).metrics
         assert stats["num_tokens"] == 6 / 3 * once["num_tokens"]
         assert stats["approx_kl"] > once["approx_kl"]
 
@@ -105,9 +97,8 @@ class TestMiniBatches:
             learner.seed = seed
             order: list[str] = []
             for _ in range(3):
-                learner.train_step(
-                    make_groups(offered()), lambda name, _, order=order: order.append(name[0])
-                )
+                tokens = learner.train_step(make_groups(offered())).tokens
+                order += [name[0] for name in tokens]
             orders.append(order)
         assert orders[0] == orders[1] and len({str(order) for order in orders}) > 1
         half = len(orders[0]) // 3
@@ -171,12 +162,9 @@ class TestMemoryRunsOut:
         learner = make_learner(policy, is_packed=is_packed, micro_batch_tokens=500)
         num_batches = count_forwards(policy, learner, items)
         restore = fail_above(policy, 350, where, lambda: out_of_memory(device))
-        caught: list[dict[str, float]] = []
-        step = learner.train_step
-        learner.train_step = lambda *a: caught.append(step(*a))  # type: ignore
-        (grad,) = caught_gradients(learner, items)
+        (grad,), stats = caught_step(learner, items)
         restore()
-        assert is_close(grad, expected, 1e-10) and caught[0]["oom_splits"] >= 1
+        assert is_close(grad.double(), expected, 1e-10) and stats["oom_splits"] >= 1
         assert learner.micro_batch_tokens <= 250
         assert count_forwards(policy, learner, items) > num_batches  # smaller from now on
 
@@ -256,12 +244,12 @@ class TestHalfPrecision:
         learner = make_learner(policy, warmup_steps=5)
         learner.loss_scale.value = 2.0**40
         before = [p.detach().clone() for p in policy.parameters]
-        stats = learner.train_step(make_groups(offered()))
+        stats = learner.train_step(make_groups(offered())).metrics
         assert stats["skipped_steps"] == 1 and stats["loss_scale"] == 2.0**39
         assert learner.step == 0 and policy.version == 0
         assert all(torch.equal(p, old) for p, old in zip(policy.parameters, before, strict=True))
         learner.loss_scale.value = 2.0**10
-        again = learner.train_step(make_groups(offered()))
+        again = learner.train_step(make_groups(offered())).metrics
         assert again["skipped_steps"] == 0 and again["lr"] == stats["lr"] and learner.step == 1
 
     def test_the_scale_survives_a_checkpoint(self, micro_model: Path):
@@ -294,8 +282,7 @@ class TestHalfPrecision:
     def test_bf16_packs_and_its_log_ratio_is_small(self, micro_model: Path):
         policy = micro_policy(micro_model, adapter="lora", lora_r=4, dtype="bfloat16")
         learner = make_learner(policy)
-        columns: dict[str, TokenColumns] = {}
-        stats = learner.train_step(make_groups(offered()), columns.__setitem__)
+        stats, columns = learner.train_step(make_groups(offered()))
         assert stats["skipped_steps"] == 0 and stats["grad_norm"] > 0
         entropies = [value for column in columns.values() for value in column.entropy]
         # As bf16 these would be multiples of 1/32.

@@ -207,11 +207,11 @@ class TestTraining:
 
         real, calls = learner_module.Learner._accumulate, []
 
-        def accumulate(*args: Any) -> None:
+        def accumulate(*args: Any) -> Any:
             calls.append(1)
             if len(calls) == 4:  # the second update of the second step
                 raise RuntimeError("memory is gone")
-            real(*args)
+            return real(*args)
 
         config = two_steps(micro_model, tmp_path / "run")
         config["optim"] |= {"mini_batches": 2}

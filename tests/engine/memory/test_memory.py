@@ -16,10 +16,9 @@ from transformers import Qwen3Config
 from searchrl.config import RunConfig, build_config, load_preset, merge, parse_set
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
-from searchrl.engine.memory.forecast import ensure_fits, make_plan
+from searchrl.engine.memory.forecast import MemoryWatch, foresee_memory, watch_memory
 from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan, Settings, format_bytes
-from searchrl.engine.memory.watch import MemoryWatch
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import TokenRow, pack
 from searchrl.engine.model.loading import ResolvedModel
@@ -38,13 +37,18 @@ def settings(folder: Path, **more: Any) -> RunConfig:
     return build_config(merge(base, more))
 
 
+def model_of(config: RunConfig) -> ResolvedModel:
+    return ResolvedModel(config.model.name, None, is_tiny=False)
+
+
 def footprint_of(config: RunConfig) -> Footprint:
-    resolved = ResolvedModel(config.model.name, None, is_tiny=False)
-    return find_footprint(config.model, resolved, CPU, is_offline=True)
+    return find_footprint(config.model, model_of(config), CPU, is_offline=True)
 
 
 def plan_of(config: RunConfig, has_reference: bool = False) -> MemoryPlan:
-    return make_plan(config, footprint_of(config), CPU, has_reference=has_reference)
+    plan = foresee_memory(config, model_of(config), CPU, has_reference=has_reference)
+    assert isinstance(plan, MemoryPlan)
+    return plan
 
 
 def parts(plan: MemoryPlan) -> dict[str, int]:
@@ -154,7 +158,7 @@ def ensure_peak_is_predicted(
     }
     plan = plan_of(settings(model, model=chosen, **sizes))
     # The gradients of a micro-batch, without the sum of those before it.
-    predicted = plan.phases["update"] - plan.size_of("gradients") // 2
+    predicted = plan.phases["update"] - parts(plan)["gradients"] // 2
     measured = peak_of_update(micro_policy(model, lora_r=4, **chosen), num_tokens)
     assert measured / ACTIVATION_FACTOR <= predicted <= measured * ACTIVATION_FACTOR
     return parts(plan)
@@ -179,10 +183,9 @@ def test_activations_are_predicted_within_the_documented_factor(
 class TestARunThatDoesNotFit:
     def refusal(self, monkeypatch: MonkeyPatch, config: RunConfig, room: int) -> str:
         monkeypatch.setattr(forecast, "available", lambda device: room)
-        plan = plan_of(config)
-        assert not plan.fits
+        assert not plan_of(config).fits
         with pytest.raises(PolicyError) as caught:
-            ensure_fits(plan, config, footprint_of(config), CPU, has_reference=False)
+            watch_memory(config, model_of(config), CPU, has_reference=False)
         return str(caught.value)
 
     @pytest.mark.parametrize("share", [0.9, 0.5, 0.3, 0.2])

@@ -59,12 +59,10 @@ def test_a_hub_id_is_asked_for_once_and_only_when_its_weights_are_needed(asked: 
 
 
 def test_absence_says_what_to_do(asked: list[str]) -> None:
-    Path("runs/first").mkdir(parents=True)
-    Path("runs/first/config.yaml").write_text("seed: 1\n")
     with pytest.raises(PolicyError, match="out of reach .Name or service not known.") as away:
         hub.ensure_available("them/away")
     assert "hf download them/away --local-dir DIR" in str(away.value)
-    with pytest.raises(PolicyError, match="there is no model 'frist'.*Did you mean 'runs/first'"):
+    with pytest.raises(PolicyError, match="there is no model 'frist'"):
         hub.ensure_available("frist")
 
 

@@ -15,7 +15,7 @@ from pytest import MonkeyPatch
 from searchrl.algorithms import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
-from searchrl.core.trajectory import TokenColumns, Trajectory, TurnStop
+from searchrl.core.trajectory import Trajectory, TurnStop
 from searchrl.engine.learning.learner import Learner
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model import layout as layout_module
@@ -54,10 +54,8 @@ class TestEqualsPadded:
         items = make_items()
         reports = []
         for is_packed in (False, True):
-            columns: dict[str, TokenColumns] = {}
             learner = make_learner(make_policy(micro_model), is_packed=is_packed, beta=0.05)
-            stats = learner.train_step(make_groups(items), columns.__setitem__)
-            reports.append((stats, columns))
+            reports.append(learner.train_step(make_groups(items)))
         (stats, columns), (packed_stats, packed_columns) = reports
         assert packed_stats == pytest.approx(stats, rel=1e-9, abs=1e-12)
         assert packed_columns.keys() == columns.keys() and len(columns) == 11
@@ -134,7 +132,7 @@ class TestWhatIsComputed:
         policy, items = make_policy(micro_model), make_items()
         learner = make_learner(policy, micro_batch_tokens=100)
         monkeypatch.setattr(policy_module, "head_logps", count)
-        stats = learner.train_step(make_groups(items))
+        stats = learner.train_step(make_groups(items)).metrics
         live = [item.trajectory for item in items if item.trajectory.group_id != "c"]
         written = sum(trajectory.num_model_tokens for trajectory in live)  # c is dead
         assert sum(rows) == stats["num_tokens"] == written

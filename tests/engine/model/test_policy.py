@@ -122,7 +122,7 @@ class TestLora:
     ):
         policy = micro_policy(micro_model, adapter="lora", lora_r=4)
         base = {n: p.clone() for n, p in policy.model.named_parameters() if not p.requires_grad}
-        stats = make_learner(policy).train_step(make_groups(play(policy, short_world)))
+        stats = make_learner(policy).train_step(make_groups(play(policy, short_world))).metrics
         assert stats["grad_norm"] > 0
         for name, parameter in policy.model.named_parameters():
             if not parameter.requires_grad:
@@ -218,7 +218,7 @@ class TestReference:
         policy = micro_policy(micro_model, adapter=adapter, lora_r=4)
         groups = make_groups(play(policy, short_world))
         learner = make_learner(policy, beta=0.01)
-        first, second = (learner.train_step(groups) for _ in range(2))
+        first, second = (learner.train_step(groups).metrics for _ in range(2))
         assert first["kl"] == pytest.approx(0.0, abs=1e-9) and second["kl"] > 1e-6
 
     def test_beta_zero_keeps_no_reference(self, micro_model: Path):

@@ -9,10 +9,9 @@ from fixtures.openai_server import Fault, OpenAIServer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchrl.api_client import Client, Finish, Message, Reply
+from searchrl.config.endpoint import EndpointConfig
 from searchrl.core.trajectory import TurnStop
-from searchrl.endpoints.client import Access, Client
-from searchrl.endpoints.exchange import Api, Finish, Message, Reply, Role
-from searchrl.endpoints.retries import Retries
 from searchrl.engine.sampling.endpoint import END, EndpointGenerator, MessageCodec, read_turn
 from searchrl.engine.sampling.generator import Handle
 from searchrl.errors import EndpointFailure, GenerationFailure
@@ -25,7 +24,7 @@ CODEC = MessageCodec()
 def test_no_text_becomes_the_head_of_a_message(instruction: str, prompt: str, reply: str) -> None:
     ids = CODEC.render_prompt(instruction, prompt).ids
     clean = [text.encode("utf-8", "replace").decode() for text in (instruction, prompt)]
-    wanted = [Message(r, t) for r, t in zip((Role.SYSTEM, Role.USER), clean, strict=True) if t]
+    wanted = [Message(r, t) for r, t in zip(("system", "user"), clean, strict=True) if t]
     found = CODEC.read_messages(ids)
     assert [m.role for m in found] == [m.role for m in wanted]
     assert CODEC.decode([*CODEC.encode_plain(clean[1]), END]) == clean[1]
@@ -60,9 +59,9 @@ def test_a_server_that_was_told_no_stop_string_has_left_none_out() -> None:
         read_turn(Reply("", Finish.WITHHELD), STOPS, STOPS)
 
 
-def make(server: OpenAIServer, **access: Any) -> EndpointGenerator:
-    client = Client(Access(server.url, "toy", **access), retries=Retries(0), sleep=lambda s: None)
-    return EndpointGenerator(client, CODEC)
+def make(server: OpenAIServer, **settings: Any) -> EndpointGenerator:
+    config = EndpointConfig.model_validate({"cache": "off", "max_retries": 0, **settings})
+    return EndpointGenerator(Client(server.url, "toy", config), CODEC)
 
 
 def drain(generator: EndpointGenerator) -> dict[int, Any]:
@@ -95,7 +94,7 @@ def test_a_dialogue_is_sent_as_turns_of_two() -> None:
 
 def test_completions_go_on_with_one_text() -> None:
     with OpenAIServer(lambda body: "<answer>5</answer>") as server:
-        generator = make(server, api=Api.COMPLETIONS)
+        generator = make(server, api="completions")
         prompt = CODEC.render_prompt("", "When?", forced_opening="<search>").ids
         (handle,) = generator.open(prompt, 1, [3])
         generator.submit(handle, [], STOPS, 9)

@@ -14,9 +14,9 @@ from engine_toy import LIMITS, enlarge_lora, micro_policy, token_logps
 from generator_play import PROMPTS, finish, full_logps, run
 
 from searchrl.core.trajectory import Author, Trajectory
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling import slots
 from searchrl.engine.sampling.generator import Generator, Sampling, mix_key
 from searchrl.engine.sampling.hf_generator import HFGenerator

@@ -31,13 +31,13 @@ from searchrl.core.episode import StopReason
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossSettings, loss_columns, ppo_clip_loss
 from searchrl.core.trajectory import Author, Origin, TokenColumns, TurnStop
-from searchrl.engine.episodes.dialogue import RolloutRequest
-from searchrl.engine.episodes.playing import Rollout
-from searchrl.engine.episodes.records import rollout_record
-from searchrl.engine.episodes.rollout import RolloutDriver
 from searchrl.engine.learning.packing import micro_batches
 from searchrl.engine.model.layout import Layout
 from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.records import rollout_record
+from searchrl.engine.rollout.rollout import RolloutDriver
 from searchrl.engine.sampling.generator import FinishedTurn, Sampling
 from searchrl.engine.sampling.hf_generator import HFGenerator
 from searchrl.engine.sampling.scripted import ByteCodec
@@ -141,9 +141,8 @@ def test_ratio_is_one_at_the_first_update_even_with_lora_dropout(
 ):
     policy = lora_policy(micro_model, lora_dropout=0.5)
     rollouts = play(policy, short_world, temperature=0.9)
-    columns: dict[str, TokenColumns] = {}
     learner = make_learner(policy, temperature=0.9, beta=0.0)
-    stats = learner.train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
+    stats, columns = learner.train_step(make_groups(rollouts))
     assert stats["num_tokens"] > 50 and stats["max_abs_log_ratio"] <= 1e-5
     ratios = [ratio for column in columns.values() for ratio in column.ratio]
     assert ratios and max(abs(ratio - 1) for ratio in ratios) <= 1e-5
@@ -347,8 +346,7 @@ def test_demonstration_has_no_logprobs_and_is_refused():
 
 def test_record_holds_what_was_trained_and_is_plain_json(policy: Policy, short_world: Any):
     rollouts = play(policy, short_world)
-    columns: dict[str, TokenColumns] = {}
-    make_learner(policy, beta=None).train_step(make_groups(rollouts), on_tokens=columns.__setitem__)
+    columns = make_learner(policy, beta=None).train_step(make_groups(rollouts)).tokens
     for rollout in rollouts:
         name = rollout.trajectory.rollout_id
         record = rollout_record(rollout, "train", columns.get(name))

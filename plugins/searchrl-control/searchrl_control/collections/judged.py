@@ -14,7 +14,7 @@ from pathlib import Path
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.folders import find_judgement_files
+from searchrl.data import find_judgements
 from searchrl.errors import DataError
 from searchrl_control.collections.halves import SEED, TRAIN_SHARE, Halves, draw_halves
 
@@ -58,7 +58,7 @@ def read_judged(
     Raises:
         DataError: no such layout, or rows that cannot be used.
     """
-    judged = find_judgement_files(path) if path.is_dir() else {}
+    judged = find_judgements(path) if path.is_dir() else {}
     if {TRAIN, TEST} <= judged.keys():
         train, test = (read_collection(path, split) for split in SPLITS)
         notes = list(dict.fromkeys(train.notes + test.notes))

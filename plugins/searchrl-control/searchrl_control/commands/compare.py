@@ -50,7 +50,7 @@ def compare(
 ) -> None:
     """Compare trained networks with every fixed sequence, on the test questions of their runs.
 
-    RUN is a run of retrieval-control with a network; several are seeds of one training. The
+    RUN is a run of `searchrl control train`; several are seeds of one training. The
     checkpoint of a run and the best sequences are chosen on training questions. `--set
     env.data=FOLDER` says where the collections lie on this machine.
 
@@ -71,23 +71,21 @@ def compare(
     ensure_writable(out)
     registry = load_registry(plugins)
     changes = read_settings(assignments)
-    runs = [read_run(path, registry, changes) for path in dict.fromkeys(paths)]
+    runs = [read_run(path, changes) for path in dict.fromkeys(paths)]
     ensure_alike(runs)
-    for note in (note for run in runs for note in run.notes):
-        say(note)
     envs = choose_envs(open_envs(runs[0].settings, registry), names)
     training = Boards(envs, TRAIN)
     swept = []
     for run in runs:
         say(f"{run.path}: {len(run.weights)} checkpoints on the training questions …")
-        swept.append(training.sweep(run, registry))
+        swept.append(training.sweep(run, say))
     chosen = [choose_checkpoint(one) for one in swept]
     study = Study(FixedSequences(envs, say=say))
     boards = Boards(envs, TEST)
     agents = {}
     for run, best in zip(runs, chosen, strict=True):
         name = AGENT if len(runs) == 1 else f"{AGENT} {run.name}"
-        agents[f"{name} ({best.weights.name})"] = join(boards.play(run, best.weights, registry))
+        agents[f"{name} ({best.weights.name})"] = join(boards.play(run, best.weights))
     everybody = dict(agents)
     if len(runs) > 1:
         # The mean of the runs on every question: row_of and against take repeated questions so.
@@ -101,7 +99,7 @@ def compare(
         {
             "path": str(run.path),
             "seed": run.seed,
-            "policy": run.policy,
+            "network": dict(run.network),
             "checkpoint": best.weights.name,
             "sweep": [one.to_dict() for one in of_run],
         }

@@ -13,6 +13,7 @@ import click
 
 from searchrl_control.commands.surroundings import (
     FILE,
+    collection_flag,
     ensure_writable,
     out_flag,
     plugin_flag,
@@ -24,13 +25,10 @@ from searchrl_control.commands.surroundings import (
 
 
 @click.command("sequences")
-@click.option(
-    "--collection", "names", multiple=True, metavar="NAME",
-    help="A folder, or a name as env.collection takes it; repeat it to pool several.",
-)  # fmt: skip
+@collection_flag
 @click.option(
     "--config", type=FILE, metavar="FILE",
-    help="Take the collections and settings from the tasks of a configuration.",
+    help="Take the collections and settings of a configuration.",
 )  # fmt: skip
 @set_flag
 @click.option("--only", metavar="A,B", help="These actions alone, such as Fuse,Follow,Hop.")
@@ -54,7 +52,7 @@ def sequences(
     """Play every fixed sequence of actions on the training questions of collections.
 
     Prints the best sequence of each collection and of all their questions pooled, as a setting for
-    a policy that begins with it.
+    a network that begins with it.
 
     \b
     Examples:
@@ -63,12 +61,13 @@ def sequences(
     """
     from searchrl_retrieval.commands.surroundings import load_registry
 
-    from searchrl.config import build_config, load_yaml
+    from searchrl.config import load_yaml
     from searchrl.errors import ConfigError
     from searchrl_control.collections.judged import TRAIN
     from searchrl_control.comparison.fixed import FixedSequences
     from searchrl_control.comparison.opening import open_envs
     from searchrl_control.comparison.runs import settings_of
+    from searchrl_control.training.folder import build_settings
 
     ensure_writable(out)
     if bool(names) == bool(config):
@@ -76,7 +75,7 @@ def sequences(
     changes = read_settings(assignments)
     settings: Sequence[Mapping[str, Any]]
     if config is not None:
-        settings = settings_of(build_config(load_yaml(config)), f"'{config}'", changes)
+        settings = settings_of(build_settings(load_yaml(config)).envs, f"'{config}'", changes)
     else:
         settings = [{**changes, "collection": name} for name in dict.fromkeys(names)]
     envs = open_envs(settings, load_registry(plugins))
@@ -115,7 +114,7 @@ def _show(told: dict[str, Any], top: int) -> None:
             f"{name}: {count:,} training questions\n"
             f"  best         {best['ndcg']:.4f}  {best['sequence']}\n"
             f"  single pass  {best['single_pass']:.4f}\n"
-            f"  --set 'policy.start={best['start']}'"
+            f"  --set 'network.start={best['start']}'"
         )
     means = told["ndcg"]["pooled"]
     click.echo(

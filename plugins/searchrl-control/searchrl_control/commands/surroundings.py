@@ -1,7 +1,7 @@
 """What the commands of this package share: flags, settings, and where figures go.
 
 Owns how `--set env.K=V` becomes settings, and how `--out` is written. The registry is got as the
-commands of `searchrl-retrieval` get it. Called by every command in this room.
+commands of `searchrl-retrieval` get it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,30 @@ set_flag = click.option(
     "--set", "assignments", multiple=True, metavar="env.K=V",
     help="A setting of the environment for all collections; may be repeated.",
 )  # fmt: skip
+collection_flag = click.option(
+    "--collection", "names", multiple=True, metavar="NAME",
+    help="A folder, or a name as env.collection takes it; repeat it for several.",
+)  # fmt: skip
 plugin_flag = click.option(
     "--plugin", "plugins", multiple=True, metavar="FILE",
     help="A plugin file or module; may be repeated.",
 )  # fmt: skip
 out_flag = click.option("--out", type=FILE, metavar="FILE", help="Write all figures as JSON.")
+
+
+def read_assignments(
+    assignments: Sequence[str],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The settings of the environment in `env.K=V`, and the other assignments.
+
+    Raises:
+        ConfigError: an assignment cannot be read.
+    """
+    from searchrl.config import merge, parse_set
+
+    said = list(map(parse_set, assignments))
+    of_env = [one["env"] for one in said if isinstance(one.get("env"), Mapping)]
+    return reduce(merge, of_env, {}), [one for one in said if one.get("env") not in of_env]
 
 
 def read_settings(assignments: Sequence[str]) -> dict[str, Any]:
@@ -36,16 +55,13 @@ def read_settings(assignments: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: an assignment is of something else.
     """
-    from searchrl.config import merge, parse_set
-
-    said: dict[str, Any] = reduce(merge, map(parse_set, assignments), {})
-    if set(said) - {"env"} or not isinstance(said.get("env", {}), Mapping):
-        wrong = next(iter(set(said) - {"env"}), "env")
+    said, others = read_assignments(assignments)
+    if others:
         raise ConfigError(
-            f"--set {wrong}…: this command has settings of the environment alone, such as "
-            "--set env.actions=heads"
+            f"--set {next(iter(others[0]))}…: this command has settings of the environment alone, "
+            "such as --set env.actions=heads"
         )
-    return dict(said.get("env", {}))
+    return said
 
 
 def ensure_writable(path: Path | None) -> None:

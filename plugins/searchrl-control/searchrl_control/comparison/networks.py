@@ -2,20 +2,17 @@
 
 Owns what a network is shown of each question, kept from one network to the next, and what is said
 of how it decides. The rules are those of an episode: `Positions.advance`. Shapes: B questions, S
-choices, D numbers seen, A actions. Callers: `study`.
+choices, D numbers seen, A actions.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import flatten
 
-from searchrl.contracts import ChoicePolicy
-from searchrl.envs.choices import find_space
 from searchrl.errors import PolicyError
 from searchrl_control.comparison.playing import Played
 from searchrl_control.environment.actions import Action
@@ -23,7 +20,7 @@ from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.features import Features
 from searchrl_control.environment.games import Path
 from searchrl_control.environment.measures import ndcg
-from searchrl_control.environment.worlds import ENV
+from searchrl_control.policies.space import Decided, masked_logps, row_of, space_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,12 +59,12 @@ class Board:
 
     def __init__(self, env: RetrievalControlEnv, split: str) -> None:
         self.env = env
-        self.space = find_space(env, ENV)
+        self.space = space_of(env)
         self._questions = env.world.questions(split)
         self._askers = [env.world.asker(question) for question in self._questions]
         self._rows: dict[tuple[int, Path | None, int], tuple[Features, Legal]] = {}
 
-    def play(self, network: ChoicePolicy) -> Watched:
+    def play(self, network: Callable[[Tensor], Decided]) -> Watched:
         """Play every question once, with the most probable action at each choice.
 
         Raises:
@@ -107,7 +104,7 @@ class Board:
         return Watched(played, dict(choices.most_common()), float(np.exp(least)))
 
     def _logps(
-        self, network: ChoicePolicy, seen_BSD: Tensor, step: int, legal_BA: Tensor
+        self, network: Callable[[Tensor], Decided], seen_BSD: Tensor, step: int, legal_BA: Tensor
     ) -> Tensor:
         """Log-probs [B, A] of the actions at a step, in 64 bits; -inf for illegal ones."""
         import torch
@@ -116,15 +113,14 @@ class Board:
             logits_BA = network(seen_BSD).logits_BSA[:, step].double()
         if not torch.isfinite(logits_BA[legal_BA]).all():
             raise PolicyError("the network gives logits that are not finite; it cannot be played")
-        return torch.log_softmax(torch.where(legal_BA, logits_BA, -torch.inf), dim=-1)
+        return masked_logps(logits_BA, legal_BA)
 
     def _row(self, at: int, path: Path | None, step: int) -> tuple[Features, Legal]:
         """What is seen of a question after a path, as a row [D], and which actions are legal."""
         key = (at, path, step)
         if key not in self._rows:
             asker = self._askers[at]
-            shown = self.env.observe(asker, path, step)
-            row = np.asarray(flatten(self.env.observation_space, shown), dtype=np.float32)
+            row = row_of(self.env, self.env.observe(asker, path, step))
             self._rows[key] = (row, self.env.world.positions.legal(asker, path))
         return self._rows[key]
 

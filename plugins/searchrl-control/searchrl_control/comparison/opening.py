@@ -1,7 +1,6 @@
 """Collections as a comparison needs them: one environment each, by a name that tables use.
 
 Owns how settings become environments, checked as those of a run are, and that names differ.
-Callers: the commands of this package.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from searchrl import Registry
 from searchrl.errors import ConfigError, suggest
-from searchrl.plugins import Registry
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.worlds import ENV
 
@@ -27,7 +26,7 @@ def open_envs(settings: Iterable[Mapping[str, Any]], registry: Registry) -> Envs
     entry = registry.get("env", ENV)
     found: dict[str, RetrievalControlEnv] = {}
     for one in settings:
-        env = entry.make(protocol=None, retriever=None, **one)
+        env = RetrievalControlEnv(**entry.ensure_settings(one))
         if env.world.name in found:
             raise ConfigError(
                 f"two collections are called '{env.world.name}', so a table cannot tell them "

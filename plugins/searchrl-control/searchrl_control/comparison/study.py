@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from searchrl.errors import ConfigError
-from searchrl.plugins import Registry
+from searchrl.errors import ConfigError, DamagedError, RunFolderError
 from searchrl_control.collections.judged import TEST, TRAIN
-from searchrl_control.comparison.fixed import FixedSequences
+from searchrl_control.comparison.fixed import FixedSequences, Say
 from searchrl_control.comparison.networks import Board, Watched
 from searchrl_control.comparison.opening import Envs
 from searchrl_control.comparison.paired import ByCollection, compare_each, compare_pooled
@@ -187,14 +186,28 @@ class Boards:
     def __init__(self, envs: Envs, split: str) -> None:
         self._boards = [Board(env, split) for env in envs.values()]
 
-    def play(self, run: TrainedRun, weights: Weights, registry: Registry) -> list[Watched]:
+    def play(self, run: TrainedRun, weights: Weights) -> list[Watched]:
         """The episodes of the network of a run on each collection."""
-        network = load_network(run, weights, self._boards[0].space, registry)
+        network = load_network(run, weights, self._boards[0].space)
         return [board.play(network) for board in self._boards]
 
-    def sweep(self, run: TrainedRun, registry: Registry) -> list[Swept]:
-        """Every checkpoint of a run on these questions, in the order of its steps."""
-        return [_sweep(weights, self.play(run, weights, registry)) for weights in run.weights]
+    def sweep(self, run: TrainedRun, say: Say) -> list[Swept]:
+        """Every checkpoint of a run on these questions, in the order of its steps.
+
+        Damaged ones are left out, and `say` is told.
+
+        Raises:
+            RunFolderError: none of them is whole.
+        """
+        found = []
+        for weights in run.weights:
+            try:
+                found.append(_sweep(weights, self.play(run, weights)))
+            except DamagedError as error:
+                say(f"left out: {error}")
+        if not found:
+            raise RunFolderError(f"the run '{run.path}' has no checkpoint that is whole")
+        return found
 
 
 def choose_checkpoint(swept: Sequence[Swept]) -> Swept:

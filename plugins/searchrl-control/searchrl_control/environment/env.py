@@ -73,7 +73,6 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         curriculum: after 1,000 episodes of this object, a training question is hard with
             probability .7. For loops that let `reset` draw; runs set `difficulty` in stages.
         reformulation: a `Reformulator` of your own, in Python.
-        protocol, retriever: taken because every factory gets them; not used.
         render_mode: None, or `ansi`: the list in words.
         place: what `Place` has: `collection`, `data`, `hub`, `actions`, `topk`, `split_seed`,
             `train_share`, `split_file`, `encoder`, `model`, `reformulator`, `url`,
@@ -97,8 +96,6 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
         difficulty: str = ANY,
         curriculum: bool = False,
         reformulation: Reformulator | None = None,
-        protocol: object = None,
-        retriever: object = None,
         render_mode: str | None = None,
         **place: Any,
     ) -> None:
@@ -108,7 +105,6 @@ class RetrievalControlEnv(gymnasium.Env[Observation, Any]):
                 f"{max_steps} and {step_cost}"
             )
         self.max_steps = max_steps
-        self.max_choices = max_steps  # as the driver of choices calls it
         self.step_cost = step_cost
         self.reward = ensure_reward(reward, judge)
         self.difficulty = ensure_level(difficulty)

@@ -1,7 +1,7 @@
 """The factory of `--env retrieval-control`: the settings that a configuration may write.
 
-Owns their types, which a configuration is checked against. In Python, `RetrievalControlEnv` takes
-objects as well. Caller: the registry, by name.
+Owns their types, which a configuration is checked against, and how a language model gets the
+environment: in words. In Python, `RetrievalControlEnv` takes objects as well.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Annotated
 from pydantic import Field
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
+from searchrl.envs.foreign import TextAdapter
 from searchrl_control.collections.halves import SEED, TRAIN_SHARE
 from searchrl_control.environment.actions import PUBLISHED
 from searchrl_control.environment.env import MAX_STEPS, STEP_COST, RetrievalControlEnv
 from searchrl_control.environment.measures import CUTOFF
 from searchrl_control.environment.rewards import NDCG
-from searchrl_control.environment.worlds import CLASSICAL
+from searchrl_control.environment.worlds import CLASSICAL, ENV
 from searchrl_control.generation.curriculum import ANY
 
 
@@ -44,18 +45,16 @@ def make_env(
     policy: str | None = None,
     cache: str | None = None,
     render_mode: str | None = "ansi",
-) -> RetrievalControlEnv:
-    """Make the environment; see `RetrievalControlEnv` and `Place`.
+) -> TextAdapter:
+    """The environment in words; see `RetrievalControlEnv` and `Place` for the settings.
 
     A language model is shown the rendering: titles and texts, and not numbers.
     """
-    return RetrievalControlEnv(
+    env = RetrievalControlEnv(
         max_steps=max_steps,
         step_cost=step_cost,
         reward=reward,
         difficulty=difficulty,
-        protocol=protocol,
-        retriever=retriever,
         render_mode=render_mode,
         collection=collection,
         data=data,
@@ -72,4 +71,11 @@ def make_env(
         endpoint_model=endpoint_model,
         policy=policy,
         cache=cache,
+    )
+    return TextAdapter(
+        env,
+        protocol=protocol,
+        name=ENV,
+        action_names=list(env.action_names),
+        max_turns=env.max_steps,
     )

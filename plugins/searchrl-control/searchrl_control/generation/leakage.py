@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.words import tokenize
+from searchrl.retrieval import tokenize
 
 RUN = 6
 """So many words of a passage in a row are a copy."""

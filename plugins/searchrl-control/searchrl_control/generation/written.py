@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.words import tokenize
+from searchrl.retrieval import tokenize
 from searchrl_control.collections.judged import Judged
 from searchrl_control.generation.leakage import Leakage
 from searchrl_control.reformulate.writer import Ask, read_line

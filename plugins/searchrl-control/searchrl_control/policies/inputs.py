@@ -4,7 +4,7 @@ Owns the split of a row of numbers into these parts, and that signs are read as 
 from what is usual (`typical`). Works on the space of `retrieval-control` and on any other: blocks
 that it does not know are read as they are. Shapes: B episodes, S choices, D
 numbers seen, G signs, K sources, C features of a candidate, E numbers of an embedding's code, A
-actions. Caller: `networks`.
+actions.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from searchrl.contracts import ChoiceSpace
 from searchrl_control.environment.candidates import CANDIDATE_FEATURES
 from searchrl_control.environment.features import LIST_FEATURES, QUERY_FEATURES
 from searchrl_control.environment.heads import SOURCES
+from searchrl_control.policies.space import Space
 from searchrl_control.policies.typical import FARTHEST, means_and_spreads
 
 CANDIDATES = "candidates"
@@ -50,7 +50,7 @@ class Inputs(nn.Module):
     mean_D: Tensor
     spread_D: Tensor
 
-    def __init__(self, space: ChoiceSpace, embedding: int) -> None:
+    def __init__(self, space: Space, embedding: int) -> None:
         super().__init__()
         names = [name for name, _ in space.blocks]
         self.candidates = space.find_block(CANDIDATES) if _has_sources(space) else None
@@ -95,7 +95,7 @@ class Inputs(nn.Module):
         return Read(torch.cat([*parts, mean_BSC, spread_BSC], dim=-1), candidates_BSKC)
 
 
-def _usual(space: ChoiceSpace) -> tuple[Tensor, Tensor]:
+def _usual(space: Space) -> tuple[Tensor, Tensor]:
     """What is usual of every number of a row [D]: its mean and its spread; 0 and 1 if unknown."""
     mean_D, spread_D = torch.zeros(space.width), torch.ones(space.width)
     for name, width in space.blocks:
@@ -107,7 +107,7 @@ def _usual(space: ChoiceSpace) -> tuple[Tensor, Tensor]:
     return mean_D, spread_D
 
 
-def _has_sources(space: ChoiceSpace) -> bool:
+def _has_sources(space: Space) -> bool:
     block = space.find_block(CANDIDATES)
     width = len(SOURCES) * len(CANDIDATE_FEATURES)
     named = all(str(source) in space.actions for source in SOURCES)

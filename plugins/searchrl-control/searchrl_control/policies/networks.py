@@ -1,4 +1,4 @@
-"""The networks `control-linear`, `-mlp` and `-gru`: what speaks for each action, and a critic.
+"""The networks `linear`, `mlp` and `gru`: what speaks for each action, and a critic.
 
 Owns how they are built. All three weigh the signs for each action on its own. Where the environment
 shows candidates (the set `heads`), one scorer that all sources share says what speaks for each of
@@ -10,16 +10,19 @@ G signs, H hidden numbers, K sources, C features of a candidate, A actions.
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError, validate_call
 from torch import Tensor, nn
 
-from searchrl.contracts import ChoiceSpace, Chosen
+from searchrl.errors import ConfigError, suggest
 from searchrl_control.environment.candidates import CANDIDATE_FEATURES
 from searchrl_control.environment.heads import SOURCES
 from searchrl_control.policies.inputs import Inputs
+from searchrl_control.policies.space import Decided, Space
 from searchrl_control.policies.starts import STRENGTH, Start
 
 Width = Annotated[int, Field(ge=0)]
@@ -50,7 +53,7 @@ class Network(nn.Module):
 
     def __init__(
         self,
-        space: ChoiceSpace,
+        space: Space,
         inputs: Inputs,
         body: nn.Module,
         width: int,
@@ -69,8 +72,8 @@ class Network(nn.Module):
             # A buffer would be saved; this follows from the space.
             self.places = [space.actions.index(str(source)) for source in SOURCES]
 
-    def forward(self, seen_BSD: Tensor) -> Chosen:
-        """See `searchrl.contracts.ChoicePolicy`."""
+    def forward(self, seen_BSD: Tensor) -> Decided:
+        """What speaks for each action: at choice s, of rows up to s, and never of later ones."""
         signs_BSG, candidates_BSKC = self.inputs(seen_BSD)
         hidden_BSH = self.body(signs_BSG)
         logits_BSA = self.actor(hidden_BSH)
@@ -81,17 +84,17 @@ class Network(nn.Module):
             more_BSA[..., self.places] = self.scorer(both)[..., 0]
             logits_BSA = logits_BSA + more_BSA
         bounded_BSA = FARTHEST_LOGIT * torch.tanh(logits_BSA / FARTHEST_LOGIT)
-        return Chosen(bounded_BSA + self.start(seen_BSD), self.critic(hidden_BSH)[..., 0])
+        return Decided(bounded_BSA + self.start(seen_BSD), self.critic(hidden_BSH)[..., 0])
 
 
 def make_linear(
-    space: ChoiceSpace,
+    space: Space,
     *,
     embedding: Width = 0,
     start: Names = (),
     strength: AboveZero = STRENGTH,
 ) -> nn.Module:
-    """The network `control-linear`: what cross-validation chose on training questions.
+    """The network `linear`: what cross-validation chose on training questions.
 
     Args:
         space: of the environment.
@@ -106,31 +109,56 @@ def make_linear(
 
 
 def make_mlp(
-    space: ChoiceSpace,
+    space: Space,
     *,
     hidden: AtLeastOne = 32,
     embedding: Width = 0,
     start: Names = (),
     strength: AboveZero = STRENGTH,
 ) -> nn.Module:
-    """The network `control-mlp`: one hidden layer of tanh, in the body and in the scorer."""
+    """The network `mlp`: one hidden layer of tanh, in the body and in the scorer."""
     inputs = Inputs(space, embedding)
     body = nn.Sequential(nn.Linear(inputs.width, hidden), nn.Tanh())
     return Network(space, inputs, body, hidden, hidden, Start(space, start, strength))
 
 
 def make_gru(
-    space: ChoiceSpace,
+    space: Space,
     *,
     hidden: AtLeastOne = 32,
     embedding: Width = 0,
     start: Names = (),
     strength: AboveZero = STRENGTH,
 ) -> nn.Module:
-    """The network `control-gru`: remembers what it saw in the episode."""
+    """The network `gru`: remembers what it saw in the episode."""
     inputs = Inputs(space, embedding)
     body = _Recurrent(inputs.width, hidden)
     return Network(space, inputs, body, hidden, hidden, Start(space, start, strength))
+
+
+NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
+    "linear": make_linear,
+    "mlp": make_mlp,
+    "gru": make_gru,
+}
+
+
+def make_network(space: Space, described: Mapping[str, Any]) -> nn.Module:
+    """A new network from its name and its settings. Raises `ConfigError` for wrong ones."""
+    settings = dict(described)
+    name = settings.pop("name", "linear")
+    if name not in NETWORKS:
+        raise ConfigError(f"network: there is no {name!r}.{suggest(str(name), NETWORKS)}")
+    try:
+        make = validate_call(config={"arbitrary_types_allowed": True})(NETWORKS[name])
+        return make(space, **settings)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(
+            f"network.{where} = {wrong['input']!r}: {wrong['msg']}; '{name}' takes "
+            f"{', '.join(list(inspect.signature(NETWORKS[name]).parameters)[1:])}"
+        ) from error
 
 
 class _Recurrent(nn.Module):

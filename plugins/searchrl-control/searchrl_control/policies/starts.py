@@ -2,9 +2,9 @@
 
 Owns what speaks for each action at each step before anything is learned. The best fixed sequence of
 the training questions is a strong policy; a network that begins with it has to learn only where to
-leave it, and a KL to the start (`algorithm.beta`) says how far. Without it, the few hundred
+leave it, and a KL to the start (`beta`) says how far. Without it, the few hundred
 training questions of a collection do not suffice (docs/log.md). Nothing here is trained. Shapes: B
-episodes, S choices, D numbers seen, N steps, A actions. Caller: `networks`.
+episodes, S choices, D numbers seen, N steps, A actions.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from searchrl.contracts import ChoiceSpace
 from searchrl.errors import ConfigError, suggest
 from searchrl_control.environment.actions import Action
+from searchrl_control.policies.space import Space
 
 STEP = "step"
 
@@ -39,7 +39,7 @@ class Start(nn.Module):
 
     start_NA: Tensor
 
-    def __init__(self, space: ChoiceSpace, names: Sequence[str], strength: float) -> None:
+    def __init__(self, space: Space, names: Sequence[str], strength: float) -> None:
         super().__init__()
         self.block = space.find_block(STEP) if names else None
         start_NA = torch.zeros((0, space.num_actions))
@@ -54,15 +54,15 @@ class Start(nn.Module):
             return 0.0
         return seen_BSD[..., self.block] @ self.start_NA
 
-    def _place(self, space: ChoiceSpace, names: list[str], strength: float) -> Tensor:
+    def _place(self, space: Space, names: list[str], strength: float) -> Tensor:
         if self.block is None:
             raise ConfigError(
-                "policy.start: the environment does not show which step it is (a block 'step'); "
-                "leave policy.start out"
+                "network.start: the environment does not show which step it is (a block 'step'); "
+                "leave network.start out"
             )
         if len(names) > space.max_choices - 1:
             raise ConfigError(
-                f"policy.start: an episode has {space.max_choices} actions and begins with one of "
+                f"network.start: an episode has {space.max_choices} actions and begins with one of "
                 f"its own, so at most {space.max_choices - 1} can follow; got {len(names)}"
             )
         start_NA = torch.zeros((self.block.stop - self.block.start, space.num_actions))
@@ -71,7 +71,7 @@ class Start(nn.Module):
         for step, name in enumerate([*names, *ended][: space.max_choices - 1], 1):
             if name not in space.actions:
                 raise ConfigError(
-                    f"policy.start: there is no action {name!r}.{suggest(name, space.actions)}"
+                    f"network.start: there is no action {name!r}.{suggest(name, space.actions)}"
                 )
             start_NA[step, space.actions.index(name)] = strength
         return start_NA

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from searchrl.api_client import JsonCache
 from searchrl.core.episode import is_finite_number
-from searchrl.endpoints.cache import JsonCache, cache_key
 from searchrl_control.reformulate.contract import Asked, Reformulator, Rewrite
 
 
@@ -40,7 +40,7 @@ class Kept:
         return self._ask("broaden", self._inner.broaden, asked)
 
     def _ask(self, kind: str, ask: Callable[[Asked], Rewrite], asked: Asked) -> Rewrite:
-        key = cache_key(self.key, _body(kind, asked))
+        key = JsonCache.key(self.key, _body(kind, asked))
         kept = _read(self._cache.get(key))
         if kept is None:
             kept = ask(asked)

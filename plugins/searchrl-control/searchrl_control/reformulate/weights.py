@@ -20,7 +20,6 @@ from searchrl_control.reformulate.writer import MAX_TOKENS, Ask
 
 _TINY = "tiny"
 _SCRIPTED = "scripted"
-_NETWORK = "policy.json"
 
 
 class Weights(NamedTuple):
@@ -65,10 +64,6 @@ def _find_folder(name: str) -> Path:
         raise ConfigError(
             f"there are no weights at '{name}'; expected a run, the folder of a model, or tiny."
             f"{suggest_path(path)} A model of a hub is downloaded first: hf download {name}"
-        )
-    if (chosen.folder / _NETWORK).is_file():
-        raise ConfigError(
-            f"'{name}' is a network of choices, which writes no text; name a language model"
         )
     return chosen.folder
 

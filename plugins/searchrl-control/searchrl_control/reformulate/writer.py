@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from searchrl.api_client import Client, Message, Request
 from searchrl.config.endpoint import EndpointConfig
-from searchrl.endpoints.client import Client
-from searchrl.endpoints.exchange import Message, Request, Role
 from searchrl.errors import EndpointFailure
 from searchrl_control.reformulate.contract import Asked, Rewrite
 
@@ -81,10 +80,10 @@ def ask_endpoint(url: str, model: str, settings: EndpointConfig | None = None) -
     Raises:
         ConfigError: for a wrong address or key.
     """
-    client = Client.of(url, model, settings or EndpointConfig())
+    client = Client(url, model, settings or EndpointConfig())
 
     def ask(prompt: str) -> str:
-        reply = client.complete(Request((Message(Role.USER, prompt),), MAX_TOKENS))
+        reply = client.complete(Request((Message("user", prompt),), MAX_TOKENS))
         if not reply.text.strip():
             raise EndpointFailure(
                 f"the model '{model}' at {url} wrote nothing. If it thinks before it answers, "

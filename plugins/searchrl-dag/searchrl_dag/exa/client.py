@@ -1,7 +1,7 @@
 """The retriever `exa`: passages from the web, found by Exa, and kept on disk.
 
 Owns its settings, the cache, and replay: a recorded cache answers, and nothing is sent. Sending,
-repeating and the limits are `searchrl.endpoints.lines`; bodies and answers are `wire`. Whatever
+repeating and the limits are `searchrl.api_client`; bodies and answers are `wire`. Whatever
 goes wrong is a `RetrieverFailure`, which makes an episode unscored; never an empty result.
 Registered as `exa`.
 """
@@ -19,12 +19,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from searchrl.api_client import JsonCache, Server, read_key
+from searchrl.contracts import Address
 from searchrl.core.episode import Passage
-from searchrl.endpoints.cache import JsonCache, cache_key, default_cache
-from searchrl.endpoints.lines import Line, line_to
-from searchrl.endpoints.retries import HOPELESS, Retries
-from searchrl.endpoints.transport import Target, ensure_address, read_key
 from searchrl.errors import ConfigError, EndpointFailure, RetrieverFailure
+from searchrl_dag.exa.pace import pace_of
 from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
 
 KEY_ENV = "EXA_API_KEY"
@@ -38,8 +37,6 @@ _ADVICE = (
     (402, "the credit of the account or the budget of the key is used up (dashboard.exa.ai)"),
     (404, "look at the address"),
 )
-_ABOUT_ONE_QUERY = frozenset({403})
-"""Exa answers so, too, if it does not search for a query: the next one may be well."""
 _NUM_LOCKS = 64
 
 Count = Annotated[int, Field(ge=1)]
@@ -64,7 +61,7 @@ class ExaRetriever:
             a failure.
         calls_per_s: calls that begin in a second, at most; those that are repeated count, too.
         concurrency: calls under way at the same time, over connections that are kept.
-        timeout_s: seconds until a call without an answer counts as failed.
+        timeout_s: seconds until a call, with its repetitions, counts as failed.
         max_retries: repetitions of a call that failed in a way that may pass.
         max_query_chars: longer queries are cut: a search that fails ends an episode.
         extra: keys that are added to every body, such as `{type: fast, includeDomains: […]}`; null
@@ -90,9 +87,8 @@ class ExaRetriever:
         max_retries: Annotated[int, Field(ge=0)] = 3,
         max_query_chars: Count = 1000,
         extra: Mapping[str, Any] | None = None,
-        url: str = ADDRESS,
+        url: Address = ADDRESS,
     ) -> None:
-        ensure_address(url, "Exa", ADDRESS, "retriever")
         self.url = url
         self.form = Form(category, Content(content), max_chars, dict(extra or {}))
         self.max_query_chars = max_query_chars
@@ -101,13 +97,18 @@ class ExaRetriever:
         if self._cache is not None:
             weakref.finalize(self, self._cache.close)
         self._locks = [threading.Lock() for _ in range(_NUM_LOCKS)]
-        self._line: Line | None = None
+        self._pace = pace_of(url, calls_per_s)
+        self._server: Server | None = None
         if not replay:
-            hopeless = HOPELESS - _ABOUT_ONE_QUERY
-            target = Target(
-                url, "retriever", _find_key(), timeout_s, concurrency, _ADVICE, hopeless
+            self._server = Server.shared(
+                url,
+                "retriever",
+                key=_find_key(),
+                timeout_s=timeout_s,
+                concurrency=concurrency,
+                max_retries=max_retries,
+                advice=_ADVICE,
             )
-            self._line = line_to(target, Retries(max_retries), calls_per_s)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most k passages per query, best first. Each query is one call.
@@ -149,14 +150,14 @@ class ExaRetriever:
         """The passages of a body: from the cache, else from Exa."""
         if self._cache is None:
             return self._read(self._send(body), k)
-        key = cache_key(self.url, body)
+        key = JsonCache.key(self.url, body)
         # Rollouts of one group ask the same things at the same time: the first one asks for all.
         with self._locks[int(key[:8], 16) % _NUM_LOCKS]:
             kept = self._cache.get(key)
             # What is damaged is asked for, and kept, again.
             with suppress(RetrieverFailure, KeyError, TypeError):
                 return self._read(kept["answer"], k)
-            if self._line is None:
+            if self._server is None:
                 raise ReplayMiss(
                     f"retriever exa: the recorded cache '{self._cache.path}' has no answer to "
                     f"{dict(body)}, and replay sends nothing; record it with retriever.replay=false"
@@ -171,8 +172,8 @@ class ExaRetriever:
 
     def _send(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """What is kept of Exa's answer."""
-        assert self._line is not None, "replay sends nothing"
-        return cut_answer(self._line.post(dict(body)))
+        assert self._server is not None, "replay sends nothing"
+        return cut_answer(self._server.post(dict(body), before=lambda _: self._pace.wait()))
 
     def _read(self, answer: Any, k: int) -> list[Passage]:
         return read_passages(answer, k, self.form.max_chars)
@@ -198,7 +199,7 @@ def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | Non
                 "retriever.cache=FILE, or auto"
             )
         return None
-    path = default_cache("exa") if cache == "auto" else Path(cache).expanduser()
+    path = JsonCache.default_path("exa") if cache == "auto" else Path(cache).expanduser()
     try:
         return JsonCache(path, section="retriever", is_read_only=is_replay)
     except EndpointFailure as error:

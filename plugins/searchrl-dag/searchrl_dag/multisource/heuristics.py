@@ -16,8 +16,7 @@ from typing import Any
 
 from searchrl.contracts import Expert
 from searchrl.core.episode import Passage, Task
-from searchrl.envs.corpus import names_in
-from searchrl.envs.shown import UNKNOWN
+from searchrl.envs.reading import UNKNOWN, names_in
 from searchrl_dag.multisource.planner import Planner, fit_sources
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan

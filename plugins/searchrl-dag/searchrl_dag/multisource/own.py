@@ -7,20 +7,43 @@ are `sources`. Registered as `multisource_questions`; made by `searchrl` or `gym
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.episode import Action, Passage, Task
-from searchrl.envs.corpus import CorpusEnv
-from searchrl.envs.formats.dataset import Dataset, Paths
+from searchrl.data import Dataset
+from searchrl.envs.corpus import CorpusEnv, CorpusSettings
 from searchrl.envs.results import Found
-from searchrl.envs.text import Matches, same_answer
+from searchrl.envs.text import SearchSettings
 from searchrl.errors import ConfigError, suggest
 from searchrl_dag.multisource.sources import Sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnQuestionsSettings(CorpusSettings):
+    """The sources and which questions are used, besides the settings of `corpus`.
+
+    Attributes:
+        topk: passages shown for each query.
+        general, news, academic: the retrievers of these sources.
+        difficulty: only questions that their file says to be so hard (`level: hard`); null: all.
+        num_questions: how many questions of the training split are used, the first ones; null: all.
+        parent_results: whether queries get the results of their parents.
+        search_timeout_s: how long one source may take for the queries of one level.
+    """
+
+    topk: int = 2
+    max_turns: int = 2
+    general: RetrieverFactory | None = None
+    news: RetrieverFactory | None = None
+    academic: RetrieverFactory | None = None
+    difficulty: str | None = None
+    num_questions: Annotated[int, Field(ge=1)] | None = None
+    parent_results: bool = True
+    search_timeout_s: Annotated[float, Field(gt=0)] = 60.0
 
 
 class OwnQuestionsEnv(CorpusEnv):
@@ -32,77 +55,36 @@ class OwnQuestionsEnv(CorpusEnv):
     Args:
         protocol: `dag`, or one that reads plans and writes results as it does.
         retriever: of every source that has none of its own.
-        general, news, academic: the retrievers of these sources.
-        questions, corpus, test_questions, test_frac: as for the environment `corpus`.
-        difficulty: only questions that their file says to be so hard (`level: hard`); null: all.
-        num_questions: how many questions of the training split are used, the first ones; null: all.
-        parent_results: whether queries get the results of their parents.
-        topk: passages shown for each query.
-        search_timeout_s: how long one source may take for the queries of one level.
-        shuffle, max_turns, world_seed, render_mode, matches: as for `CorpusEnv`.
+        settings: see `OwnQuestionsSettings`.
 
     Raises:
         ConfigError: a setting is missing or wrong.
-        DataError: files hold rows that cannot be used; names all of them.
+        DataError: files hold rows that cannot be used; names the first ones.
     """
 
     name: ClassVar[str] = "multisource_questions"
+    settings_type: ClassVar[type[SearchSettings]] = OwnQuestionsSettings
+    settings: OwnQuestionsSettings
 
     def __init__(
-        self,
-        *,
-        protocol: TagProtocol,
-        retriever: RetrieverFactory,
-        general: RetrieverFactory | None = None,
-        news: RetrieverFactory | None = None,
-        academic: RetrieverFactory | None = None,
-        questions: Paths | None = None,
-        corpus: str | Path | None = None,
-        test_questions: Paths | None = None,
-        test_frac: float = 0.2,
-        difficulty: str | None = None,
-        num_questions: Annotated[int, Field(ge=1)] | None = None,
-        parent_results: bool = True,
-        topk: int = 2,
-        shuffle: bool = False,
-        max_turns: int = 2,
-        search_timeout_s: Annotated[float, Field(gt=0)] = 60.0,
-        world_seed: int = 0,
-        render_mode: str | None = None,
-        matches: Matches = same_answer,
+        self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
-        self.difficulty = difficulty
-        self.num_questions = num_questions
-        super().__init__(
-            protocol=protocol,
-            retriever=retriever,
-            questions=questions,
-            corpus=corpus,
-            test_questions=test_questions,
-            test_frac=test_frac,
-            topk=topk,
-            shuffle=shuffle,
-            max_turns=max_turns,
-            world_seed=world_seed,
-            render_mode=render_mode,
-            matches=matches,
-        )
+        super().__init__(protocol=protocol, retriever=retriever, **settings)
+        given = self.settings
         self._sources = Sources(
             protocol,
-            {"general": general, "news": news, "academic": academic},
+            {"general": given.general, "news": given.news, "academic": given.academic},
             self._indexes,
-            topk=topk,
-            parent_results=parent_results,
-            timeout_s=search_timeout_s,
+            topk=self.topk,
+            parent_results=given.parent_results,
+            timeout_s=given.search_timeout_s,
             owner=f"env {self.name}",
         )
 
-    def load(
-        self, questions: Paths | None, corpus: str | Path | None, test_questions: Paths | None
-    ) -> Dataset:
+    def load(self) -> Dataset:
         """As `CorpusEnv.load`, without the questions that the settings leave out."""
-        data = super().load(questions, corpus, test_questions)
-        wanted = self.difficulty
+        data = super().load()
+        wanted = self.settings.difficulty
         known = {one.difficulty for rows in data.questions.values() for one in rows} - {""}
         if wanted is not None and wanted not in known:
             raise ConfigError(
@@ -114,7 +96,7 @@ class OwnQuestionsEnv(CorpusEnv):
             for split, rows in data.questions.items()
         }
         if "train" in kept:
-            kept["train"] = kept["train"][: self.num_questions]
+            kept["train"] = kept["train"][: self.settings.num_questions]
         return replace(data, questions=kept)
 
     def build_indexes(self) -> None:

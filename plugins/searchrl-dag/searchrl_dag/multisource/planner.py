@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from searchrl.core.episode import ANSWER, Action
-from searchrl.envs.shown import Shown
+from searchrl.envs.scripts import Shown
 from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.protocol import SearchDag
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from searchrl.contracts import Expert
 from searchrl.core.episode import Task
-from searchrl.envs.shown import UNKNOWN
+from searchrl.envs.reading import UNKNOWN
 from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.heuristics import make_every_source

@@ -13,7 +13,7 @@ from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBu
 from searchrl.core.episode import Passage
 from searchrl.envs.results import Found, round_robin
 from searchrl.errors import ConfigError
-from searchrl.retrieval.indexes import IndexCache
+from searchrl.retrieval import IndexCache
 from searchrl_dag.multisource.running import PlanRunner
 
 Corpus = tuple[Hashable, Sequence[Passage]]

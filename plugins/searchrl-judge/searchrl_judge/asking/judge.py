@@ -1,7 +1,7 @@
 """The judges `endpoint` and `gemini`: a model behind an OpenAI-compatible address.
 
 Owns how verdicts, lists and pairs are asked for, what is asked again, and the estimate. Cache,
-budget, repetitions, time limits and the key are those of `searchrl.endpoints`; Gemini is asked
+budget, repetitions, time limits and the key are those of `searchrl.api_client`; Gemini is asked
 through Google's OpenAI-compatible address, so there is one client. Registered by the package.
 """
 
@@ -16,10 +16,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
+from searchrl.api_client import Client, Finish, Reply, Request, Traffic
 from searchrl.config.endpoint import EndpointConfig
+from searchrl.contracts import Address, VariableName
 from searchrl.core.episode import JudgeCase, Unscored, Verdict
-from searchrl.endpoints.client import Client
-from searchrl.endpoints.exchange import Finish, Reply, Request, Traffic, Usage
 from searchrl.errors import ConfigError, EndpointFailure
 from searchrl_judge.asking.prompts import (
     MAX_RANKED,
@@ -107,13 +107,8 @@ class EndpointJudge:
             count = group_size * (group_size - 1)
         calls = num_groups * count
         chars = sum(len(message.content) for message in request.messages)
-        usage = Usage(calls * (chars // _CHARS_PER_TOKEN), calls * _REPLY_TOKENS)
-        return Traffic(
-            calls=calls,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            cost=self._client.cost_of(usage),
-        )
+        tokens = (calls * (chars // _CHARS_PER_TOKEN), calls * _REPLY_TOKENS)
+        return self._client.estimate(calls, *tokens)
 
     def judge(self, case: JudgeCase) -> Verdict | Unscored:
         """Ask for one verdict.
@@ -210,12 +205,12 @@ class EndpointJudge:
 
 def make_endpoint(
     *,
-    url: str = "http://localhost:8000/v1",
+    url: Address = "http://localhost:8000/v1",
     model: str = "default",
     rubric: str | None = None,
     ranking: Ranking = Ranking.LIST,
     ranking_rubric: str | None = None,
-    key_env: str = "SEARCHRL_API_KEY",
+    key_env: VariableName = "SEARCHRL_API_KEY",
     concurrency: Count = 32,
     timeout_s: Annotated[float, Field(gt=0)] = 15.0,
     max_retries: NotNegative = 2,
@@ -237,8 +232,8 @@ def make_endpoint(
         ranking_rubric: a text file that says which answer is better; None: that of the package.
         key_env: the environment variable with the key; without one, none is sent.
         concurrency: requests under way at the same time.
-        timeout_s: seconds until a call counts as failed. With `max_retries`, a verdict should fit
-            into `rollout.reward_timeout_s`.
+        timeout_s: seconds until a call with all its repetitions counts as failed. A verdict (up to
+            three calls) should fit into `rollout.reward_timeout_s`.
         max_retries: repetitions of a call that failed in a way that may pass.
         max_calls, max_tokens, max_cost: the budget, as in the section `endpoint`.
         prompt_price, completion_price: of a million tokens.
@@ -269,14 +264,14 @@ def make_endpoint(
         text = str(first["msg"]).replace("endpoint.", "judge.")
         raise ConfigError(f"{place}: {text}") from error
     texts = (read_rubric(rubric, "rubric"), read_rubric(ranking_rubric, "ranking"))
-    return EndpointJudge(Client.of(url, model, settings, "judge"), *texts, Ranking(ranking))
+    return EndpointJudge(Client(url, model, settings, "judge"), *texts, Ranking(ranking))
 
 
 def make_gemini(
     *,
     model: str = "gemini-2.5-flash",
-    url: str = GEMINI_URL,
-    key_env: str = "GEMINI_API_KEY",
+    url: Address = GEMINI_URL,
+    key_env: VariableName = "GEMINI_API_KEY",
     concurrency: Count = 16,
     extra: dict[str, Any] | None = None,
     **settings: Any,

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from searchrl.api_client import Message, Request
 from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import JudgeCase
-from searchrl.endpoints.exchange import Message, Request, Role
 from searchrl.errors import ConfigError, suggest_path
 from searchrl.protocols.inline import read_plain
 
@@ -138,8 +138,8 @@ def _request(
     told = f"You judge answers.\n\n{rubric}\n\n{_DATA} Reply with JSON only: {_FORMS[form]}"
     return Request(
         messages=(
-            Message(Role.SYSTEM, told),
-            Message(Role.USER, make_encodable(data)),
+            Message("system", told),
+            Message("user", make_encodable(data)),
         ),
         max_tokens=MAX_REPLY_TOKENS,
         # The same reply would come again to the same question.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchrl.core.episode import Verdict
-from searchrl.endpoints.transport import quote
+from searchrl.errors import show_value
 from searchrl_judge.asking.prompts import BETTER, TOP, WORDS, name_answers
 
 _MAX_REASON = 300
@@ -35,11 +35,13 @@ def read_scores(text: str, count: int) -> list[Verdict]:
     for one in listed if isinstance(listed, list) else ():
         name, score = _read_score(one, text)
         if name in scores:
-            raise Unreadable(f"it scores {name} twice: {quote(text)}")
+            raise Unreadable(f"it scores {name} twice: {show_value(text)}")
         scores[name] = score
     names = name_answers(count)
     if sorted(scores) != names:
-        raise Unreadable(f"it has scores for {sorted(scores)}, and not for {names}: {quote(text)}")
+        raise Unreadable(
+            f"it has scores for {sorted(scores)}, and not for {names}: {show_value(text)}"
+        )
     return [Verdict(scores[name], _reason(found)) for name in names]
 
 
@@ -51,7 +53,7 @@ def _read_score(one: object, text: str) -> tuple[str, float]:
         is_number = isinstance(score, int | float) and not isinstance(score, bool)
         if isinstance(name, str) and is_number and 0 <= score <= TOP:
             return name, score / TOP
-    raise Unreadable(f"it has the score {one!r}: {quote(text)}")
+    raise Unreadable(f"it has the score {one!r}: {show_value(text)}")
 
 
 def read_better(text: str) -> float:
@@ -63,7 +65,7 @@ def _choose(found: Mapping[str, Any], key: str, choices: Mapping[str, float], te
     said = found.get(key)
     value = choices.get(said.strip().lower()) if isinstance(said, str) else None
     if value is None:
-        raise Unreadable(f"its {key} is none of {', '.join(choices)}: {quote(text)}")
+        raise Unreadable(f"its {key} is none of {', '.join(choices)}: {show_value(text)}")
     return value
 
 
@@ -81,7 +83,7 @@ def _read_object(text: str) -> Mapping[str, Any]:
             found = value
         at = text.find("{", end)
     if found is None:
-        raise Unreadable(f"it holds no JSON object: {quote(text) or 'nothing at all'}")
+        raise Unreadable(f"it holds no JSON object: {show_value(text)}")
     return found
 
 

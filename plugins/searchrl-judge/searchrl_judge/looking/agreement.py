@@ -1,8 +1,8 @@
 """How far two opinions about the same answers agree: shares with intervals, and kappa.
 
-Owns these figures. Sources: the interval of a share is E. B. Wilson's (1927), kappa is J. Cohen's
+Owns these figures. The interval of a share is that of `searchrl.estimate`; kappa is J. Cohen's
 (1960), weighted by the square of the distance (1968), so that 0 against 1 counts four times as much
-as 0 against 0.5. Knows no judge. Caller: `report`.
+as 0 against 0.5. Knows no judge.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_Z = 1.959964
-"""Of a 95 % interval."""
+from searchrl import estimate
 
 
 class Share(NamedTuple):
@@ -37,10 +36,8 @@ def make_share(hits: int, n: int) -> Share:
     """The share `hits` of `n`; of nothing, anything is possible."""
     if n == 0:
         return Share(0, 0, math.nan, 0.0, 1.0)
-    p, z2 = hits / n, _Z**2
-    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return Share(hits, n, p, max(0.0, middle - half), min(1.0, middle + half))
+    found = estimate({"share": {str(place): float(place < hits) for place in range(n)}})["share"]
+    return Share(hits, n, found["value"], found["low"], found["high"])
 
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Agreement:

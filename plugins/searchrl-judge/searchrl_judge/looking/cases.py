@@ -1,7 +1,7 @@
 """The cases that a judge is looked at with: rows of a file, or those of the package.
 
 Owns what a row means: a question with an answer, or a rollout that a run recorded. Files are read
-by `searchrl.envs.formats.rows`. Caller: the command.
+by `searchrl.data`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Any
 
 from searchrl.contracts import JUDGE_SCALE
 from searchrl.core.episode import JudgeCase
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.row import BadRow, ensure_object
-from searchrl.envs.formats.rows import read_rows
+from searchrl.data import BadRow, Problems, Row, parse_rows
 from searchrl.errors import show_value
 
 OWN = Path(__file__).resolve().parents[1] / "assets" / "cases.jsonl"
@@ -41,25 +39,18 @@ def read_cases(path: Path | None = None) -> list[Labelled]:
     Rollouts without a final answer are left out: there is nothing to judge.
 
     Raises:
-        DataError: with every row that cannot be used.
+        DataError: with the first rows that cannot be used.
     """
     problems = Problems()
-    found: list[Labelled] = []
     file = OWN if path is None else path
-    for row in read_rows(file, problems):
-        try:
-            made = _read(ensure_object(row.value, _EXPECTED))
-        except BadRow as reason:
-            problems.add(file, row.line, str(reason))
-        else:
-            found += [] if made is None else [made]
-    if not found and not problems.is_about(file):
-        problems.add(file, 0, f"holds no case; expected rows {_EXPECTED}")
+    made = parse_rows(file, problems, _read, f"case; expected rows {_EXPECTED}")
+    found = [one for one in made if one is not None]
     problems.ensure_none()
     return found
 
 
-def _read(row: Mapping[str, Any]) -> Labelled | None:
+def _read(given: Row) -> Labelled | None:
+    row = given.value
     if "final_answer" in row and isinstance(row.get("task"), Mapping):
         if row["final_answer"] is None:
             return None

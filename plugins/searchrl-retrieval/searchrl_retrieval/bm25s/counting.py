@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.progress import tracked
-from searchrl.retrieval.words import tokenize
+from searchrl.retrieval import tokenize, tracked
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.index.work import Work
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from searchrl.retrieval.progress import tracked
+from searchrl.retrieval import tracked
 from searchrl_retrieval.bm25s.counting import read_part
 from searchrl_retrieval.bm25s.terms import write_terms
 from searchrl_retrieval.index.work import Work

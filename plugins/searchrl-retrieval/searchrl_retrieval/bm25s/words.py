@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from searchrl.retrieval.words import tokenize
+from searchrl.retrieval import tokenize
 
 STOP_WORDS: Mapping[str, str] = MappingProxyType(
     {

@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.rows import read_text
+from searchrl.data import Problems, read_text
 from searchrl_retrieval.chunking.languages import (
     LANGUAGES,
     PYTHON,
@@ -74,12 +73,12 @@ def read_code_folder(folder: Path, problems: Problems) -> list[Passage]:
     else:
         files = [(path, path.relative_to(folder).as_posix()) for path in _find_files(folder)]
     passages: list[Passage] = []
-    num_before = problems.count
+    num_before = len(problems.found)
     for path, name in files:
         text = read_text(path, problems, "a file of source code")
         if text is not None:
             passages += as_passages(chunk_code(text, name))
-    if not passages and problems.count == num_before:
+    if not passages and len(problems.found) == num_before:
         endings = ", ".join(LANGUAGES)
         problems.add(folder, 0, f"holds no source code; expected files that end in {endings}")
     return passages

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.text_folder import split_prose
+from searchrl.data import split_prose
 from searchrl.errors import ConfigError
 
 _LEAST = 40

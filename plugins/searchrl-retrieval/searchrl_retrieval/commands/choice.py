@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 import click
 
+from searchrl import Registry, make_retriever_factory
 from searchrl.config import merge, parse_set
 from searchrl.contracts import Retriever, StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError, suggest
-from searchrl.plugins import Registry
-from searchrl.plugins.parts import make_retriever_factory
-from searchrl.retrieval.progress import listening
+from searchrl.retrieval import listening
 from searchrl_retrieval.commands.surroundings import load_registry
 from searchrl_retrieval.index.folder import open_index
 

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.corpora import load_corpus
-from searchrl.envs.formats.problems import Problems
+from searchrl.data import Problems, load_corpus
 from searchrl.errors import ConfigError, suggest_path
-from searchrl.retrieval.passages import PassageStore
+from searchrl.retrieval import PassageStore
 from searchrl_retrieval.chunking.code import read_code_folder
 from searchrl_retrieval.chunking.prose import chunk_passages
 

@@ -18,8 +18,7 @@ import click
 
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError, DataError
-from searchrl.retrieval.passages import PassageStore
-from searchrl.retrieval.progress import tracked
+from searchrl.retrieval import PassageStore, tracked
 from searchrl_retrieval.commands.choice import (
     DEFAULT,
     JSON,

@@ -74,7 +74,7 @@ def retrieve_eval(
       searchrl retrieve-eval data/pool --retriever bm25 --retriever plain=bm25 \\
         --set plain.title_weight=1 --plot pool.svg --per-query pool.jsonl
     """
-    from searchrl.plugins.parts import make_retriever_factory
+    from searchrl import make_retriever_factory
     from searchrl_retrieval.commands.choice import showing_progress
     from searchrl_retrieval.commands.surroundings import load_registry, quiet_stdout
     from searchrl_retrieval.evaluation.collection import read_collection

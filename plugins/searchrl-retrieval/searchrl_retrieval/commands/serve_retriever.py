@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from searchrl.api_client import read_key
 from searchrl.core.episode import Passage
-from searchrl.endpoints.transport import read_key
 from searchrl.errors import ConfigError
 from searchrl_retrieval.commands.choice import DEFAULT, PLUGIN, SET, open_choice, showing_progress
 from searchrl_retrieval.commands.corpora import Corpus, corpus_flags

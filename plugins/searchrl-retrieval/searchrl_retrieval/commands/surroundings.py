@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from searchrl.plugins import Registry, load_plugins
+from searchrl import Registry, load_plugins
 
 
 def load_registry(plugins: Sequence[str] = ()) -> Registry:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.progress import tracked
+from searchrl.retrieval import tracked
 from searchrl_retrieval.dense.encoders import Encoder, Vectors
 from searchrl_retrieval.index.work import Work
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
-from searchrl.retrieval.passages import fingerprint_passages
-from searchrl.retrieval.progress import tracked
+from searchrl.retrieval import fingerprint_passages, tracked
 from searchrl_retrieval.dense.building import encode_block
 from searchrl_retrieval.dense.encoders import Encoder, Vectors, as_plain
 from searchrl_retrieval.dense.vectors import Found

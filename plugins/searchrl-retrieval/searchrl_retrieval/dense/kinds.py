@@ -18,7 +18,7 @@ from pydantic import Field
 from searchrl.contracts import Retriever
 from searchrl.core.episode import Passage
 from searchrl.errors import ConfigError
-from searchrl.retrieval.passages import PassageStore
+from searchrl.retrieval import PassageStore
 from searchrl_retrieval.dense.building import encode_parts
 from searchrl_retrieval.dense.chroma import open_chroma
 from searchrl_retrieval.dense.encoders import Encoder

@@ -1,31 +1,31 @@
 """Collections with judged passages: BEIR folders, and data sets whose questions name their gold.
 
 Owns which questions a split has and what counts as judged. Files are found and read by the core
-(`searchrl.envs.formats`). Called by `searchrl retrieve-eval` and the benchmarks.
+(`searchrl.data`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from searchrl.core.episode import Passage
-from searchrl.envs.formats.corpora import load_corpus
-from searchrl.envs.formats.folders import (
-    find_corpus_file,
-    find_judgement_files,
-    find_question_files,
+from searchrl.data import (
+    Pool,
+    Problems,
+    Row,
+    find_corpus,
+    find_gold,
+    find_judgements,
+    load_corpus,
     read_judgements,
+    read_questions,
 )
-from searchrl.envs.formats.gold import Pool, find_gold
-from searchrl.envs.formats.problems import Problems
-from searchrl.envs.formats.questions import Question, read_id, read_questions
-from searchrl.envs.formats.row import BadRow, Row, ensure_object
-from searchrl.envs.formats.rows import parse_rows, read_rows
 from searchrl.errors import DataError, show_value, suggest_path
-from searchrl.retrieval.passages import PassageStore, has_passages
+from searchrl.retrieval import PassageStore, has_passages
 
 TEST = "test"
 """The split of a BEIR folder if nobody says."""
@@ -57,11 +57,6 @@ class Collection:
     notes: tuple[str, ...] = ()
 
 
-class _Query(NamedTuple):
-    id: str
-    text: str
-
-
 def read_collection(path: Path, split: str = "") -> Collection:
     """Read a folder or a file.
 
@@ -77,7 +72,7 @@ def read_collection(path: Path, split: str = "") -> Collection:
     if not path.exists():
         raise DataError(f"there is nothing at '{path}'; expected {_LAYOUTS}.{suggest_path(path)}")
     problems = Problems()
-    judged = find_judgement_files(path) if path.is_dir() else {}
+    judged = find_judgements(path) if path.is_dir() else {}
     if judged:
         split = split or TEST
         wanted = _OUR_NAMES.get(split, split)
@@ -89,7 +84,9 @@ def read_collection(path: Path, split: str = "") -> Collection:
         passages = _read_corpus(path, problems)
         notes: list[str] = []
         if unknown := len(qrels) - len(texts):
-            notes.append(f"judged queries without a text, left out: {unknown}")
+            notes.append(
+                f"judged queries without a text or a relevant passage, left out: {unknown}"
+            )
             qrels = {name: qrels[name] for name in texts}
     else:
         passages, texts, qrels, notes = _read_gold(path, split, problems)
@@ -114,7 +111,7 @@ def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, 
 
 
 def _read_corpus(path: Path, problems: Problems) -> Sequence[Passage]:
-    if not (has_passages(path) or find_corpus_file(path)):
+    if not (has_passages(path) or find_corpus(path)):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
     return load_corpus(path, problems)
 
@@ -126,10 +123,7 @@ def _read_texts(
 
     Published collections lack some (NFCorpus of BEIR, for one); that all are missing is an error.
     """
-    found: dict[str, str] = {}
-    for file in find_question_files(path, problems):
-        for query in parse_rows(file.path, problems, _parse_query, "query", places={}):
-            found.setdefault(query.id, query.text)
+    found = {query.id: query.question for query in read_questions([path], problems)}
     known = {name: found[name] for name in qrels if name in found}
     if qrels and not known:
         first = next(iter(qrels))
@@ -139,14 +133,6 @@ def _read_texts(
     return known
 
 
-def _parse_query(row: Row) -> _Query:
-    value = ensure_object(row.value, 'such as {"_id", "text"}')
-    identity, text = read_id(value), value.get("text")
-    if identity is None or not isinstance(text, str) or not text.strip():
-        raise BadRow(f'expected {{"_id", "text"}}, got {show_value(dict(value))}')
-    return _Query(identity, text.strip())
-
-
 def _read_gold(
     path: Path, split: str, problems: Problems
 ) -> tuple[Sequence[Passage], dict[str, str], dict[str, dict[str, int]], list[str]]:
@@ -154,17 +140,12 @@ def _read_gold(
 
     Without a corpus, the paragraphs that come with these questions are one.
     """
-    files = find_question_files(path, problems)
-    if path.is_dir() and [file.path for file in files] == [path]:
-        raise DataError(f"'{path}' is no collection with judged passages; expected {_LAYOUTS}")
-    has_corpus = path.is_dir() and (has_passages(path) or find_corpus_file(path) is not None)
-    pool, places = Pool(), dict[str, str]()
-    read: list[Question] = []
-    for file in files:
-        rows = (row for row in read_rows(file.path, problems) if _is_of(split, row, file.split))
-        name = file.path.name.split(".")[0]
-        for question in read_questions(file.path, problems, name, places, rows=rows):
-            read.append(question if has_corpus else pool.take(question))
+    has_corpus = path.is_dir() and (has_passages(path) or find_corpus(path) is not None)
+    pool = Pool()
+    read = [
+        question if has_corpus else pool.take(question)
+        for question in read_questions([path], problems, partial(_is_of, split))
+    ]
     passages = load_corpus(path, problems) if has_corpus else tuple(pool.passages)
     questions, notes = find_gold(read, passages)
     found = [one for one in questions if one.gold_ids]
@@ -178,6 +159,6 @@ def _is_of(split: str, row: Row, split_of_file: str) -> bool:
     """Whether a question is of a split: by the name of its file, or by the end of its source."""
     if not split:
         return True
-    source: Any = row.value.get("source") if isinstance(row.value, Mapping) else None
+    source: Any = row.value.get("source")
     own = {split_of_file, str(source or "").rpartition("/")[2]}
     return bool({split, _OUR_NAMES.get(split, split)} & own)

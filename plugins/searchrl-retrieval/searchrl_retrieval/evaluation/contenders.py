@@ -1,7 +1,7 @@
 """Which retrievers are compared, under which names and with which settings.
 
 Owns the flags `--retriever [LABEL=]NAME` and `--set LABEL.KEY=VALUE` of `searchrl retrieve-eval`.
-Names become objects in `searchrl.plugins`. Called by the command.
+The registry makes objects of names.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from searchrl.contracts import (
 )
 from searchrl.core.episode import Passage
 from searchrl.errors import PluginError, RetrieverFailure, SearchRLError
-from searchrl.retrieval.progress import tracked
+from searchrl.retrieval import tracked
 from searchrl_retrieval.evaluation.collection import Collection, find_passages
 from searchrl_retrieval.evaluation.measures import CUTOFFS, Figures, measure
 

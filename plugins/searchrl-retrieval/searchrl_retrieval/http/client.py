@@ -1,7 +1,7 @@
 """The retriever `http`: passages from a retrieval server instead of the corpus of an environment.
 
 Owns its settings, how queries are made fit to be sent, and how many go into one body. Sending and
-repeating is `searchrl.endpoints.lines`; what is sent is `wire`. Whatever goes wrong is a
+repeating is `searchrl.api_client`; what is sent is `wire`. Whatever goes wrong is a
 `RetrieverFailure`, which makes an episode unscored; never an empty result. Registered as `http`.
 """
 
@@ -12,14 +12,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from searchrl.api_client import Refused, Server, read_key
+from searchrl.contracts import Address, VariableName
 from searchrl.core.episode import Passage
-from searchrl.endpoints.lines import line_to
-from searchrl.endpoints.retries import Retries
-from searchrl.endpoints.transport import Refused, Target, ensure_address, read_key
 from searchrl.errors import ConfigError, EndpointFailure, RetrieverFailure
 from searchrl_retrieval.http.wire import Form, read_answer, write_request
 
-_EXAMPLE = "http://localhost:8000/retrieve"
 _TOO_LARGE = 413
 
 Count = Annotated[int, Field(ge=1)]
@@ -39,7 +37,7 @@ class HttpRetriever:
             halves.
         concurrency: calls under way at the same time, each over a connection that is kept. More
             wait.
-        timeout_s: seconds until a call without an answer counts as failed.
+        timeout_s: seconds until a call, with its repetitions, counts as failed.
         max_retries: repetitions of a call that failed in a way that may pass.
         max_query_chars: longer queries are cut: a search that fails ends an episode.
 
@@ -51,8 +49,8 @@ class HttpRetriever:
         self,
         passages: Sequence[Passage],
         *,
-        url: str,
-        key_env: str = "",
+        url: Address,
+        key_env: VariableName = "",
         form: Form = Form.SEARCH_R1,
         batch_size: Count = 64,
         concurrency: Count = 64,
@@ -64,15 +62,20 @@ class HttpRetriever:
         self.form = Form(form)
         self.batch_size = 1 if self.form is Form.BROWSECOMP else batch_size
         self.max_query_chars = max_query_chars
-        ensure_address(url, "a retrieval server", _EXAMPLE, "retriever")
         key = read_key(key_env) if key_env else None
         if key_env and key is None:
             raise ConfigError(
                 f"retriever http: the environment variable {key_env}, which retriever.key_env "
                 "names, is not set; set it to the key, or leave key_env out"
             )
-        target = Target(url, "retriever", key, timeout_s, concurrency)
-        self._line = line_to(target, Retries(max_retries))
+        self._server = Server.shared(
+            url,
+            "retriever",
+            key=key,
+            timeout_s=timeout_s,
+            concurrency=concurrency,
+            max_retries=max_retries,
+        )
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most k passages per query, in the order of the queries and of the server.
@@ -103,7 +106,7 @@ class HttpRetriever:
 
     def _ask(self, queries: list[str], k: int) -> list[list[Passage]]:
         try:
-            answer = self._line.post(write_request(self.form, queries, k))
+            answer = self._server.post(write_request(self.form, queries, k))
         except Refused as refused:
             if refused.status != _TOO_LARGE or len(queries) == 1:
                 raise _failure(refused) from refused

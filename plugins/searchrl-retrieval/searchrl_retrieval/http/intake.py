@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from searchrl.endpoints.transport import authorization
 from searchrl_retrieval.http.wire import BadRequest, Limits
 
 Message = MutableMapping[str, Any]
@@ -38,7 +37,7 @@ class Intake:
     def __init__(self, app: App, limits: Limits, key: str | None = None) -> None:
         self.app = app
         self.limits = limits
-        self._key = None if key is None else authorization(key).encode()
+        self._key = None if key is None else (key if " " in key else f"Bearer {key}").encode()
         self._pending_bytes = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -20,9 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import Passage
-from searchrl.endpoints.transport import quote
-from searchrl.envs.formats.passages import parse_passage
-from searchrl.envs.formats.row import BadRow, Row
+from searchrl.data import BadRow, parse_passage
 from searchrl.errors import RetrieverFailure, show_value
 
 
@@ -205,10 +203,10 @@ def read_answer(form: Form, answer: Any, num_queries: int, k: int) -> list[list[
     if form is Form.BROWSECOMP and isinstance(result, list):
         result = [result]
     if not isinstance(result, list) or any(not isinstance(items, list) for items in result):
-        raise RetrieverFailure(f'the server sent no {{"result": […]}}: {quote(answer)}')
+        raise RetrieverFailure(f'the server sent no {{"result": […]}}: {show_value(answer)}')
     if len(result) != num_queries:
         raise RetrieverFailure(
-            f"the server sent {len(result)} results for {num_queries} queries: {quote(answer)}"
+            f"the server sent {len(result)} results for {num_queries} queries: {show_value(answer)}"
         )
     return [list(_read_passages(items))[:k] for items in result]
 
@@ -228,7 +226,7 @@ def _read_passage(item: Any) -> Passage:
     is_wrapped = isinstance(item, Mapping) and "document" in item
     document = item["document"] if is_wrapped else item
     if not isinstance(document, Mapping):
-        raise RetrieverFailure(f"the server sent no document: {quote(item)}")
+        raise RetrieverFailure(f"the server sent no document: {show_value(item)}")
     known = {key: _encodable(value) for key, value in document.items()}
     for holder in (item, document):
         if known.get("id") is None and known.get("_id") is None:
@@ -238,10 +236,12 @@ def _read_passage(item: Any) -> Passage:
         text = json.dumps(document, sort_keys=True, default=str)
         known["id"] = hashlib.sha256(text.encode()).hexdigest()[:16]
     try:
-        passage = parse_passage(Row(0, known))
+        passage = parse_passage(known)
+        if not (passage.title or passage.text):
+            raise BadRow("no title and no text")
     except BadRow as reason:
         raise RetrieverFailure(
-            f"the server sent a document that is no passage ({reason}): {quote(item)}"
+            f"the server sent a document that is no passage ({reason}): {show_value(item)}"
         ) from reason
     return replace(passage, score=_read_score(item.get("score") if is_wrapped else None, item))
 
@@ -256,5 +256,5 @@ def _read_score(score: Any, item: Any) -> float:
     if score is None:
         return 0.0
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise RetrieverFailure(f"the server sent no score: {quote(item)}")
+        raise RetrieverFailure(f"the server sent no score: {show_value(item)}")
     return float(score)

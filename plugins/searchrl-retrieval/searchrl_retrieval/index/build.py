@@ -23,7 +23,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.passages import (
+from searchrl.retrieval import (
     PassageStore,
     has_passages,
     open_passages,

@@ -17,7 +17,7 @@ from typing import Any
 
 from searchrl.contracts import Retriever
 from searchrl.errors import SearchRLError, show_value, suggest_path
-from searchrl.retrieval.passages import PassageStore, open_passages
+from searchrl.retrieval import PassageStore, open_passages
 from searchrl_retrieval.index.kinds import PLACES, IndexKind, find_kind
 from searchrl_retrieval.index.manifest import (
     BUILDING,

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from searchrl.core.episode import Passage
-from searchrl.retrieval.indexes import word_index
+from searchrl.retrieval.bm25 import BM25Retriever
 
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
@@ -52,7 +52,7 @@ class Finder:
 
     def __init__(self, passages: tuple[Passage, ...]) -> None:
         self._passages = passages
-        self._search = word_index(passages)
+        self._search = BM25Retriever(passages)
 
     def finds(self, query: str, passage_id: str, within: int = 3) -> bool:
         """Whether the article is among the first `within` results of the query."""

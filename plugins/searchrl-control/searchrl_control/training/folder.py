@@ -1,0 +1,186 @@
+"""The folder of a training: what it was made of, its curves and its checkpoints.
+
+    config.json                        settings, what the network sees and offers, versions
+    metrics.jsonl                      a line for each step
+    checkpoints/step_000040.safetensors   weights and the state of Adam; nothing is pickled
+    tensorboard/                       if TensorBoard is installed
+
+Owns exact resume: a run that was killed goes on from its newest checkpoint, and ends with the same
+weights and figures as one that was not. The order of a step is in `loop`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from searchrl import Entry
+from searchrl.config import merge
+from searchrl.config.faults import explain
+from searchrl.errors import ConfigError, DamagedError, RunFolderError, SearchRLError
+from searchrl_control.training.loop import Settings, Training
+
+CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
+_NETWORK, _ADAM = "network.", "adam."
+_COPY = "Restore it from a copy, or train again"
+
+Say = Callable[[str], None]
+
+
+def build_settings(*layers: Mapping[str, Any]) -> Settings:
+    """Settings of layers, later ones win. Raises `ConfigError` that lists what is wrong."""
+    merged: dict[str, Any] = Settings().model_dump()
+    for layer in layers:
+        merged = merge(merged, layer)
+    if isinstance(merged["network"], str):
+        merged["network"] = {"name": merged["network"]}
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        lines = explain(error, merged, layers, list(Settings.model_fields))
+        raise ConfigError(f"the configuration is not valid:\n{lines}") from error
+
+
+def begin_run(folder: Path, settings: Settings, entry: Entry) -> Training:
+    """A new training, with its configuration written before the first step.
+
+    Raises:
+        RunFolderError: the folder is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunFolderError(
+            f"'{folder}' is not empty; go on with: searchrl control train --resume {folder}, or "
+            "name a new folder"
+        )
+    training = Training(settings, entry)
+    (folder / CHECKPOINTS).mkdir(parents=True)
+    described = {
+        "settings": settings.model_dump(),
+        "space": training.space.to_dict(),
+        "torch": torch.__version__,
+    }
+    _write(folder / CONFIG, json.dumps(described, indent=2).encode() + b"\n")
+    (folder / METRICS).touch()
+    return training
+
+
+def reopen_run(folder: Path, settings: Settings, entry: Entry) -> Training:
+    """The training of a folder as it was at its newest whole checkpoint.
+
+    Raises:
+        RunFolderError, DamagedError: there is no run, or no checkpoint that can be read.
+    """
+    training = Training(settings, entry)
+    damage: SearchRLError = RunFolderError(f"'{folder}' has no checkpoint; train again")
+    for step, path in reversed(list_checkpoints(folder)):
+        try:
+            _restore(training, load_file(path))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            damage = DamagedError.of(path, str(error), _COPY)
+            continue
+        training.step = step
+        # What came after it is done again.
+        lines = (folder / METRICS).read_bytes().splitlines(keepends=True)[:step]
+        _write(folder / METRICS, b"".join(lines))
+        return training
+    raise damage
+
+
+def run_training(training: Training, folder: Path, say: Say) -> None:
+    """Take the steps that are left, and write a checkpoint where one is due."""
+    settings, board = training.settings, _open_board(folder, training.step)
+    if training.step == 0:
+        save_checkpoint(training, folder)
+    with (folder / METRICS).open("a", encoding="utf-8") as metrics:
+        while training.step < settings.max_steps:
+            told = training.take_step()
+            step = training.step
+            metrics.write(json.dumps({"step": step, **told}) + "\n")
+            metrics.flush()
+            for name, value in told.items() if board is not None else ():
+                board.add_scalar(name, value, step)
+            shown = ("reward", "ndcg", "entropy", "kl", "least_action_p", "episodes_per_s")
+            figures = "  ".join(f"{name} {told[name]:.3g}" for name in shown if name in told)
+            say(f"step {step}/{settings.max_steps}  {figures}")
+            if step % settings.checkpoint_every == 0 or step == settings.max_steps:
+                os.fsync(metrics.fileno())  # a checkpoint never stands before its curves
+                save_checkpoint(training, folder)
+    if board is not None:
+        board.close()
+
+
+def save_checkpoint(training: Training, folder: Path) -> None:
+    """Write the weights and the state of the optimiser into one file, whole or not at all."""
+    tensors = {_NETWORK + k: v.contiguous() for k, v in training.network.state_dict().items()}
+    for number, state in training.optimizer.state_dict()["state"].items():
+        tensors |= {f"{_ADAM}{number}.{key}": value for key, value in state.items()}
+    _write(folder / CHECKPOINTS / f"step_{training.step:06d}{SUFFIX}", save(tensors))
+
+
+def read_config(folder: Path) -> tuple[Settings, dict[str, Any]]:
+    """The settings of a run, and what its network sees and offers.
+
+    Raises:
+        RunFolderError: there is no run of `searchrl control train`.
+        DamagedError: its configuration cannot be read.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise RunFolderError(
+            f"'{folder}' is no run of searchrl control train: it has no {CONFIG}. A model that "
+            f"plays in words is measured by: searchrl eval {folder}"
+        )
+    try:
+        told = json.loads(path.read_bytes())
+        return Settings.model_validate(told["settings"]), dict(told["space"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DamagedError.of(path, str(error), _COPY) from error
+
+
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """The checkpoints of a run by step, the oldest first."""
+    found = (folder / CHECKPOINTS).glob(f"step_*{SUFFIX}")
+    return sorted((int(path.stem.removeprefix("step_")), path) for path in found)
+
+
+def load_weights(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give a network the weights of a checkpoint. Raises `RuntimeError` if they are another's."""
+    own = {k.removeprefix(_NETWORK): v for k, v in tensors.items() if k.startswith(_NETWORK)}
+    network.load_state_dict(own)
+
+
+def _restore(training: Training, tensors: Mapping[str, Tensor]) -> None:
+    load_weights(training.network, tensors)
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith(_ADAM):
+            number, key = name.removeprefix(_ADAM).split(".")
+            state.setdefault(int(number), {})[key] = tensor
+    groups = training.optimizer.state_dict()["param_groups"]
+    training.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _open_board(folder: Path, step: int) -> Any:
+    """A writer for TensorBoard that forgets what came after a step; None if it is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+
+def _write(path: Path, data: bytes) -> None:
+    beside = path.with_suffix(".tmp")
+    with beside.open("wb") as file:
+        file.write(data)
+        os.fsync(file.fileno())
+    os.replace(beside, path)

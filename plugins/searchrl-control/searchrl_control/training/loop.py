@@ -1,0 +1,314 @@
+"""Trains a network that decides: settings, episodes, loss and update, from top to bottom.
+
+    dr_grpo: J = ratio * A - beta * k3(start, policy),    A = return - mean return of the question
+    ppo:     J = min(ratio * A, clip(ratio) * A) + entropy_weight * H - beta * k3,    A by GAE
+             loss = -J + value_weight * (target - value)^2
+
+Dr. GRPO is Liu et al. 2025 (arXiv 2503.20783): no division by the deviation, a constant in place of
+the length. PPO is Schulman et al. 2017, equation 7, with GAE. Left out: clipped values, a
+target KL that ends a step early, mini-batches. Every draw of a step is a function of seed and step,
+so there is no state of a generator to keep. Shapes: B episodes, S choices, D numbers seen, A
+actions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from searchrl import Entry
+from searchrl.errors import ConfigError, PolicyError
+from searchrl_control.collections.judged import TRAIN
+from searchrl_control.environment.env import RetrievalControlEnv
+from searchrl_control.generation.curriculum import ANY
+from searchrl_control.policies.networks import make_network
+from searchrl_control.policies.space import Space, masked_logps, row_of, space_of
+
+CLIP = 0.2
+"""How far the ratio may leave 1 (both sides); with one epoch per step it never does."""
+MAX_GRAD_NORM = 0.5
+_DELTA = 1e-8
+
+Count = Annotated[int, Field(ge=1)]
+AtLeastZero = Annotated[float, Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """What a training is made of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    envs: list[dict[str, Any]] = Field(default=[{"collection": "demo"}], min_length=1)
+    """Settings of `retrieval-control`, once for each collection. Two more keys: `weight`, how often
+    its questions are drawn (by default, as many as it has), and `difficulty`, which may be a
+    mapping of steps to levels: `{0: any, 5: mostly_hard}`."""
+    network: dict[str, Any] = {"name": "linear"}
+    """`name` is `linear`, `mlp` or `gru`; the other keys are its settings."""
+    algorithm: Literal["ppo", "dr_grpo"] = "dr_grpo"
+    """`ppo` learns from the network's critic; `dr_grpo` compares the episodes of a question."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    max_steps: Annotated[int, Field(ge=0)] = 200
+    questions: Count = 50
+    """Questions of a step."""
+    group_size: Count = 20
+    """Episodes of each question; of one alone, `dr_grpo` learns nothing."""
+    epochs: Count = 1
+    """Updates of a step. With one, every ratio is 1 and nothing is clipped."""
+    lr: Annotated[float, Field(gt=0)] = 0.01
+    beta: AtLeastZero = 0.001
+    """Weight of the KL to the network as it began, which keeps a fixed sequence (`start`) alive."""
+    decay: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """Lambda of GAE. Later rewards are not discounted: episodes have five steps."""
+    value_weight: AtLeastZero = 0.5
+    entropy_weight: AtLeastZero = 0.01
+    """Of `ppo`: keeps every legal action alive."""
+    checkpoint_every: Count = 1
+    """They are small, and a comparison looks at each for a collapse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The episodes of a step. Where `is_done_BS` is false, the rest of a row is 0 and not read."""
+
+    seen_BSD: Tensor
+    legal_BSA: Tensor
+    action_BS: Tensor
+    reward_BS: Tensor
+    is_done_BS: Tensor
+    worth: list[float]
+    """nDCG@k of the last list of each."""
+
+
+@dataclass(slots=True)
+class Training:
+    """A network under training, with what it is trained on.
+
+    Args:
+        settings: what it is made of.
+        entry: the registration of `retrieval-control`, which checks the settings of environments.
+
+    Raises:
+        ConfigError, DataError: a setting or the data are wrong, or two collections show or offer
+            other things.
+    """
+
+    settings: Settings
+    entry: Entry
+    step: int = 0
+    space: Space = field(init=False)
+    network: nn.Module = field(init=False)
+    start: nn.Module = field(init=False)
+    """The network as it began."""
+    optimizer: torch.optim.Adam = field(init=False)
+    _pools: dict[tuple[int, str], list[RetrievalControlEnv]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        torch.set_num_threads(1)  # a pass of a small network has nothing to share
+        self._pools = {}
+        envs = [self._take(number, 0, 1)[0] for number in range(len(self.settings.envs))]
+        self.space = space_of(envs[0])
+        for env in envs:
+            if space_of(env) != self.space:
+                raise ConfigError(
+                    f"the collections '{envs[0].world.name}' and '{env.world.name}' show or offer "
+                    "other things; use the same actions and max_steps for all"
+                )
+        made = []
+        for _ in range(2):
+            torch.manual_seed(self.settings.seed)
+            made.append(make_network(self.space, self.settings.network))
+        self.network, self.start = made
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=self.settings.lr)
+
+    def take_step(self) -> dict[str, float]:
+        """Play the episodes of the next step, learn from them, and say how it went."""
+        began = time.perf_counter()
+        # Everything random of a step: what is asked, and what is done.
+        rng = np.random.default_rng([self.settings.seed, self.step])
+        played = self.play(rng)
+        metrics = self.describe(played) | self.update(played)
+        self.step += 1
+        seconds = time.perf_counter() - began
+        return metrics | {"episodes_per_s": len(played.worth) / seconds}
+
+    def play(self, rng: np.random.Generator) -> Played:
+        """Draw the questions of a step and play a group of episodes of each, all at once."""
+        space = self.space
+        envs, tasks = self._draw(rng)
+        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        count, limit = len(envs), space.max_choices
+        seen_BSD = torch.zeros((count, limit, space.width))
+        legal_BSA = torch.ones((count, limit, space.num_actions), dtype=torch.bool)
+        action_BS = torch.zeros((count, limit), dtype=torch.long)
+        reward_BS = torch.zeros((count, limit))
+        is_done_BS = torch.zeros((count, limit), dtype=torch.bool)
+        shown = [env.reset(options=task) for env, task in zip(envs, tasks, strict=True)]
+        worth, live = [0.0] * count, list(range(count))
+        for step in range(limit):
+            for at in live:
+                observation, info = shown[at]
+                seen_BSD[at, step] = torch.from_numpy(row_of(envs[at], observation))
+                legal_BSA[at, step] = torch.from_numpy(info["action_mask"].astype(bool))
+            with torch.no_grad():
+                logits_BSA = self.network(seen_BSD[:, : step + 1]).logits_BSA
+                p_BA = masked_logps(logits_BSA, legal_BSA[:, : step + 1])[:, -1].exp()
+            # Of all, so that a draw does not depend on who is still playing.
+            drawn = torch.multinomial(p_BA, 1, generator=generator)[:, 0].tolist()
+            for at in list(live):
+                observation, reward, is_over, _, info = envs[at].step(drawn[at])
+                shown[at] = (observation, info)
+                action_BS[at, step], reward_BS[at, step] = drawn[at], reward
+                is_done_BS[at, step] = True
+                if is_over:
+                    worth[at] = info["signals"]["ndcg"]
+                    live.remove(at)
+            if not live:
+                break
+        return Played(seen_BSD, legal_BSA, action_BS, reward_BS, is_done_BS, worth)
+
+    def update(self, played: Played) -> dict[str, float]:
+        """Learn from episodes: `epochs` times the same ones."""
+        settings, is_ppo = self.settings, self.settings.algorithm == "ppo"
+        count, total = played.is_done_BS.shape[0], int(played.is_done_BS.sum())
+        # The loss is a mean over choices; of Dr. GRPO, over those that there could be.
+        denominator = total if is_ppo else played.is_done_BS.numel()
+        weight_BS = played.is_done_BS / denominator
+        with torch.no_grad():
+            old_BS, value_BS, _ = self._look(self.network, played)
+            ref_BS, _, _ = self._look(self.start, played)
+        if is_ppo:
+            is_done_BS = played.is_done_BS
+            raw_BS = estimate(played.reward_BS, value_BS, is_done_BS, settings.decay)
+            target_BS = raw_BS + value_BS
+            spread, mean = torch.std_mean(raw_BS[is_done_BS], correction=0)
+            adv_BS = (raw_BS - mean) / (spread + _DELTA)
+        else:
+            return_GN = played.reward_BS.sum(dim=1).reshape(-1, settings.group_size)
+            adv_G = return_GN - return_GN.mean(dim=1, keepdim=True)
+            adv_BS, target_BS = adv_G.reshape(count, 1).expand_as(old_BS), value_BS
+        told: dict[str, float] = {}
+        for epoch in range(settings.epochs):
+            logp_BS, value_BS, entropy_BS = self._look(self.network, played)
+            ratio_BS = torch.exp(logp_BS - old_BS)
+            surr1_BS = ratio_BS * adv_BS
+            surr2_BS = ratio_BS.clamp(1 - CLIP, 1 + CLIP) * adv_BS
+            kl_BS = torch.exp(ref_BS - logp_BS) - 1 - (ref_BS - logp_BS)  # k3, Schulman 2020
+            objective_BS = torch.minimum(surr1_BS, surr2_BS) - settings.beta * kl_BS
+            loss = -(weight_BS * objective_BS).sum()
+            error_BS = (target_BS - value_BS).square()
+            if is_ppo:
+                loss = loss - settings.entropy_weight * (weight_BS * entropy_BS).sum()
+                loss = loss + settings.value_weight * (weight_BS * error_BS).sum()
+            self.optimizer.zero_grad()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(self.network.parameters(), MAX_GRAD_NORM)
+            if not torch.isfinite(norm):
+                raise PolicyError(
+                    f"step {self.step + 1}: the gradient is not finite; go on from a checkpoint "
+                    "with a lower lr"
+                )
+            self.optimizer.step()
+            if epoch == 0:
+                told = {"loss": loss.item(), "grad_norm": norm.item()}
+                means = {"kl": kl_BS, "entropy": entropy_BS}
+                means |= {"value_loss": error_BS} if is_ppo else {}
+                told |= {name: _mean(column, played) for name, column in means.items()}
+        told["clip_frac"] = _mean((surr2_BS < surr1_BS).float(), played)
+        return told
+
+    def describe(self, played: Played) -> dict[str, float]:
+        """What was played: its worth, and how the network decided where more was legal."""
+        with torch.no_grad():
+            logits_BSA = self.network(played.seen_BSD).logits_BSA
+        is_free_BS = played.is_done_BS & (played.legal_BSA.sum(dim=-1) > 1)
+        told = {
+            "reward": float(played.reward_BS.sum(dim=1).mean()),
+            "ndcg": float(np.mean(played.worth)),
+            "actions": float(played.is_done_BS.sum(dim=1).float().mean()),
+        }
+        if not is_free_BS.any():
+            return told
+        p_NA = masked_logps(logits_BSA, played.legal_BSA)[is_free_BS].exp()
+        told["least_action_p"] = float(p_NA[played.legal_BSA[is_free_BS]].min())
+        chosen_N = played.action_BS[is_free_BS]
+        for number, name in enumerate(self.space.actions):
+            told[f"action/{name}"] = float((chosen_N == number).float().mean())
+        return told
+
+    def _look(self, network: nn.Module, played: Played) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probs of what was done, values and entropies, all [B, S]."""
+        logits_BSA, value_BS = network(played.seen_BSD)
+        logp_BSA = masked_logps(logits_BSA, played.legal_BSA)
+        # `where` and not a product with the mask: 0 * -inf is NaN.
+        known_BSA = torch.where(played.legal_BSA, logp_BSA, 0.0)
+        entropy_BS = -(known_BSA.exp() * known_BSA).sum(dim=-1)
+        logp_BS = logp_BSA.gather(2, played.action_BS[..., None])[..., 0]
+        # Behind the end, action 0 may be illegal: what is said there is not read.
+        return torch.where(played.is_done_BS, logp_BS, 0.0), value_BS, entropy_BS
+
+    def _draw(
+        self, rng: np.random.Generator
+    ) -> tuple[list[RetrievalControlEnv], list[dict[str, Any]]]:
+        """The environment and the task of every episode of a step, group after group."""
+        settings = self.settings
+        weights = np.array(
+            [
+                float(one.get("weight") or self._take(number, 0, 1)[0].num_tasks(TRAIN))
+                for number, one in enumerate(settings.envs)
+            ]
+        )
+        which = rng.choice(len(weights), settings.questions, p=weights / weights.sum()).tolist()
+        envs: list[RetrievalControlEnv] = []
+        tasks: list[dict[str, Any]] = []
+        for number in range(len(weights)):
+            group = settings.group_size
+            taken = self._take(number, self.step, which.count(number) * group)
+            for _ in range(0, len(taken), group):
+                index = int(rng.integers(taken[0].num_tasks(TRAIN)))
+                tasks += [{"split": TRAIN, "index": index}] * group
+            envs += taken
+        return envs, tasks
+
+    def _take(self, number: int, done: int, count: int) -> list[RetrievalControlEnv]:
+        """Environments of a collection as it is after so many steps; they are used again."""
+        own = {key: value for key, value in self.settings.envs[number].items() if key != "weight"}
+        if isinstance(stages := own.get("difficulty", ANY), Mapping):
+            begun = [int(step) for step in stages if int(step) <= done]
+            own["difficulty"] = {int(step): level for step, level in stages.items()}[max(begun)]
+        pool = self._pools.setdefault((number, str(own.get("difficulty", ANY))), [])
+        while len(pool) < count:
+            pool.append(RetrievalControlEnv(**self.entry.ensure_settings(own)))
+        return pool[:count]
+
+
+def estimate(
+    reward_BS: Tensor, value_BS: Tensor, is_done_BS: Tensor, decay: float, discount: float = 1.0
+) -> Tensor:
+    """Advantages [B, S] by GAE (Schulman et al. 2016, equations 11 to 16); 0 behind the end.
+
+        delta_t     = r_t + discount * V_(t+1) - V_t
+        advantage_t = delta_t + discount * decay * advantage_(t+1)
+
+    After the last choice of an episode comes 0, also where a limit ended it: the limit is part of
+    the task. Nothing of one episode reaches another.
+    """
+    adv_BS = torch.zeros_like(value_BS)
+    later_B = next_B = torch.zeros_like(value_BS[:, 0])
+    for step in reversed(range(value_BS.shape[1])):
+        value_B, is_done_B = value_BS[:, step], is_done_BS[:, step]
+        delta_B = reward_BS[:, step] + discount * next_B - value_B
+        later_B = torch.where(is_done_B, delta_B + discount * decay * later_B, 0.0)
+        next_B = torch.where(is_done_B, value_B, 0.0)
+        adv_BS[:, step] = later_B
+    return adv_BS
+
+
+def _mean(column_BS: Tensor, played: Played) -> float:
+    return float(column_BS.detach()[played.is_done_BS].mean())

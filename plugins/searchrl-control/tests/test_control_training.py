@@ -1,0 +1,133 @@
+"""The loop: it learns, it goes on exactly, and its update is the one of the equations."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from searchrl_control.policies.space import masked_logps
+from searchrl_control.training.folder import build_settings
+from searchrl_control.training.loop import Played, Training
+
+from searchrl.errors import ConfigError
+from searchrl.plugins import load_plugins
+
+MODULE = "searchrl_control"
+
+
+def make(toy: dict[str, Any], **settings: Any) -> Training:
+    entry = load_plugins([MODULE]).get("env", "retrieval-control")
+    env = {**toy, "actions": "heads", **settings.pop("env", {})}
+    return Training(
+        build_settings({"envs": [env], "questions": 3, "group_size": 8}, settings), entry
+    )
+
+
+@pytest.mark.parametrize("network", ["linear", "gru"])
+@pytest.mark.parametrize("algorithm", ["ppo", "dr_grpo"])
+def test_a_network_learns(toy: dict[str, Any], algorithm: str, network: str) -> None:
+    env = {"collection": "demo", "reward": "gain"}
+    training = make(toy, env=env, algorithm=algorithm, network=network, lr=0.02, questions=10)
+    told = [training.take_step() for _ in range(20)]
+    first, last = (sum(one["ndcg"] for one in part) / 4 for part in (told[:4], told[-4:]))
+    assert last > first + 0.04
+    assert told[0]["kl"] == 0 and told[0]["entropy"] > 1 and told[-1]["kl"] > 0
+    if (algorithm, network) == ("ppo", "gru"):
+        assert told[-1]["value_loss"] < 0.6 * told[0]["value_loss"]
+
+
+def test_what_was_drawn_is_legal_and_what_it_earned_is_that_of_its_episode(
+    toy: dict[str, Any],
+) -> None:
+    training = make(toy)
+    played = training.play(np.random.default_rng(0))
+    chosen = played.legal_BSA.gather(2, played.action_BS[..., None])[..., 0]
+    assert chosen[played.is_done_BS].all()
+    assert played.action_BS[:, 0].eq(training.space.actions.index("Search")).all()
+    costs = 0.001 * (played.action_BS != training.space.actions.index("Terminate")).float()
+    earned = (played.reward_BS + costs * played.is_done_BS).sum(dim=1)
+    assert earned.tolist() == pytest.approx(played.worth, abs=1e-6)
+    assert len(set(played.worth)) > 1
+
+
+def hand_made(training: Training) -> Played:
+    """Two episodes of one question: one choice between all actions, and three."""
+    torch.manual_seed(1)
+    space, is_done = training.space, torch.tensor([[True, False], [True, True]])
+    count, limit = is_done.shape
+    legal = torch.ones((count, limit, space.num_actions), dtype=torch.bool)
+    legal[0, 0, 3:] = False
+    action = torch.tensor([[1, 0], [2, 5]])
+    reward = torch.tensor([[0.5, 0.0], [0.25, 1.0]])
+    seen = torch.randn((count, limit, space.width))
+    return Played(seen, legal, action, reward, is_done, [0.5, 1.25])
+
+
+def test_the_update_of_dr_grpo_is_that_of_the_equation(toy: dict[str, Any]) -> None:
+    """With one epoch every ratio is 1: the gradient is that of the sum of A * log p, over 4."""
+    training = make(toy, group_size=2, beta=0.0)
+    played = hand_made(training)
+    logp = masked_logps(training.network(played.seen_BSD).logits_BSA, played.legal_BSA)
+    of_done = logp.gather(2, played.action_BS[..., None])[..., 0]
+    # Returns are .5 and 1.25, their mean .875.
+    wanted = -(-0.375 * of_done[0, 0] + 0.375 * (of_done[1, 0] + of_done[1, 1])) / 4
+    (expected,) = torch.autograd.grad(wanted, [training.network.actor.weight])
+    training.update(played)
+    found = training.optimizer.state_dict()["state"]
+    norm = expected.norm()
+    assert norm > 0
+    assert training.network.critic.weight.grad is None
+    kept = next(s["exp_avg"] for s in found.values() if s["exp_avg"].shape == expected.shape) / 0.1
+    scale = (kept * expected).sum() / norm**2  # what clipping the norm took
+    assert torch.allclose(kept, expected * scale, atol=1e-6) and 0 < scale < 1.001
+
+
+def test_a_run_that_is_killed_ends_with_the_same_bytes(toy: dict[str, Any], tmp_path: Path) -> None:
+    config = tmp_path / "run.json"
+    env = {**toy, "actions": "heads", "difficulty": {"0": "any", "4": "mostly_hard"}}
+    told = {"envs": [env], "questions": 4, "group_size": 4, "algorithm": "ppo", "epochs": 2}
+    config.write_text(json.dumps({**told, "max_steps": 60, "checkpoint_every": 3}))
+    command = [sys.executable, "-m", "searchrl", "--plugin", MODULE, "control", "train"]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(*words: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, *map(str, words)], env=environ, stderr=subprocess.DEVNULL
+        )
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start("--config", config, "--run-dir", whole).wait() == 0
+    process = start("--config", config, "--run-dir", killed)
+    while not (killed / "checkpoints" / "step_000006.safetensors").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "checkpoints" / "step_000060.safetensors").exists()
+    assert start("--resume", killed).wait() == 0
+
+    def read(folder: Path) -> dict[str, Any]:
+        files = {path.name: path.read_bytes() for path in (folder / "checkpoints").iterdir()}
+        rows = map(json.loads, (folder / "metrics.jsonl").read_text("utf-8").splitlines())
+        return {**files, "rows": [{**row, "episodes_per_s": 0} for row in rows]}
+
+    one, other = read(whole), read(killed)
+    assert len(one["rows"]) == 60 and len(one) == 22
+    assert one == {k: v for k, v in other.items() if not k.endswith(".tmp")}
+
+
+def test_wrong_settings_are_named_with_their_key(toy: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"'?max_step'?.*max_steps"):
+        build_settings({"max_step": 3})
+    with pytest.raises(ConfigError, match="algorithm"):
+        build_settings({"algorithm": "sarsa"})
+    with pytest.raises(ConfigError, match="action"):
+        make(toy, env={"action": "heads"})

@@ -1,0 +1,100 @@
+"""The disk cache of answers: what was asked once is never sent again.
+
+Owns one SQLite file of JSON values. No key of an account is in it, and nothing that is read from it
+is run (other disk caches unpickle what they find). Safe to use from several threads and processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from searchrl.errors import EndpointFailure
+
+_WAIT_S = 30.0
+"""How long one process waits for another that writes."""
+
+
+class JsonCache:
+    """JSON values on disk.
+
+    Args:
+        path: the file; it is made if it is not there.
+        section: where its setting stands, for messages: `endpoint`, `retriever`.
+        is_read_only: open a file that is there and change nothing in it.
+
+    Raises:
+        EndpointFailure: if the file cannot be made, or is no cache; every method says so, too.
+    """
+
+    def __init__(
+        self, path: Path, *, section: str = "endpoint", is_read_only: bool = False
+    ) -> None:
+        self.path = path
+        self._section = section
+        self._lock = threading.Lock()
+        try:
+            if not is_read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch(mode=0o600)  # it holds prompts
+            uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "")
+            self._database = sqlite3.connect(
+                uri, timeout=_WAIT_S, check_same_thread=False, uri=True
+            )
+            if is_read_only:
+                self._run("SELECT key FROM replies LIMIT 1")
+            else:
+                columns = "(key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
+                self._run(f"CREATE TABLE IF NOT EXISTS replies {columns}")
+        except (OSError, sqlite3.Error) as error:
+            raise self._failure(error) from error
+
+    @staticmethod
+    def default_path(name: str = "endpoints") -> Path:
+        """Where answers are kept if nothing else is said: in the user's own cache folder."""
+        import platformdirs
+
+        return platformdirs.user_cache_path("searchrl") / f"{name}.sqlite"
+
+    @staticmethod
+    def key(url: str, body: Mapping[str, Any], draw: int = 0) -> str:
+        """The key of an answer: two requests share it if the server could not tell them apart."""
+        asked = json.dumps([url, body, draw], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(asked.encode()).hexdigest()
+
+    def get(self, key: str) -> Any:
+        """The value that was kept under a key; None if there is none that can be read."""
+        row = self._run("SELECT reply FROM replies WHERE key = ?", key)
+        try:
+            return None if row is None else json.loads(row[0])
+        except (ValueError, TypeError, RecursionError):
+            return None  # it is damaged: then it is asked for, and kept, again
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep a value; None: nothing any more."""
+        self._run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, json.dumps(value))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def _run(self, statement: str, *values: str) -> Any:
+        """The first row of what a statement finds."""
+        try:
+            with self._lock, self._database:
+                return self._database.execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> EndpointFailure:
+        section = self._section
+        return EndpointFailure(
+            f"the cache of replies '{self.path}' cannot be used ({error}); remove the file, name "
+            f"another with --set {section}.cache=FILE, or use none: --set {section}.cache=off"
+        )

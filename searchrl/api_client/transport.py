@@ -1,0 +1,105 @@
+"""The wire under the `openai` client: what goes out, how much comes back, and until when.
+
+Owns the headers (none of the machine's, none of the environment's), the limit of size, one deadline
+over all tries of a request, and that redirects are not followed: they would carry the key
+elsewhere. Tries, `Retry-After` and connections are the library's. Imported with the first server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from openai import OpenAIError
+
+from searchrl.errors import EndpointFailure, SearchRLError
+
+_OUT = ("accept-encoding", "connection", "content-length", "content-type", "host")
+"""Headers of the library that are sent."""
+_IN = ("retry-after", "retry-after-ms", "x-should-retry")
+"""Headers of an answer that the library reads."""
+
+
+class Ended(OpenAIError):
+    """Nothing more is tried. The library passes its own errors on at once, and retries others."""
+
+    def __init__(self, error: SearchRLError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(slots=True)
+class Asking:
+    """A request under way, with all its tries; `before(is_retry)` is called before each."""
+
+    ends_at: float
+    before: Callable[[bool], None]
+    late: str
+    num_tries: int = 0
+
+
+ASKING: ContextVar[Asking] = ContextVar("asking")
+"""What this thread asks."""
+
+
+class Wire(httpx2.Client):
+    """Sends one try after the other, whatever request it is of."""
+
+    def __init__(self, key_header: str, max_bytes: int, concurrency: int) -> None:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency)
+        super().__init__(limits=limits)
+        self._own = {"accept": "application/json", "user-agent": "searchrl"}
+        if key_header:
+            self._own["authorization"] = key_header
+        self._max_bytes = max_bytes
+
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request and read its answer.
+
+        Raises:
+            Ended: if it is too late, too long, or `before` refuses.
+        """
+        asking = ASKING.get()
+        try:
+            asking.before(asking.num_tries > 0)
+        except SearchRLError as error:
+            raise Ended(error) from None
+        left_s = asking.ends_at - time.monotonic()
+        if left_s <= 0:
+            raise Ended(EndpointFailure(asking.late))
+        asking.num_tries += 1
+        sent = {name: request.headers[name] for name in _OUT if name in request.headers}
+        request.headers = httpx2.Headers(sent | self._own)
+        request.extensions = {"timeout": httpx2.Timeout(left_s).as_dict()}
+        content = bytearray()
+        try:
+            with closing(super().send(request, stream=True, follow_redirects=False)) as answer:
+                for piece in answer.iter_bytes():
+                    content += piece
+                    if len(content) > self._max_bytes:
+                        text = f"{request.url} sent more than {self._max_bytes:,} bytes"
+                        raise Ended(EndpointFailure(f"{text}, which is no answer"))
+                    # The limit of the library is one of silence.
+                    if time.monotonic() > asking.ends_at:
+                        raise Ended(EndpointFailure(asking.late))
+        except httpx2.TimeoutException:
+            raise Ended(EndpointFailure(asking.late)) from None
+        headers = {name: answer.headers[name] for name in _IN if name in answer.headers}
+        if _is_beyond(headers.get("retry-after", ""), asking.ends_at - time.monotonic()):
+            headers["x-should-retry"] = "false"
+        return httpx2.Response(
+            answer.status_code, headers=headers, content=bytes(content), request=request
+        )
+
+
+def _is_beyond(wait: str, left_s: float) -> bool:
+    """Whether a server asks to wait for longer than there is time."""
+    try:
+        return float(wait) > left_s
+    except ValueError:
+        return False

@@ -1,0 +1,129 @@
+"""What a question says of its evidence: the paragraphs it comes with, and which of them are gold.
+
+One function for each layout, that of HotpotQA and 2WikiMultihopQA and that of MuSiQue: as their
+authors publish them and as `datasets` and FlashRAG store them. `gold` finds the passages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from searchrl.data.problems import BadRow, ensure_encodable
+from searchrl.errors import show_value
+
+_TEXTS = ("sentences", "content", "paragraphs", "paragraph_text", "text")
+"""Names of the text of a paragraph, in the order in which they are looked for."""
+
+
+class Paragraph(NamedTuple):
+    """A paragraph that comes with a question."""
+
+    title: str
+    text: str
+    is_gold: bool = False
+
+
+class Evidence(NamedTuple):
+    """The paragraphs of a question, and the titles of gold ones that are not among them."""
+
+    paragraphs: tuple[Paragraph, ...] = ()
+    titles: tuple[str, ...] = ()
+
+    @property
+    def gold(self) -> tuple[Paragraph, ...]:
+        """The gold paragraphs; of those that are known by their title only, the text is empty."""
+        there = tuple(paragraph for paragraph in self.paragraphs if paragraph.is_gold)
+        return there + tuple(Paragraph(title, "", True) for title in self.titles)
+
+
+NO_EVIDENCE = Evidence()
+
+
+def read_evidence(row: Mapping[str, Any]) -> Evidence:
+    """The evidence of a row, or of its `metadata`; empty if it says nothing of it.
+
+    Raises:
+        BadRow: it says something that is none of the layouts.
+    """
+    for holder in (row, row.get("metadata")):
+        for keys, read in _LAYOUTS.items():
+            if isinstance(holder, Mapping) and any(holder.get(key) is not None for key in keys):
+                try:
+                    return read(holder)
+                except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
+                    said = show_value({key: holder.get(key) for key in keys})
+                    raise BadRow(f"{' and '.join(keys)}: no layout that is known: {said}") from None
+    return NO_EVIDENCE
+
+
+def _read_musique(row: Mapping[str, Any]) -> Evidence:
+    """`paragraphs`: `title`, `paragraph_text` and `is_supporting`, or `question_decomposition`."""
+    hops = {hop.get("paragraph_support_idx") for hop in row.get("question_decomposition") or ()}
+    paragraphs = []
+    for place, one in enumerate(_unpack(row["paragraphs"])):
+        said = one.get("is_supporting")
+        is_gold = bool(said) if said is not None else one.get("idx", place) in hops
+        paragraphs.append(Paragraph(_text(one["title"]), _text(_find_text(one)), is_gold))
+    return Evidence(tuple(paragraphs))
+
+
+def _read_hotpotqa(row: Mapping[str, Any]) -> Evidence:
+    """`context` and `supporting_facts`, both lists of pairs or of objects, or columns."""
+    facts, context = _unpack(row.get("supporting_facts")) or (), _unpack(row.get("context")) or ()
+    if isinstance(facts, Mapping):
+        facts = facts["title"]
+    gold = dict.fromkeys(map(_title_of, facts))
+    if isinstance(context, Mapping):
+        context = list(zip(context["title"], _find_text(context), strict=True))
+    # Of other data sets it is one text to read from, or a list of texts without titles.
+    if isinstance(context, str) or any(isinstance(one, str) for one in context):
+        context = ()
+    wanted = {fold_title(title) for title in gold}
+    paragraphs = []
+    for one in context:
+        text = _find_text(one) if isinstance(one, Mapping) else one[1]
+        title = _title_of(one)
+        paragraphs.append(Paragraph(title, _text(text), fold_title(title) in wanted))
+    there = {fold_title(paragraph.title) for paragraph in paragraphs}
+    return Evidence(tuple(paragraphs), tuple(t for t in gold if fold_title(t) not in there))
+
+
+def _read_titles(row: Mapping[str, Any]) -> Evidence:
+    return Evidence((), tuple(dict.fromkeys(map(_text, row["supporting_titles"]))))
+
+
+_LAYOUTS = {
+    ("paragraphs",): _read_musique,
+    ("context", "supporting_facts"): _read_hotpotqa,
+    ("supporting_titles",): _read_titles,
+}
+
+
+def fold_title(title: str) -> str:
+    """What two writings of one title have in common: not case, not spacing."""
+    return " ".join(title.casefold().split())
+
+
+def _title_of(one: Any) -> str:
+    if isinstance(one, Mapping):
+        return _text(one["title"])
+    return _text(one if isinstance(one, str) else one[0])
+
+
+def _find_text(one: Mapping[str, Any]) -> Any:
+    return next(one[name] for name in _TEXTS if one.get(name) is not None)
+
+
+def _text(value: Any) -> str:
+    """A text, or sentences: HotpotQA's begin with their space, those of 2WikiMultihopQA do not."""
+    if isinstance(value, list | tuple):
+        value = ("" if any(one[:1].isspace() for one in value[1:]) else " ").join(value)
+    return ensure_encodable("the evidence", value.strip())
+
+
+def _unpack(value: Any) -> Any:
+    """A value that is stored as JSON text, as some copies of 2WikiMultihopQA do."""
+    is_json = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+    return json.loads(value) if is_json else value

@@ -1,0 +1,140 @@
+"""What lies in a folder of data: files of questions, of the corpus, judgements, names of answers.
+
+Owns the layouts: BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `questions.jsonl`
+beside `corpus.jsonl`, 2WikiMultihopQA's `id_aliases.json`, and the splits that `datasets` has. Says
+where rows are, and reads none but judgements and names of answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Set
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from searchrl.data.arrow import is_loadable, load_splits, to_rows
+from searchrl.data.problems import BadRow, Problems, Row, ensure_encodable
+from searchrl.data.rows import ROW_SUFFIXES, parse_rows, read_rows, read_text
+from searchrl.data.text_folder import TEXT_SUFFIXES
+from searchrl.errors import show_value
+
+_SPLITS = {"train": "train", "dev": "validation", "validation": "validation", "test": "test"}
+"""Names of splits in data sets, and ours."""
+
+
+class QuestionFile(NamedTuple):
+    """A file of questions, or a split that `datasets` loaded, and the split that it is of ours."""
+
+    path: Path
+    split: str = ""
+    loaded: Any = None
+
+    def rows(self, problems: Problems) -> Iterator[Row]:
+        """The rows; see `read_rows`."""
+        if self.loaded is None:
+            return read_rows(self.path, problems)
+        return (Row(number, value) for number, value in enumerate(to_rows(self.loaded), 1))
+
+
+def find_question_files(path: Path, problems: Problems) -> list[QuestionFile]:
+    """The files of questions of a path: itself, those of its splits, or those in a folder."""
+    if is_loadable(path):
+        try:
+            parts = load_splits(path)
+        except BadRow as reason:
+            problems.add(path, 0, str(reason))
+            return []
+        return [
+            QuestionFile(path / str(name), _SPLITS.get(str(name), ""), part)
+            for name, part in parts.items()
+        ]
+    if not os.path.isdir(path):
+        return [QuestionFile(path)]
+    named = _files_called(path, "questions") or _files_called(path, "queries")
+    if named:
+        others = sorted(f for f in _files_called(path, "queries_*") if f not in named)
+        return [QuestionFile(file) for file in (named[0], *others)]
+    by_split = [
+        QuestionFile(file[0], ours)
+        for name, ours in _SPLITS.items()
+        if (file := _files_called(path, name))
+    ]
+    return by_split or [QuestionFile(path)]
+
+
+def find_corpus(path: Path) -> Path | None:
+    """The file of a corpus of rows, or what `datasets` reads; None for texts, or nothing."""
+    if is_loadable(path):
+        return path
+    if os.path.isdir(path):
+        return next(iter(_files_called(path, "corpus")), None)
+    is_text = path.suffix.lower() in TEXT_SUFFIXES
+    return path if os.path.isfile(path) and not is_text else None
+
+
+def find_judgements(path: Path) -> dict[str, Path]:
+    """The judgements of a BEIR folder: the file of each of our splits; {} if it has none."""
+    found: dict[str, Path] = {}
+    for name, ours in _SPLITS.items():
+        for file in _files_called(path / "qrels", name):
+            found.setdefault(ours, file)
+    return found
+
+
+def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]:
+    """Query id -> passage id -> how relevant it is; 0 and below are not relevant.
+
+    The file has the columns `query-id`, `corpus-id` and `score`, or the four of TREC. What cannot
+    be read is noted.
+    """
+    judged: dict[str, dict[str, int]] = {}
+    text = read_text(path, problems, "a table of judgements (.tsv)") or ""
+    for line, words in enumerate(text.splitlines(), 1):
+        cells = words.split("\t") if "\t" in words else words.split()
+        if not words.strip() or (line == 1 and "query" in words.lower()):
+            continue
+        try:
+            # TREC: query, iteration, document, relevance.
+            query, passage, score = [cells[0], *cells[2:]] if len(cells) == 4 else cells
+            if not float(score).is_integer():
+                raise ValueError
+            judged.setdefault(query.strip(), {})[passage.strip()] = int(float(score))
+        except ValueError:
+            expected = "query-id, corpus-id and score (a whole number)"
+            problems.add(path, line, f"expected {expected}, got {show_value(cells)}")
+    return judged
+
+
+def find_alias_file(folder: Path) -> Path | None:
+    """The file of a folder with further names of the answers in it; None if there is none."""
+    # A path that is too long for the system is no folder; globbing there would raise.
+    files = _files_called(folder, "id_aliases") if os.path.isdir(folder) else []
+    return next(iter(files), None)
+
+
+def read_aliases(path: Path, wanted: Set[str], problems: Problems) -> dict[str, tuple[str, ...]]:
+    """The further names of the answers with these ids, of which some may have none.
+
+    2WikiMultihopQA's evaluation (2wikimultihop_evaluate_v1.1.py) counts `aliases` and `demonyms` as
+    right. What cannot be read is noted.
+    """
+    found = parse_rows(path, problems, _read_names, "names of answers")
+    return {identity: names for identity, names in found if identity in wanted}
+
+
+def _read_names(row: Row) -> tuple[str, tuple[str, ...]]:
+    identity = row.value.get("Q_id")
+    lists = [row.value.get(key) or [] for key in ("aliases", "demonyms")]
+    are_texts = all(isinstance(x, list) and all(isinstance(y, str) for y in x) for x in lists)
+    if not isinstance(identity, str) or not are_texts:
+        expected = '{"Q_id": id, "aliases": [text, …], "demonyms": [text, …]}'
+        raise BadRow(f"expected {expected}, got {show_value(row.value)}")
+    names = [name.strip() for one in lists for name in one if name.strip()]
+    return identity, tuple(ensure_encodable("aliases", name) for name in names)
+
+
+def _files_called(folder: Path, name: str) -> list[Path]:
+    """Files of rows in a folder by their name without endings, plain ones before packed ones."""
+    packed = ("", ".gz", ".bz2", ".xz")
+    ends = [f"{end}{pack}" for pack in packed for end in ROW_SUFFIXES]
+    return [file for end in ends for file in sorted(folder.glob(f"{name}{end}"))]

@@ -1,0 +1,130 @@
+"""Which passages of a corpus are gold: those that questions name by their titles.
+
+Owns the way from a gold paragraph to the id of a passage, and the sentences about what was not
+found. A title that no passage has counts as a gold passage that nothing can show; where a title is
+that of several passages and no text decides, the gold passages of the question are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from searchrl.core.episode import Passage
+from searchrl.data.evidence import NO_EVIDENCE, Paragraph, fold_title
+from searchrl.data.questions import Question
+
+ABSENT = "not in the corpus: "
+"""How the id of a gold passage begins that the corpus lacks."""
+
+METRICS = "support_recall and all_gold"
+
+
+class Pool:
+    """The paragraphs that come with questions, as one corpus: each text once.
+
+    The id of a passage is its title, with `#2`, `#3`, … for further texts under one title.
+    """
+
+    def __init__(self) -> None:
+        self.passages: list[Passage] = []
+        self._seen: set[tuple[str, int]] = set()
+        self._taken: set[str] = set()
+
+    def take(self, question: Question) -> Question:
+        """Take in the paragraphs of a question; returns it with those that are gold alone."""
+        for title, text, _ in question.evidence.paragraphs:
+            key = fold_title(title), hash(_fold(text))
+            if key in self._seen or not (title or text):
+                continue
+            self._seen.add(key)
+            identity = name = title or "untitled"
+            number = 1
+            while identity in self._taken:
+                number += 1
+                identity = f"{name}#{number}"
+            self._taken.add(identity)
+            self.passages.append(Passage(identity, text, title))
+        gold = tuple(one for one in question.evidence.paragraphs if one.is_gold)
+        return replace(question, evidence=question.evidence._replace(paragraphs=gold))
+
+
+def find_gold(
+    questions: Sequence[Question], passages: Iterable[Passage]
+) -> tuple[list[Question], list[str]]:
+    """The questions with the ids of their gold passages, and what there is to say about them.
+
+    Those that name ids keep them. `passages` are gone through once, and only if titles are named.
+    """
+    titles = [p.title for q in questions if not q.gold_ids for p in q.evidence.gold]
+    by_title: dict[str, list[Passage]] = {fold_title(title): [] for title in titles}
+    for passage in passages if titles else ():
+        if (title := fold_title(passage.title)) in by_title:
+            by_title[title].append(passage)
+    is_other = bool(titles) and not any(by_title.values())
+    found, unclear, absent = [], [], []
+    for question in questions:
+        gold = () if question.gold_ids or is_other else question.evidence.gold
+        ids = [_identify(paragraph, by_title[fold_title(paragraph.title)]) for paragraph in gold]
+        known = tuple(dict.fromkeys(i for i in ids if i is not None))
+        if None in ids:
+            unclear.append(question)
+            known = ()
+        elif any(i.startswith(ABSENT) for i in known):
+            absent.append(question)
+        found.append(replace(question, gold_ids=question.gold_ids or known, evidence=NO_EVIDENCE))
+    notes = []
+    if is_other:
+        notes.append(
+            f"the corpus has none of the {len(by_title):,} titles that the questions name as gold "
+            f"(such as {titles[0]!r}), so their gold passages are unknown"
+        )
+    if unclear:
+        notes.append(
+            f"the gold passages of {_count(unclear)} are unknown: several passages have the title "
+            f"that is gold ({_first(unclear)})"
+        )
+    if absent:
+        notes.append(
+            f"{_count(absent)} have gold passages that the corpus lacks ({_first(absent)}); "
+            "these count as not shown"
+        )
+    return found, notes
+
+
+def tell_unknown(questions: Sequence[Question], where: str) -> list[str]:
+    """A sentence about questions that name no gold passage; none if all do."""
+    without = [question for question in questions if not question.gold_ids]
+    if not without:
+        return []
+    if len(without) == len(questions):
+        keys = "supporting_ids, supporting_facts, paragraphs with is_supporting, or qrels"
+        return [
+            f"{METRICS} are absent: no question of {where} has known gold passages (from {keys})"
+        ]
+    return [
+        f"{METRICS} are over {len(questions) - len(without):,} of {_count(questions)}: the "
+        f"others have no known gold passages ({_first(without)})"
+    ]
+
+
+def _identify(paragraph: Paragraph, passages: Sequence[Passage]) -> str | None:
+    """The id of a gold paragraph among passages of its title; None if it may be one of several."""
+    if not passages:
+        return ABSENT + paragraph.title
+    if len(passages) == 1:
+        return passages[0].id
+    wanted = _fold(paragraph.text)
+    return next((one.id for one in passages if _fold(one.text) == wanted), None)
+
+
+def _fold(text: str) -> str:
+    return "".join(text.split())
+
+
+def _count(questions: Sequence[Question]) -> str:
+    return f"{len(questions):,} question{'s' if len(questions) > 1 else ''}"
+
+
+def _first(questions: Sequence[Question]) -> str:
+    return f"{questions[0].path}:{questions[0].line}"

@@ -1,0 +1,99 @@
+"""Corpus rows: every layout of a passage we read, and every reason we refuse one.
+
+Owns what the keys of a row mean, and the corpus of one path: rows, or texts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from searchrl.core.episode import Passage
+from searchrl.data.folders import find_corpus
+from searchrl.data.problems import BadRow, Problems, ensure_encodable
+from searchrl.data.questions import read_id
+from searchrl.data.rows import FILE_KINDS, parse_rows
+from searchrl.data.text_folder import TEXT_SUFFIXES, read_text_file, read_text_folder
+from searchrl.errors import show_value, suggest_path
+
+CORPUS_SHAPES = (
+    '{"id", "contents": "Title\\ntext"}, {"_id", "title", "text"} or {"id", "title", "text"}'
+)
+CORPUS_HELP = (
+    f"a folder of {'/'.join(TEXT_SUFFIXES)} files, or a file ({FILE_KINDS}) of rows {CORPUS_SHAPES}"
+)
+
+_MAX_TITLE = 200
+"""Characters of a first line that can be a title."""
+
+
+def iter_corpus(
+    path: Path, problems: Problems, places: dict[str, str] | None = None
+) -> Iterator[Passage]:
+    """Yield the passages of a corpus: a file of rows, a text file, or a folder of either.
+
+    Rows are read as they are needed; those that cannot be used are noted. `places` is as for
+    `parse_rows`: without it, ids are not compared. Rows whose title and text are empty are left
+    out, and a note says so: published test collections have them (FiQA of BEIR, for one).
+    """
+    file = find_corpus(path)
+    if file is None:
+        yield from _read_texts(path, problems)
+        return
+    expected, num_blank = f"passage; expected rows {CORPUS_SHAPES}", 0
+    for passage in parse_rows(
+        file, problems, lambda row: parse_passage(row.value), expected, places=places
+    ):
+        if passage.title or passage.text:
+            yield passage
+        else:
+            num_blank += 1
+    if num_blank:
+        count = f"{num_blank:,} passage{'s' * (num_blank > 1)}"
+        problems.notes.append(f"{count} of {file} without title and text: left out")
+
+
+def _read_texts(path: Path, problems: Problems) -> Iterator[Passage]:
+    if os.path.isdir(path):
+        yield from read_text_folder(path, problems)
+    elif path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
+        yield from read_text_file(path, path.name, problems)
+    else:
+        near = suggest_path(path)
+        problems.add(path, 0, f"no such corpus; expected {CORPUS_HELP}.{near}")
+
+
+def parse_passage(value: Mapping[str, Any]) -> Passage:
+    """The passage of a row of any layout; title and text may both be empty.
+
+    Raises:
+        BadRow: something is missing or of the wrong kind; says what was expected.
+    """
+    identity = read_id(value)
+    if identity is None:
+        raise BadRow(f"has no 'id'; expected {CORPUS_SHAPES}")
+    for key in ("title", "text", "contents"):
+        if not isinstance(value.get(key), str | None):
+            raise BadRow(f"'{key}' must be text, got {show_value(value[key])}")
+        ensure_encodable(key, value.get(key) or "")
+    title, text, contents = (value.get(key) for key in ("title", "text", "contents"))
+    if text is None and contents is not None:
+        title, text = _split_contents(contents.strip())
+    elif text is None and not title and "text" not in value:
+        raise BadRow(f"has neither 'text' nor 'contents'; expected {CORPUS_SHAPES}")
+    return Passage(id=identity, text=(text or "").strip(), title=(title or "").strip())
+
+
+def _split_contents(contents: str) -> tuple[str, str]:
+    """Title and text of `Title\\ntext`, as FlashRAG and Search-R1 have it, with or without quotes.
+
+    A text of one line has no title, and neither has one that begins with a sentence.
+    """
+    first, _, rest = contents.partition("\n")
+    title = first.strip()
+    if len(title) > 1 and title[0] == title[-1] == '"':
+        return title[1:-1].strip(), rest.strip()
+    is_sentence = len(title) > _MAX_TITLE or title.endswith((".", "。"))
+    return ("", contents) if is_sentence or not rest.strip() else (title, rest.strip())

@@ -1,0 +1,76 @@
+"""A row of a data file, and what is wrong with rows and files: one error for the first five."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from searchrl.errors import DataError
+
+_MOST = 5
+"""Problems after which nothing more is read."""
+
+
+class Row(NamedTuple):
+    """One row of a data file.
+
+    `number` is its line in JSONL, CSV and TSV; in other files rows are counted from 1.
+    """
+
+    number: int
+    value: Mapping[str, Any]
+
+
+class BadRow(Exception):
+    """Why a row, or the rest of a file, cannot be used."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: in which file, in which row (0: the whole file), and what."""
+
+    path: Path
+    number: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.number}: {self.reason}".replace(":0: ", ": ", not self.number)
+
+
+@dataclass(slots=True)
+class Problems:
+    """What was found while data were read; `notes` are sentences about data that can be used."""
+
+    found: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, path: Path, number: int, reason: str) -> None:
+        """Note one problem; at the fifth, nothing more is read.
+
+        Raises:
+            DataError: with all five.
+        """
+        self.found.append(Problem(path, number, reason))
+        if len(self.found) == _MOST:
+            self.ensure_none()
+
+    def ensure_none(self) -> None:
+        """Raise one `DataError` with all problems, if there are any."""
+        if self.found:
+            more = "" if len(self.found) < _MOST else f", of which the first {_MOST} are"
+            lines = "".join(f"\n  {problem}" for problem in self.found)
+            raise DataError(f"Nothing was started: the data have faults{more}:{lines}")
+
+
+def ensure_encodable(key: str, text: str) -> str:
+    """Return `text` unless it holds half of a surrogate pair, which JSON can write as an escape.
+
+    No file and no tokenizer can take such a text. Raises `BadRow` naming `key`.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        raise BadRow(f"'{key}' holds half of a surrogate pair, {half}: no Unicode text") from None
+    return text

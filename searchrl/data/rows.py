@@ -1,0 +1,288 @@
+"""Rows from files: the one reader behind questions, corpora, handbooks and demonstrations.
+
+Owns packed files, JSON, JSONL and tables. Nothing is read into memory as a whole. What a row means
+is decided by the callers.
+"""
+
+from __future__ import annotations
+
+import ast
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+from searchrl.data.arrow import is_loadable, load_splits, read_columns, to_rows
+from searchrl.data.problems import BadRow, Problems, Row
+from searchrl.errors import show_value, suggest_path
+
+ROW_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow")
+FILE_KINDS = ".jsonl, .json, .csv or .tsv (each also as .gz, .bz2 or .xz), .parquet or .arrow"
+
+_PACKED: dict[bytes, Callable[[Path], Any]] = {
+    rb"\x1f\x8b": gzip.open,
+    rb"BZh[1-9]1AY&": bz2.open,
+    rb"\xfd7zXZ": lzma.open,
+}
+"""How packed files begin, whatever they are called."""
+_FOREIGN = {
+    rb"\(\xb5/\xfd": "is packed with Zstandard; unpack it first: unzstd {name}",
+    rb"PK\x03\x04": "is an Excel sheet or a zip archive; save the sheet as CSV, or unpack it",
+    rb"PAR1\x15": "is Parquet; name it {name}.parquet",
+    rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff": "is UTF-16 or UTF-32 text; save it as UTF-8",
+}
+"""How files begin that are not read, and what to do with them; texts may begin with `PAR1`, too."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FAULTS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError, csv.Error, BadRow)
+
+_PROSE = frozenset({"id", "_id", "title", "text", "contents", "question"})
+"""Columns whose cells are always text, even if one looks like a list."""
+_MAX_CELL = 1 << 27
+"""Characters of the longest cell; the limit of `csv` is 131,072."""
+
+Made = TypeVar("Made")
+
+
+def parse_rows(
+    path: Path,
+    problems: Problems,
+    parse: Callable[[Row], Made],
+    expected: str,
+    *,
+    places: dict[str, str] | None = None,
+    rows: Iterator[Row] | None = None,
+) -> Iterator[Made]:
+    """Yield the rows of a file as `parse` makes them; note those that it refuses with `BadRow`.
+
+    Args:
+        path, problems: as for `read_rows`.
+        parse: makes something of one row.
+        expected: names a row and its shapes for a file without any: `question; expected rows {…}`.
+        places: where the `id` of each thing made was used so far, if they must be unique.
+        rows: the rows of `path` if they were read already.
+    """
+    is_empty, num_before = True, len(problems.found)
+    for row in read_rows(path, problems) if rows is None else rows:
+        try:
+            made = parse(row)
+            if places is not None:
+                name: str = cast(Any, made).id
+                if name in places:
+                    raise BadRow(f"duplicate id {show_value(name)}, first used at {places[name]}")
+                places[name] = f"{path}:{row.number}"
+        except BadRow as reason:
+            problems.add(path, row.number, str(reason))
+            continue
+        is_empty = False
+        yield made
+    if is_empty and len(problems.found) == num_before:
+        problems.add(path, 0, f"holds no {expected}")
+
+
+def read_rows(path: Path, problems: Problems) -> Iterator[Row]:
+    """Yield the rows of a file (`FILE_KINDS`), of a `save_to_disk` folder or of a Hub id.
+
+    What cannot be read is noted.
+
+    Raises:
+        ConfigError: pyarrow or `datasets` is needed and not installed.
+    """
+    number = 0
+    try:
+        for number, value in _read(path, problems):
+            if isinstance(value, dict):
+                yield Row(number, value)
+            else:
+                problems.add(path, number, f"expected an object, got {show_value(value)}")
+    except _FAULTS as error:
+        problems.add(path, 0, _explain(error, path, number, f"a file of rows ({FILE_KINDS})"))
+
+
+def read_text(path: Path, problems: Problems, expected: str) -> str | None:
+    """The text of a file, unpacked; None if it cannot be read, which is noted.
+
+    `expected` says what the file should have been: `a handbook (.md or .json)`.
+    """
+    line = 0
+    try:
+        with _open(path) as stream:
+            data = stream.read()
+        return data.decode("utf-8")
+    except _FAULTS as error:
+        if isinstance(error, UnicodeDecodeError):
+            line = data.count(b"\n", 0, error.start) + 1
+        problems.add(path, line, _explain(error, path, 0, expected))
+        return None
+
+
+def _read(path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
+    """The values of a file, each with its line, or its number where rows have no lines."""
+    suffixes = {suffix.lower() for suffix in path.suffixes[-2:]}
+    if is_loadable(path):
+        values = (row for part in load_splits(path).values() for row in to_rows(part))
+        yield from enumerate(values, 1)
+    elif suffixes & {".parquet", ".arrow"} and os.path.isfile(path):
+        yield from enumerate(read_columns(path), 1)
+    else:
+        with _open(path) as stream:
+            head = stream.peek(1 << 16).lstrip()[:1]
+            if suffixes & {".csv", ".tsv"}:
+                yield from _read_table(stream, path, problems)
+            elif head == b"[":
+                yield from _read_json(stream, "item")
+            elif head == b"{" and ".json" in suffixes:  # one object on many lines, or one on each
+                yield from _read_json(stream, "")
+            else:
+                yield from _read_lines(stream, path, problems)
+
+
+def _open(path: Path) -> io.BufferedReader:
+    """The bytes of a file, unpacked and behind its byte order mark."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise BadRow("is a pipe or a device, which may never end")
+    with path.open("rb") as file:
+        head = file.read(8)
+    unpack = next((way for mark, way in _PACKED.items() if re.match(mark, head)), None)
+    stream = io.BufferedReader(unpack(path)) if unpack else path.open("rb")
+    try:
+        head = stream.peek(8)[:8]
+        if told := next((words for mark, words in _FOREIGN.items() if re.match(mark, head)), ""):
+            raise BadRow(told.format(name=path.name))
+    except BaseException:
+        stream.close()
+        raise
+    if head.startswith(_BYTE_ORDER_MARK):
+        stream.read(len(_BYTE_ORDER_MARK))
+    return stream
+
+
+def _explain(error: Exception, path: Path, number: int, expected: str) -> str:
+    """Why a file, or the part of it behind a row, cannot be read."""
+    rest = f" after row {number}; the rest was not read" if number else ""
+    if isinstance(error, BadRow):
+        return f"{error}{rest}"
+    if isinstance(error, FileNotFoundError):
+        return f"no such file; expected {expected}.{suggest_path(path)}"
+    if isinstance(error, IsADirectoryError):
+        return f"is a folder; expected {expected}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text{rest}; save the file as UTF-8"
+    if isinstance(error, csv.Error):
+        return (
+            f"not a table ({error}){rest}; put a cell with quotation marks in quotes, and write "
+            'each mark inside it twice (""), as `csv` and pandas do'
+        )
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return f"cannot be read: {error.strerror or error}{rest}"
+    return f"is a damaged archive ({error}){rest}; unpack it to see, or fetch it again"
+
+
+def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
+    """JSONL: one value on a line. A line that holds none is noted."""
+    for line, raw in enumerate(stream, 1):
+        if not raw.strip():
+            continue
+        try:
+            yield line, parse_json(raw.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            problems.add(path, line, f"not UTF-8 text (byte {error.start + 1} of the line)")
+        except BadRow as error:
+            if line == 1 and raw[:1] not in b"{[" and (mark := re.search(rb"[,\t]", raw)):
+                kind = "tsv" if mark[0] == b"\t" else "csv"
+                raise BadRow(
+                    f"looks like a table; name it FILE.{kind}, and it is read as one: the first "
+                    "line names the columns"
+                ) from None
+            problems.add(path, line, str(error))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text; `BadRow` says why there is none."""
+    try:
+        # pandas and Python write NaN for a value that is missing; JSON has no such number.
+        return json.loads(text, parse_constant=lambda _: None, object_pairs_hook=_each_once)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, " if error.lineno > 1 else ""
+        told = error.msg.removesuffix(" at")
+        raise BadRow(f"not JSON: {told} at {place}column {error.colno}") from None
+    except RecursionError:
+        raise BadRow("not usable JSON: nested too deeply") from None
+    except ValueError:  # Python's limit
+        raise BadRow("holds a number of more than 4,300 digits; write it as text") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a key that is there twice is refused, since the first value would be lost."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise BadRow(f"has the key {show_value(twice)} twice; keep one of them")
+    return made
+
+
+def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
+    """The values at `prefix` of a JSON file, piece by piece."""
+    import ijson
+
+    found = ijson.items(stream, prefix, use_float=True, multiple_values=not prefix)
+    try:
+        yield from enumerate(found, 1)
+    except (ijson.JSONError, ValueError, OverflowError) as error:
+        told = str(error)
+        if "premature EOF" in told:
+            raise BadRow("the file is cut short; fetch it again: the text ends") from error
+        if re.search(r"\bNaN\b|-Infinity|\bInfinity\b", told):
+            raise BadRow("holds NaN or Infinity, which JSON lacks; write null") from error
+        raise BadRow(f"not JSON ({told.partition(chr(10))[0]})") from error
+
+
+def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
+    """The rows of a CSV or TSV; an empty cell is a value that is missing.
+
+    The first line names the columns, in any case; the question files of DPR have none. A cell that
+    is JSON, or a list as Python writes it, is that value.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    first = text.readline()
+    mark = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
+    # Quotes that take in the rows behind them are an error only if `strict`.
+    reader = csv.reader(chain([first], text), delimiter=mark, strict=True)
+    cells = [cell.strip() for cell in next(reader, [])]
+    names = [cell.lower() for cell in cells]
+    if len(cells) == 2 and isinstance(answers := _read_cell("answers", cells[1]), list):
+        names = ["question", "answers"]
+        yield 1, {"question": cells[0], "answers": answers}
+    named = [name for name in names if name]
+    if len(set(named)) < max(1, len(named)):
+        raise BadRow(f"must name each column once on its first line, got {show_value(cells)}")
+    line = reader.line_num + 1
+    for cells in reader:
+        if any(cells) and len(cells) != len(names):
+            problems.add(path, line, f"has {len(cells)} cells under {len(names)} columns")
+        elif any(cells):
+            pairs = zip(names, cells, strict=True)
+            yield line, {name: _read_cell(name, cell) for name, cell in pairs if name}
+        line = reader.line_num + 1
+
+
+def _read_cell(name: str, cell: str) -> Any:
+    stripped = cell.strip()
+    if name in _PROSE or stripped[:1] not in ("[", "{"):
+        return cell if stripped else None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(stripped)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return cell

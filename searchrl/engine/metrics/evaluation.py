@@ -1,0 +1,196 @@
+"""Evaluation: the same rollouts and rewards as training, greedy, on tasks that are not trained on.
+
+Owns which tasks are played (the first N of a split: the same ones every time), the forced variant
+that separates "does not search" from "cannot answer", and which figures a summary holds. It does
+not decide when to evaluate, nor on which split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchrl.api_client import Traffic
+from searchrl.config.sections import EvalConfig
+from searchrl.core.episode import SEARCH, StopReason
+from searchrl.engine.metrics.metrics import Metrics, label_tasks, summarise
+from searchrl.engine.rollout.dialogue import RolloutRequest
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.sampling.generator import mix_key
+from searchrl.envs.splits import TRAIN, VALIDATION
+from searchrl.errors import ConfigError
+
+_EVAL_STREAM = 0xE7A1
+"""Keeps the random streams of evaluation apart from those of training."""
+
+SUMMARY_KEYS = (
+    *("em", "em_forced", "searched", "searches", "tool_calls", "env", "format", "passive"),
+    *("support_recall", "all_gold", "reward"),
+)
+"""The metrics every summary holds, besides EM per kind of task and per slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalResult:
+    """Metrics with intervals and every episode behind them; `forced` are those of `em_forced`."""
+
+    metrics: Metrics
+    rollouts: tuple[Rollout, ...]
+    forced: tuple[Rollout, ...] = ()
+    traffic: Traffic | None = None
+    """What was sent to an endpoint, if one was the policy."""
+
+
+def run_episodes(
+    worlds: Sequence[TaskWorld],
+    driver: RolloutDriver,
+    *,
+    split: str,
+    num_tasks: int,
+    seed: int,
+    step: int = 0,
+    forced: str | None = None,
+    script: str | None = None,
+    has_logps: bool = True,
+    num_samples: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> EvalResult:
+    """Play the first `num_tasks` tasks of a split, shared between the worlds.
+
+    Args:
+        forced: commit the first turn to this kind of action by its opening tag; worlds whose
+            protocol has none such are left out.
+        script: name of the env's scripted policy, for a scripted driver.
+        has_logps: see `RolloutRequest`.
+        num_samples: how often each task is played; the first time is always the same.
+    """
+
+    def keys(number: int, index: int) -> tuple[int, ...]:
+        first = (seed, _EVAL_STREAM, number, index)  # that of a task's only sample, too
+        return mix_key(*first), *(mix_key(*first, sample) for sample in range(1, num_samples))
+
+    requests = []
+    for number, world in enumerate(worlds):
+        count = tasks_played(worlds, world, split, num_tasks)
+        requests += [
+            RolloutRequest(
+                group_id=f"eval/{number}/{index}" + (f"/{forced}" if forced else ""),
+                world=world,
+                split=split,
+                index=index,
+                rng_keys=keys(number, index),
+                forced=forced,
+                script=world.script(script) if script else None,
+                step=step,
+                has_logps=has_logps,
+            )
+            for index in range(count)
+            if forced is None or world.can_open(forced)
+        ]
+    groups = driver.run(requests, on_progress=on_progress, should_stop=should_stop)
+    rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
+    is_full = [
+        r.episode.stop_reason is StopReason.TOTAL_TOKENS and not r.episode.turns for r in rollouts
+    ]
+    if rollouts and all(is_full):  # not one had a token left for its first turn
+        shortest = min(r.trajectory.num_prompt_tokens for r in rollouts)
+        raise ConfigError(
+            f"no prompt leaves room for a turn: the shortest has {shortest} tokens, and an episode "
+            f"may have {driver.limits.max_total_tokens}; raise rollout.max_total_tokens (and "
+            "model.max_context)"
+        )
+    return EvalResult(summarise(rollouts, worlds), rollouts)
+
+
+def tasks_played(worlds: Sequence[TaskWorld], world: TaskWorld, split: str, num_tasks: int) -> int:
+    """How many tasks of one of the worlds are played where they share `num_tasks`."""
+    return min(max(1, num_tasks // len(worlds)), world.num_tasks(split))
+
+
+def count_episodes(
+    worlds: Sequence[TaskWorld], settings: EvalConfig, split: str, num_tasks: int
+) -> int:
+    """Episodes of a full evaluation (`evaluate_both`), the forced ones among them."""
+    return sum(
+        tasks_played(worlds, world, split, num_tasks)
+        * (1 + (settings.forced and world.can_open(SEARCH)))
+        for world in worlds
+    )
+
+
+def evaluate_both(
+    worlds: Sequence[TaskWorld],
+    driver: RolloutDriver,
+    settings: EvalConfig,
+    *,
+    seed: int,
+    step: int = 0,
+    num_samples: int = 1,
+    on_phase: Callable[[str, int, int], None] = lambda name, done, total: None,
+    should_stop: Callable[[], bool] | None = None,
+) -> EvalResult:
+    """The full evaluation: as it is, and (if `settings.forced`) with a forced first search.
+
+    Several samples are taken of the first only. The second is left out where no protocol has a
+    search. The forced figures appear as `em_forced` beside the plain ones, with several tasks also
+    as `TASK/em_forced`.
+    """
+
+    def play(phase: str, forced: str | None) -> EvalResult:
+        return run_episodes(
+            worlds,
+            driver,
+            split=settings.split,
+            num_tasks=settings.num_tasks,
+            seed=seed,
+            step=step,
+            forced=forced,
+            num_samples=1 if forced else num_samples,
+            on_progress=lambda done, total: on_phase(phase, done, total),
+            should_stop=should_stop,
+        )
+
+    plain = play("evaluate", None)
+    if not settings.forced or not any(world.can_open(SEARCH) for world in worlds):
+        return plain
+    forced = play("evaluate, first turn forced", SEARCH)
+    metrics = dict(plain.metrics)
+    for name, metric in forced.metrics.items():
+        task, slash, key = name.rpartition("/")
+        if key == "em":
+            metrics[f"{task}{slash}em_forced"] = metric
+    return EvalResult(metrics, plain.rollouts, forced.rollouts)
+
+
+def summary_metrics(metrics: Mapping[str, Any], worlds: Iterable[TaskWorld] = ()) -> dict[str, Any]:
+    """The evaluation metrics a summary holds.
+
+    `SUMMARY_KEYS`, `em/KIND` and `em/SLICE`, and what the tasks of `worlds` are scored with: the
+    components of their rewards, and the metrics that they ask for.
+    """
+    wanted = {*SUMMARY_KEYS, *(name for world in worlds for name in world.scorer.names)}
+    parts = ("em/", "env/", "reward/")
+    return {
+        name: metric
+        for name, metric in metrics.items()
+        if name.rsplit("/", 1)[-1] in wanted
+        or any(name.startswith(part) or f"/{part}" in name for part in parts)
+    }
+
+
+def count_tasks(worlds: Sequence[TaskWorld], settings: EvalConfig) -> dict[str, int]:
+    """How many tasks there are to train on, to validate and to evaluate, as `TASK/SPLIT`.
+
+    Raises:
+        ConfigError: if a world has none to train on, or none to evaluate.
+    """
+    return {
+        f"{label}/{split}": world.num_tasks(split)
+        for label, world in zip(label_tasks(worlds), worlds, strict=True)
+        for split in dict.fromkeys((TRAIN, VALIDATION, settings.split))
+        if split != VALIDATION or world.can_validate or split == settings.split
+    }

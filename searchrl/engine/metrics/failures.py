@@ -1,0 +1,121 @@
+"""How many episodes may fail: a few are left out and reported, too many end the program.
+
+A step in which no episode could be scored ends training as well: there is nothing to learn from.
+
+Owns `FailureLimit`. What a failure is and whose it is, `boundary` decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from searchrl.core.episode import FailureKind
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.errors import BudgetSpent, FailureLimitError
+
+_TOLD = 3
+"""Reasons that are told, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """What happens after failed episodes: tracebacks are saved, a note is shown; too many end it.
+
+    `program` is what stops; `save` writes a text under a name and returns its path; `note` shows
+    the user a line; `remedy` says how to go on once the fault is fixed.
+    """
+
+    program: str
+    max_frac: float
+    save: Callable[[str, str], Path]
+    note: Callable[[str], None]
+    remedy: str = "Fix it, or raise the limit with --set rollout.max_failure_frac=…"
+
+    def ensure(self, rollouts: Sequence[Rollout], where: str, name: str) -> None:
+        """Let a few failures pass; they are saved under `name` and reported.
+
+        Episodes that a budget ended are reported, but nobody failed there.
+
+        Raises:
+            FailureLimitError: if more than `max_frac` of the episodes failed.
+        """
+        unplayed = [r for r in rollouts if _is_unpaid(r)]
+        if unplayed:
+            failure = unplayed[0].scored.failure
+            assert failure is not None
+            self.note(
+                f"{where}: {len(unplayed)} of {len(rollouts)} episodes have no score and are left "
+                f"out: {failure.message}"
+            )
+        failures = [
+            (r, r.scored.failure)
+            for r in rollouts
+            if r.scored.failure is not None and not _is_unpaid(r)
+        ]
+        if not failures:
+            return
+        path = self.save(
+            name,
+            "\n\n".join(
+                f"{r.trajectory.rollout_id} ({r.episode.task.id})\n"
+                f"{failure.kind}: {failure.owner}: {failure.message}\n{failure.detail}"
+                for r, failure in failures
+            ),
+        )
+        first = failures[0][1]
+        cause = f"{first.kind} failure of {first.owner}: {first.message}"
+        share = f"{len(failures)} of {len(rollouts)} episodes failed"
+        self.note(f"{where}: {share} and are left out; {cause} ({path})")
+        if len(failures) > self.max_frac * len(rollouts):
+            raise FailureLimitError(
+                f"{self.program} stopped at {where}: {share} "
+                f"(limit: rollout.max_failure_frac={self.max_frac:g}).\n"
+                f"First: {cause}\nTracebacks: {path}\n{self.remedy}"
+            )
+
+    def ensure_paid(self, rollouts: Sequence[Rollout], where: str) -> None:
+        """Refuse to learn from a step that a budget ended: half of it is no fair sample.
+
+        Raises:
+            BudgetSpent: if one of its episodes was not paid for.
+        """
+        unpaid = [r.scored.failure for r in rollouts if _is_unpaid(r) and r.scored.failure]
+        if unpaid:
+            raise BudgetSpent(
+                f"{self.program} stopped before {where}, of which {len(unpaid)} of "
+                f"{len(rollouts)} episodes have no score: {unpaid[0].message}. A run that is "
+                "continued begins a new budget"
+            )
+
+    def ensure_scored(self, rollouts: Sequence[Rollout], where: str) -> None:
+        """Refuse to go on where not one of the rollouts has a reward.
+
+        Rollouts that failed are those of `ensure`: a limit of 1 lets a step of them alone pass.
+
+        Raises:
+            FailureLimitError: with the reasons, the most frequent first.
+        """
+        declined = [rollout for rollout in rollouts if rollout.scored.failure is None]
+        if not declined or any(rollout.is_scored for rollout in declined):
+            return
+        # A reason may name its task: those that differ in nothing else are told once.
+        reasons = Counter(
+            (r.scored.unscored or "").replace(repr(r.episode.task.id), "…") for r in rollouts
+        )
+        told = "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(_TOLD))
+        env = rollouts[0].world.name
+        raise FailureLimitError(
+            f"{self.program} stopped at {where}: none of its {len(rollouts)} rollouts could be "
+            f"scored, so there is nothing to learn from.\n{told}\n"
+            f"Choose a reward that can score the tasks of env '{env}' (--reward env is the sum of "
+            "its own rewards), or fix the component that says so"
+        )
+
+
+def _is_unpaid(rollout: Rollout) -> bool:
+    """Whether a budget ended an episode."""
+    failure = rollout.scored.failure
+    return failure is not None and failure.kind is FailureKind.BUDGET

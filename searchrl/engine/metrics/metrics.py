@@ -1,0 +1,156 @@
+"""Metrics of episodes: a value, its 95 % interval and the number of observations behind it.
+
+Owns how episodes become numbers; the same functions serve training, evaluation and reports. The
+intervals are those of `statistics`. What nobody measured is absent, never 0. An unscored rollout is
+counted in `failed` / `unscored` and enters no other metric. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from searchrl.contracts import Metric
+from searchrl.core.episode import SEARCH, TOOL, FailureKind, StopReason
+from searchrl.engine.rollout.curriculum import Curriculum
+from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.statistics import COUNT, ZERO_OR_ONE, Range, exact, mean
+
+Metrics = dict[str, Metric]
+
+_LIMITS = (StopReason.TURN_LIMIT, StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
+
+
+def summarise(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:
+    """All metrics of a set of episodes; those that no episode measured are absent.
+
+    Keys: `reward`, every reward component by name, `passive` (answered without a search or a tool
+    call, where there is one to make), `tool_calls` (where there are tools), `turns`,
+    `model_tokens`, `invalid_turns`, `truncated` (cut by a limit), `empty_searches` (share of the
+    searches that found nothing), `failed_retrieval` (where there is a search or a tool), `failed`,
+    `unscored`, `em/KIND` per kind of task and `em/SLICE` per slice (`env/` or `reward/` where `em`
+    is not paid) and, with several tasks, everything once more under `TASK/` (see `label_tasks`).
+    A task counts in its kind and in each of its slices. Only those of failures and `unscored` count
+    episodes without a score. `n` is the number of episodes or of searches, and the intervals take
+    those with one `group_id` as alike.
+
+    Args:
+        rollouts: the episodes.
+        worlds: the tasks of the run in their order, those without an episode here among them; by
+            default those the episodes come from.
+    """
+    if not worlds:
+        worlds = list({id(r.world): r.world for r in rollouts}.values())
+    metrics = _summarise_one(rollouts, worlds)
+    if len(worlds) > 1:
+        for label, world in zip(label_tasks(worlds), worlds, strict=True):
+            part = _summarise_one([r for r in rollouts if r.world is world], [world])
+            metrics |= {f"{label}/{key}": metric for key, metric in part.items()}
+    return metrics
+
+
+def curriculum_metrics(curriculum: Curriculum, done: int) -> Metrics:
+    """The stages after so many steps, under the names of several tasks; none if none change."""
+    worlds = curriculum.worlds
+    labels = [f"{label}/" if len(worlds) > 1 else "" for label in label_tasks(worlds)]
+    return {labels[task] + name: exact(figure) for task, name, figure in curriculum.figures(done)}
+
+
+def label_tasks(worlds: Sequence[TaskWorld]) -> list[str]:
+    """What each task is called in metrics: its env or, where several have it, `ENV.POSITION`.
+
+    The position is that in `tasks`, as `--set tasks.1.weight=2` counts.
+    """
+    names = [world.name for world in worlds]
+    return [
+        name if names.count(name) == 1 else f"{name}.{position}"
+        for position, name in enumerate(names)
+    ]
+
+
+def _summarise_one(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld]) -> Metrics:
+    metrics: Metrics = {}
+
+    def add(key: str, of: Sequence[Rollout], values: Sequence[float], limits: Range) -> None:
+        if of:
+            metrics[key] = mean(values, limits, [r.trajectory.group_id for r in of])
+
+    def add_component(name: str, of: Sequence[Rollout], key: str) -> None:
+        having = [r for r in of if name in r.scored.scores]
+        ranges = {id(r.world): r.world.scorer.ranges[name] for r in having}
+        add(key, having, [r.scored.scores[name] for r in having], _union(ranges.values()))
+
+    scored = [r for r in rollouts if r.is_scored]
+    rewards = [r.scored.reward for r in scored if r.scored.reward is not None]
+    ranges = {(id(r.world), r.episode.step): _reward_range(r) for r in scored}
+    add("reward", scored, rewards, _union(ranges.values()))
+    for name in dict.fromkeys(name for r in scored for name in r.scored.scores):
+        add_component(name, scored, name)
+    callers = {id(world) for world in worlds if world.can_open(TOOL)}
+    askers = callers | {id(world) for world in worlds if world.can_open(SEARCH)}
+    asking = [r for r in scored if id(r.world) in askers]
+    calling = [r for r in scored if id(r.world) in callers]
+    add("passive", asking, [float(r.episode.is_passive) for r in asking], ZERO_OR_ONE)
+    add("tool_calls", calling, [float(r.episode.num_tool_calls) for r in calling], COUNT)
+    add("turns", scored, [float(len(r.episode.turns)) for r in scored], COUNT)
+    add("model_tokens", scored, [float(r.episode.num_model_tokens) for r in scored], COUNT)
+    num_invalid = [sum(t.action.kind == "invalid" for t in r.episode.turns) for r in scored]
+    add("invalid_turns", scored, num_invalid, COUNT)
+    add("truncated", scored, [float(r.episode.stop_reason in _LIMITS) for r in scored], ZERO_OR_ONE)
+    # Of a search in the last turn that a limit allows, nothing is shown.
+    searches = [
+        (r, turn)
+        for r in scored
+        for turn in r.episode.turns
+        if turn.action.kind == SEARCH and turn.observation
+    ]
+    found_nothing = [float(not turn.passages) for _, turn in searches]
+    add("empty_searches", [r for r, _ in searches], found_nothing, ZERO_OR_ONE)
+    could_ask = [r for r in rollouts if id(r.world) in askers]
+    failures = [r.episode.failure for r in could_ask]
+    lost = [float(f is not None and f.kind is FailureKind.RETRIEVER) for f in failures]
+    add("failed_retrieval", could_ask, lost, ZERO_OR_ONE)
+    failures = [r.episode.failure for r in rollouts]
+    failed = [float(f is not None and f.kind is not FailureKind.BUDGET) for f in failures]
+    add("failed", rollouts, failed, ZERO_OR_ONE)
+    add("unscored", rollouts, [float(not r.is_scored) for r in rollouts], ZERO_OR_ONE)
+    named = [(r, {r.episode.task.kind, *r.episode.task.slices}) for r in scored]
+    kinds = sorted({r.episode.task.kind for r in scored})
+    slices = sorted({name for r in scored for name in r.episode.task.slices})
+    main = find_headline(worlds)
+    for name in dict.fromkeys(kinds + slices):
+        those = [r for r, names in named if name in names]
+        if main == "reward":
+            add(
+                f"reward/{name}",
+                those,
+                [r.scored.reward or 0.0 for r in those],
+                _union(ranges.values()),
+            )
+        else:
+            add_component(main, those, f"{main}/{name}")
+    return metrics
+
+
+def find_headline(worlds: Iterable[TaskWorld]) -> str:
+    """What all tasks are judged by; `reward` where that differs."""
+    found = {world.scorer.headline for world in worlds}
+    return found.pop() if len(found) == 1 else "reward"
+
+
+def _reward_range(rollout: Rollout) -> Range:
+    """Between what values the reward expression of a rollout's step lies."""
+    scorer = rollout.world.scorer
+    expression = scorer.schedule.at(rollout.episode.step)
+    low = high = expression.constant
+    for weight, name in expression.terms:
+        if weight:  # 0 times an open end is no number
+            ends = [weight * end for end in scorer.ranges[name]]
+            low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _union(ranges: Iterable[Range]) -> Range:
+    """The least range that holds all of these."""
+    both = list(ranges)
+    return min((low for low, _ in both), default=0.0), max((high for _, high in both), default=1.0)

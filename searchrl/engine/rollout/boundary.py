@@ -1,0 +1,184 @@
+"""The boundary of an episode: calls into environments and scripts, and whose fault a failure is.
+
+Owns the check of everything that foreign code hands back (prompt, task, observation, reward,
+action, passages, signals) and the classification of what it raises. What passes here can be
+relied on: by the ledger, the rewards and the records. Keeps no state and drives nothing; the
+rollout driver calls it, mostly through `call_together`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from searchrl.contracts import (
+    Expert,
+    ExpertFactory,
+    TokenBudget,
+    find_action_problem,
+    find_passages_problem,
+    find_ranks_problem,
+    find_task_problem,
+)
+from searchrl.core.episode import (
+    Action,
+    Failure,
+    FailureKind,
+    Passage,
+    Task,
+    is_finite_number,
+)
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.envs.foreign import TextAdapter
+from searchrl.errors import (
+    BudgetSpent,
+    EndpointFailure,
+    EnvironmentFailure,
+    GenerationFailure,
+    ProtocolFailure,
+    RetrieverFailure,
+)
+from searchrl.plugins.registry import describe_error
+from searchrl.tool_calls import DeadlineExceeded
+
+
+class Begun(NamedTuple):
+    """An episode that has begun: what its environment asks, and who is to play it.
+
+    `cut_reward`: what a turn earns that a limit cut.
+    """
+
+    prompt: str
+    task: Task
+    expert: Expert | None = None
+    cut_reward: float = 0.0
+
+
+class Stepped(NamedTuple):
+    """What an environment made of a turn. `action` None: ask the protocol."""
+
+    observation: str
+    reward: float
+    terminated: bool
+    truncated: bool
+    passages: tuple[Passage, ...]
+    signals: Mapping[str, float]
+    action: Action | None
+    ranks: tuple[Mapping[str, int | None], ...]
+
+
+def begin_episode(
+    env: gymnasium.Env[Any, Any],
+    world: TaskWorld,
+    options: Mapping[str, Any],
+    *,
+    seed: int,
+    budget: TokenBudget,
+    script: ExpertFactory | None = None,
+) -> Begun:
+    """Reset an environment of the world, and make its scripted policy if there is one."""
+    if hasattr(env.unwrapped, "budget"):
+        env.unwrapped.budget = budget
+    prompt, info = env.reset(seed=seed, options=dict(options))
+    _ensure_text(prompt, "reset", "prompt")
+    task = _read_task(world, info, options, prompt)
+    own = env.unwrapped
+    cut_reward = own.invalid_reward if isinstance(own, TextAdapter) else 0.0
+    begun = Begun(prompt, task, cut_reward=cut_reward)
+    if script is None:
+        return begun
+    try:
+        return begun._replace(expert=script(env.unwrapped, task, world.protocol))
+    except ProtocolFailure:
+        raise
+    except (Exception, SystemExit) as error:
+        raise GenerationFailure(f"it could not be made: {describe_error(error)}") from error
+
+
+def _read_task(
+    world: TaskWorld, info: Mapping[str, Any], options: Mapping[str, Any], prompt: str
+) -> Task:
+    task = info.get("task")
+    if task is None:
+        return anonymous_task(world.name, options, prompt)
+    if problem := find_task_problem(task):
+        raise EnvironmentFailure(f"reset() put into info['task'] {problem}")
+    assert isinstance(task, Task)
+    return task
+
+
+def step_env(env: gymnasium.Env[Any, Any], text: str) -> Stepped:
+    """Step an environment and check everything that it returns."""
+    observation, reward, terminated, truncated, info = env.step(text)
+    _ensure_text(observation, "step", "observation")
+    action, passages = info.get("action"), info.get("passages", ())
+    if action is not None and (problem := find_action_problem(action)):
+        raise EnvironmentFailure(f"step() put into info['action'] {problem}")
+    if problem := find_passages_problem(passages):
+        raise EnvironmentFailure(f"step() put into info['passages'] {problem}")
+    ranks = info.get("ranks", ())
+    if problem := find_ranks_problem(ranks):
+        raise EnvironmentFailure(f"step() put into info['ranks'] {problem}")
+    signals = {}
+    for name, value in info.get("signals", {}).items():
+        if not isinstance(name, str):
+            what = f"step() named a signal {name!r} in info['signals']; expected text"
+            raise EnvironmentFailure(what)
+        signals[name] = _finite(value, f"info['signals'][{name!r}]")
+    return Stepped(
+        observation,
+        _finite(reward, "the reward"),
+        bool(terminated),
+        bool(truncated),
+        tuple(passages),
+        signals,
+        action,
+        tuple(ranks),
+    )
+
+
+def anonymous_task(env: str, options: Mapping[str, Any], prompt: str) -> Task:
+    """The task record of an env that does not describe its tasks."""
+    split, index = options["split"], options.get("index", -1)
+    return Task(id=f"{env}/{split}/{index}", split=split, index=index, question=prompt, env=env)
+
+
+def classify(error: BaseException, world: TaskWorld, player: str) -> Failure:
+    """Say who failed: `player` is who would have written the turn, for a `GenerationFailure`."""
+    if isinstance(error, RetrieverFailure) and isinstance(error.__cause__, DeadlineExceeded):
+        error = error.__cause__  # it waited for its turn behind a search that hangs
+    env, retriever, protocol = map(world.who, ("env", "retriever", "protocol"))
+    detail = "".join(traceback.format_exception(error))
+    match error:
+        case DeadlineExceeded():
+            # Our own stack is of no use; the place where it hangs is.
+            # Another name is that of a call which the environment made itself.
+            owner = error.owner if error.owner in (retriever, protocol) else env
+            kind, detail = FailureKind.TIMEOUT, error.where
+        case RetrieverFailure():
+            kind, owner = FailureKind.RETRIEVER, retriever
+        case ProtocolFailure():
+            kind, owner = FailureKind.PROTOCOL, protocol
+        case BudgetSpent():
+            kind, owner = FailureKind.BUDGET, player
+        case GenerationFailure() | EndpointFailure():
+            kind, owner = FailureKind.GENERATION, player
+        case _:
+            kind, owner = FailureKind.ENVIRONMENT, env
+    return Failure(kind, owner, describe_error(error), detail)
+
+
+def _ensure_text(value: object, call: str, what: str) -> None:
+    if not isinstance(value, str):
+        raise EnvironmentFailure(
+            f"{call}() returned {type(value).__name__} as its {what}; expected text"
+        )
+
+
+def _finite(value: Any, what: str) -> float:
+    if not is_finite_number(value):
+        raise EnvironmentFailure(f"step() returned {value!r} as {what}; expected a finite number")
+    return float(value)

@@ -1,0 +1,72 @@
+"""The curriculum of a run: which stage of each task's weight, difficulty and reward is in force.
+
+A pure function of the steps that are done: a stage that begins at 30 holds from step 31 on. The
+stages of a reward are picked by its schedule (`rewards.expression`); here they are only told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from searchrl.config.curriculum import KEYS, Stages, describe_stages, stage_at, stages_of
+from searchrl.engine.rollout.world import TaskWorld
+
+
+class _Schedule(NamedTuple):
+    """The stages of one key of one task."""
+
+    task: int
+    key: str
+    stages: Stages
+
+
+class Curriculum:
+    """The schedules of all tasks of a run. Without any, every weight is what the task says."""
+
+    def __init__(self, worlds: Sequence[TaskWorld]) -> None:
+        self.worlds = worlds
+        every = (
+            _Schedule(place, key, stages_of(getattr(world.config, key)))
+            for key in KEYS
+            for place, world in enumerate(worlds)
+        )
+        self._schedules = [one for one in every if len(one.stages) > 1]
+
+    def weights(self, done: int) -> list[float]:
+        """The weight of each task after so many steps."""
+        stages = (stages_of(world.config.weight) for world in self.worlds)
+        return [float(one[stage_at(one, done)][1]) for one in stages]
+
+    def level(self, task: int, done: int) -> TaskWorld | None:
+        """The world that plays a task after so many steps, where its difficulty changes."""
+        world = self.worlds[task]
+        if world.config.difficulty is None:
+            return None
+        stages = stages_of(world.config.difficulty)
+        return world.levels[stages[stage_at(stages, done)][1]]
+
+    def begins(self, done: int) -> list[str]:
+        """What begins with the next step, in words."""
+        return [
+            f"step {done + 1}: tasks.{task}.{key} is {stages[stage_at(stages, done)][1]} from here "
+            "on"
+            for task, key, stages in self._schedules
+            if done and any(begin == done for begin, _ in stages)
+        ]
+
+    def figures(self, done: int) -> list[tuple[int, str, float]]:
+        """What is sampled with after so many steps, as task, name and figure.
+
+        Weights are themselves; the stages of the others are counted from 1.
+        """
+        found = []
+        for task, key, stages in self._schedules:
+            at = stage_at(stages, done)
+            is_weight = key == "weight"
+            name = key if is_weight else f"{key}_stage"
+            found.append((task, name, float(stages[at][1]) if is_weight else float(at + 1)))
+        return found
+
+    def __str__(self) -> str:
+        return "; ".join(describe_stages([world.config for world in self.worlds]))

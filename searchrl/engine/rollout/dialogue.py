@@ -1,0 +1,128 @@
+"""An episode in flight: what was asked for, what has been played, what is under way.
+
+Owns the state that the rollout driver moves from poll to poll; no decision is taken here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from searchrl.contracts import Expert, ExpertFactory
+from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
+from searchrl.core.trajectory import Origin, Trajectory
+from searchrl.engine.rollout.boundary import Stepped
+from searchrl.engine.rollout.world import Env, TaskWorld
+from searchrl.engine.sampling.generator import FinishedTurn
+from searchrl.envs.splits import TRAIN, VALIDATION
+from searchrl.tool_calls import Call, Pinned
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Token and time limits of one episode."""
+
+    max_turn_tokens: int
+    max_observation_tokens: int
+    max_total_tokens: int
+    env_timeout_s: float | None = None
+    thinking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRequest:
+    """Ask for `len(rng_keys)` episodes of one prompt instance.
+
+    `split` and `index` are those of the world (`TaskWorld.num_tasks`). `options` are passed to the
+    env's reset besides them. `forced` names an action kind to which the first turn is committed by
+    its opening tag. `script` is the scripted policy for a scripted generator. `has_logps` is off
+    where the generator samples, but cannot say how probable its tokens were. `level` is that of the
+    world whose environment plays it, where its difficulty changes.
+    """
+
+    group_id: str
+    world: TaskWorld
+    split: str
+    index: int | None
+    rng_keys: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    forced: str | None = None
+    script: ExpertFactory | None = None
+    step: int = 0
+    has_logps: bool = True
+    level: TaskWorld | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Without log-probs, a turn is a demonstration, whoever wrote it."""
+        is_sampled = self.script is None and self.has_logps
+        return Origin.SAMPLED if is_sampled else Origin.DEMONSTRATION
+
+    @property
+    def home(self) -> TaskWorld:
+        """The world whose environment plays it."""
+        return self.level or self.world
+
+    @property
+    def reset_options(self) -> dict[str, Any]:
+        """What the env's reset is given, besides the seed."""
+        if self.index is None:
+            return {"split": self.split, **self.options}
+        split, index = self.home.locate(self.split, self.index)
+        return {"split": split, **self.options, "index": index}
+
+    @property
+    def env_seed(self) -> int:
+        """What the env's reset is seeded with: one seed for the whole group, from 0 to 2**31.
+
+        No seed is in two splits, so an env that draws its tasks from the seed alone has validation
+        tasks of its own, too.
+        """
+        splits = (TRAIN, VALIDATION)
+        place = splits.index(self.split) if self.split in splits else len(splits)
+        return (place << 29) + self.rng_keys[0] % (1 << 29)
+
+
+class Dialogue:
+    """One episode in flight."""
+
+    def __init__(self, request: RolloutRequest, sample: int) -> None:
+        self.request = request
+        self.sample = sample
+        self.env: Pinned[Env] | None = None
+        self.task: Task | None = None
+        self.prompt = ""
+        self.prefix = ""
+        self.expert: Expert | None = None
+        self.turns: list[EpisodeTurn] = []
+        self.signals: dict[str, float] = {}
+        self.env_return = self.cut_reward = 0.0
+        self.stop: StopReason | None = None
+        self.failure: Failure | None = None
+        self.trajectory = Trajectory(
+            rollout_id=f"{request.group_id}/{sample}",
+            group_id=request.group_id,
+            env=request.world.name,
+            origin=request.origin,
+        )
+
+
+class ExpertAtHome(NamedTuple):
+    """A scripted policy that is asked in the thread of its environment, which it may look at."""
+
+    expert: Expert
+    env: Pinned[Env]
+
+    def act(self, observation: str) -> str:
+        """See `Expert.act`."""
+        return self.env.ask(lambda _: self.expert.act(observation))
+
+
+class Stepping(NamedTuple):
+    """A turn whose environment is stepping: its dialogue, the turn, its text and the call."""
+
+    dialogue: Dialogue
+    turn: FinishedTurn
+    text: str
+    call: Call[Stepped]

@@ -1,0 +1,136 @@
+"""A rollout as one JSON row: what any other tool needs to check what was trained.
+
+Owns the row's keys. Columns are over tokens; `sampler_logp`, `ratio` and `entropy` are null
+where nothing was sampled or trained. Writers: `train`, `eval`, `ask`, `play`; readers: anyone. No
+torch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, EpisodeTurn
+from searchrl.core.trajectory import Author, TokenColumns, is_finite
+from searchrl.engine.rollout.drawing import draw_rollout
+from searchrl.engine.rollout.playing import Rollout
+
+
+def rollout_record(rollout: Rollout, phase: str, columns: TokenColumns | None) -> dict[str, Any]:
+    """Describe a rollout completely.
+
+    Args:
+        phase: `train`, `during`, `before` or `after`; with `_forced` for evaluations whose first
+            turn was forced; other programs have their own name.
+        columns: what the update saw, if the rollout was trained on.
+    """
+    trajectory, episode, scored = rollout.trajectory, rollout.episode, rollout.scored
+    failure = episode.failure or scored.failure
+    return {
+        "rollout_id": trajectory.rollout_id,
+        "group_id": trajectory.group_id,
+        "segment": trajectory.segment,
+        "origin": str(trajectory.origin),
+        "phase": phase,
+        "step": episode.step,
+        "env": trajectory.env,
+        "task": {
+            "id": episode.task.id,
+            "split": episode.task.split,
+            "index": episode.task.index,
+            "kind": episode.task.kind,
+            "slices": list(episode.task.slices),
+            "difficulty": episode.task.difficulty,
+            "question": episode.task.question,
+            "answers": list(episode.task.answers),
+            "gold_ids": list(episode.task.gold_ids),
+        },
+        "ids": list(trajectory.ids),
+        "authors": "".join("PME"[author] for author in trajectory.authors),
+        "turn": list(trajectory.turns_of),
+        "policy_version": max(trajectory.policy_versions, default=-1),
+        "sampler_logp": [logp if is_finite(logp) else None for logp in trajectory.sampler_logps],
+        "ratio": _spread(rollout, columns.ratio if columns else None),
+        "entropy": _spread(rollout, columns.entropy if columns else None),
+        "advantage": _advantage(rollout, columns),
+        "weight": columns.weight if columns else None,
+        "clipped": _places(rollout, columns.clipped if columns else None),
+        "generated_text": trajectory.generated_text,
+        "turns": [
+            turn_record(turn)
+            | {"passages": [passage.id for passage in turn.passages], "reward": turn.reward}
+            | {"ranks": [dict(one) for one in turn.ranks] or None}
+            for turn in episode.turns
+        ],
+        "signals": dict(episode.signals),
+        "final_answer": episode.final_answer,
+        "stop_reason": str(episode.stop_reason),
+        "reward": scored.reward,
+        "scores": dict(scored.scores),
+        "drawings": draw_rollout(rollout.world, episode),
+        "unscored": scored.unscored,
+        "failure": None
+        if failure is None
+        else {"kind": str(failure.kind), "owner": failure.owner, "message": failure.message},
+    }
+
+
+def turn_record(turn: EpisodeTurn) -> dict[str, Any]:
+    """What a turn said and was answered, without what it read and earned."""
+    return {
+        "text": turn.text,
+        "action": turn.action.kind,
+        "queries": list(turn.action.queries),
+        "payload": plain_payload(turn.action),
+        "reason": turn.action.reason,
+        "observation": turn.observation,
+    }
+
+
+def plain_payload(action: Action) -> Any:
+    """What an action of a kind that the core does not know carries, as JSON; else None.
+
+    A payload that JSON cannot hold is written as its `repr`.
+    """
+    if action.kind in (SEARCH, ANSWER, INVALID):
+        return None
+    payload = action.payload
+    if is_dataclass(payload) and not isinstance(payload, type):
+        payload = {field.name: getattr(payload, field.name) for field in fields(payload)}
+    try:
+        return json.loads(json.dumps(payload, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return repr(action.payload)
+
+
+def _advantage(rollout: Rollout, columns: TokenColumns | None) -> float | list[float | None] | None:
+    """One number for the rollout where it is one, else a column like the others."""
+    if columns is None:
+        return None
+    advantage = columns.advantage
+    return _spread(rollout, advantage) if isinstance(advantage, tuple) else advantage
+
+
+def _places(rollout: Rollout, clipped: tuple[int, ...] | None) -> list[int] | None:
+    """Places among the trained tokens as places among all tokens."""
+    if clipped is None:
+        return None
+    steps = zip(rollout.trajectory.authors, rollout.trajectory.sampler_logps, strict=True)
+    trained = [
+        at for at, (who, logp) in enumerate(steps) if who is Author.MODEL and is_finite(logp)
+    ]
+    return [trained[place] for place in clipped]
+
+
+def _spread(rollout: Rollout, column: tuple[float, ...] | None) -> list[float | None] | None:
+    """Put a column over trained tokens back onto all tokens; non-finite numbers become null."""
+    if column is None:
+        return None
+    values = iter(column)
+    steps = zip(rollout.trajectory.authors, rollout.trajectory.sampler_logps, strict=True)
+    spread: list[float | None] = []
+    for author, logp in steps:
+        value = next(values) if author is Author.MODEL and is_finite(logp) else None
+        spread.append(value if is_finite(value) else None)
+    return spread

@@ -1,0 +1,419 @@
+"""Drives episodes: environment strings on one side, the token ledger on the other.
+
+Owns prompt rendering (once), observation appending, token budgets and stop reasons. It never
+re-tokenises what was sampled and never lets an environment touch tokens. Foreign code is called
+through `boundary`. Written against submit/poll, so that any generator can be non-blocking.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from searchrl.core.episode import (
+    INVALID,
+    Action,
+    Episode,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    StopReason,
+)
+from searchrl.core.group import Group
+from searchrl.core.trajectory import TurnStop
+from searchrl.engine.model.rendering import TextCodec
+from searchrl.engine.rollout.boundary import (
+    Stepped,
+    anonymous_task,
+    begin_episode,
+    classify,
+    step_env,
+)
+from searchrl.engine.rollout.dialogue import (
+    Dialogue,
+    ExpertAtHome,
+    Limits,
+    RolloutRequest,
+    Stepping,
+)
+from searchrl.engine.rollout.playing import Interrupted, Rollout, Sharing
+from searchrl.engine.sampling.generator import FinishedTurn, Generator, Handle
+from searchrl.engine.sampling.stops import find_stop_end
+from searchrl.errors import EnvironmentFailure, ProtocolFailure
+from searchrl.rewards.scorer import score_together
+from searchrl.tool_calls import CallQueue, Raised, Returned
+
+_TWO_PROMPTS = (
+    "reset() gave two rollouts of one group different prompts; a task must be a pure function of "
+    "split, index and seed"
+)
+
+
+class RolloutDriver:
+    """Runs requests to completion on one generator.
+
+    Environments step beside the generator. `deterministic` takes their observations in when the
+    generator has nothing left to decode, and otherwise as they arrive. Then what is decoded
+    together, and so every rounding error, depends on no clock: it repeats however long tools take.
+    """
+
+    def __init__(
+        self, generator: Generator, codec: TextCodec, limits: Limits, deterministic: bool = True
+    ) -> None:
+        self.generator = generator
+        self.codec = codec
+        self.limits = limits
+        self.deterministic = deterministic
+        self.sharing: Sharing | None = None
+        """Has the others of several processes play their part; None: this one plays everything."""
+
+    @property
+    def stats(self) -> object:
+        """Those of its generator, if it has any."""
+        return getattr(self.generator, "stats", None)
+
+    def sync(self, policy: Any) -> int:
+        """Play with the weights that a policy has now; returns their version."""
+        return self.generator.sync(policy)
+
+    def run(
+        self,
+        requests: Sequence[RolloutRequest],
+        *,
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> list[Group[Rollout]]:
+        """Play every episode to its end and score it.
+
+        Args:
+            requests: prompt instances with their RNG keys; results come in the same order.
+            on_progress: called with (finished, total) episodes.
+            should_stop: checked between turns.
+
+        Raises:
+            Interrupted: when `should_stop` said so.
+        """
+        play = self.play if self.sharing is None else self.sharing(self.play)
+        return play(requests, on_progress=on_progress, should_stop=should_stop)
+
+    def play(
+        self,
+        requests: Sequence[RolloutRequest],
+        *,
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> list[Group[Rollout]]:
+        """See `run`; whoever shares the work calls this for the requests of this process."""
+        dialogues = [
+            [Dialogue(request, sample) for sample in range(len(request.rng_keys))]
+            for request in requests
+        ]
+        for request in requests:
+            request.world.build_indexes()  # no clock runs yet
+        on_progress = on_progress or (lambda done, total: None)
+        self._play(requests, dialogues, on_progress, should_stop or (lambda: False))
+        episodes = [[self._freeze(dialogue) for dialogue in group] for group in dialogues]
+        release([dialogue for group in dialogues for dialogue in group])
+        return self._score(requests, dialogues, episodes)
+
+    def _play(
+        self,
+        requests: Sequence[RolloutRequest],
+        dialogues: Sequence[Sequence[Dialogue]],
+        on_progress: Callable[[int, int], None],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """Play dialogues until all have stopped.
+
+        Raises:
+            Interrupted: when `should_stop` said so, between turns; no environment is in use then.
+        """
+        waiting = [dialogue for group in dialogues for dialogue in group]
+        self._reset(waiting)
+        live: dict[Handle, Dialogue] = {}
+        for request, group in zip(requests, dialogues, strict=True):
+            live |= self._open(request, group)
+        total = len(waiting)
+        with closing(CallQueue(self.limits.env_timeout_s)) as queue:
+            stepping: list[Stepping] = []
+            while live:
+                finished = self.generator.poll()
+                if not finished and not stepping:
+                    break
+                ready, stepping = self._split(stepping, queue, is_idle=not finished)
+                self._take_in(ready, live)
+                stepping += self._begin_steps(finished, live, queue)
+                on_progress(total - len(live), total)
+                if should_stop():
+                    for handle in live:
+                        self.generator.close(handle)
+                    for one in stepping:
+                        if not isinstance(one.call.outcome, Returned):
+                            # It is still in a step, or failed in it: nobody else may have it.
+                            one.dialogue.env = None
+                    release([dialogue for group in dialogues for dialogue in group])
+                    raise Interrupted
+
+    def _reset(self, dialogues: Sequence[Dialogue]) -> None:
+        """Reset an environment for each dialogue; those that hang wait at the same time."""
+        calls = []
+        with closing(CallQueue(self.limits.env_timeout_s)) as queue:
+            for dialogue in dialogues:
+                dialogue.env = dialogue.request.home.acquire()
+                request = dialogue.request
+                begin = functools.partial(
+                    begin_episode,
+                    world=request.home,
+                    options=request.reset_options,
+                    seed=request.env_seed,
+                    budget=self.codec.budget(self.limits.max_observation_tokens),
+                    script=request.script,
+                )
+                calls.append(dialogue.env.call(queue, begin))
+            queue.wait_for_all()
+        for dialogue, call in zip(dialogues, calls, strict=True):
+            if isinstance(call.result, Raised):
+                self._fail(dialogue, call.result.error)
+                continue
+            begun = call.result.value
+            dialogue.prompt, dialogue.cut_reward = begun.prompt, begun.cut_reward
+            if begun.expert is not None and dialogue.env is not None:
+                dialogue.expert = ExpertAtHome(begun.expert, dialogue.env)
+            dialogue.task, dialogue.trajectory.task_id = begun.task, begun.task.id
+
+    def _fail(self, dialogue: Dialogue, error: BaseException) -> None:
+        """End an episode because something in it failed; its environment is not used again."""
+        world = dialogue.request.world
+        player = f"script of env '{world.name}' ({world.owner})"
+        player = player if dialogue.request.script else "generator"
+        dialogue.failure = classify(error, world, player)
+        dialogue.stop = StopReason.FAILED
+        dialogue.env = None
+
+    def _close_stopped(self, handles: Sequence[Handle], live: dict[Handle, Dialogue]) -> None:
+        for handle in handles:
+            if live[handle].stop is not None:
+                self.generator.close(handle)
+                del live[handle]
+
+    def _open(
+        self, request: RolloutRequest, dialogues: Sequence[Dialogue]
+    ) -> dict[Handle, Dialogue]:
+        """Open the dialogues of a group on one rendered prompt; those now in flight."""
+        ready = [d for d in dialogues if d.stop is None]
+        if not ready:
+            return {}
+        for dialogue in ready:
+            # The group shares one rendered prompt; another one would be answered blindly.
+            if dialogue.prompt != ready[0].prompt:
+                self._fail(dialogue, EnvironmentFailure(_TWO_PROMPTS))
+        ready = [d for d in ready if d.stop is None]
+        protocol = request.world.protocol
+        try:
+            opening = protocol.opening(request.forced) if request.forced else ""
+        except ProtocolFailure as error:
+            for dialogue in ready:
+                self._fail(dialogue, error)
+            return {}
+        rendered = self.codec.render_prompt(
+            protocol.instruction,
+            ready[0].prompt,
+            thinking=self.limits.thinking,
+            forced_opening=opening,
+        )
+        handles = self.generator.open(
+            rendered.ids,
+            len(ready),
+            [request.rng_keys[d.sample] for d in ready],
+            [d.expert for d in ready if d.expert is not None] or None,
+        )
+        live = {}
+        for dialogue, handle in zip(ready, handles, strict=True):
+            dialogue.prefix = rendered.assistant_prefix
+            dialogue.trajectory.append_prompt(rendered.ids)
+            if self._submit(dialogue, handle, []):
+                live[handle] = dialogue
+            else:
+                self.generator.close(handle)
+        return live
+
+    def _submit(self, dialogue: Dialogue, handle: Handle, append_ids: list[int]) -> bool:
+        """Ask for the next turn; False (and a stop reason) when no token is left for it."""
+        room = self.limits.max_total_tokens - len(dialogue.trajectory) - len(append_ids)
+        if room < 1:
+            dialogue.stop = StopReason.TOTAL_TOKENS
+            return False
+        if append_ids:
+            dialogue.trajectory.append_env(append_ids)
+        stops = dialogue.request.world.protocol.stops
+        self.generator.submit(handle, append_ids, stops, min(self.limits.max_turn_tokens, room))
+        return True
+
+    def _record(self, dialogue: Dialogue, turn: FinishedTurn) -> str:
+        """Record one model turn and return its text; a turn that was cut ends the episode."""
+        if turn.error is not None:
+            self._fail(dialogue, turn.error)
+            return ""
+        world = dialogue.request.world
+        ids = turn.ids[:-1] if turn.reason is TurnStop.EOS else turn.ids
+        sampled = self.codec.decode(ids)
+        end = find_stop_end(sampled, world.protocol.stops)
+        text, overhang = (sampled, "") if end is None else (sampled[:end], sampled[end:])
+        if not dialogue.turns:
+            text = dialogue.prefix + text
+        dialogue.trajectory.append_model(
+            turn.ids, turn.logps, version=turn.version, reason=turn.reason, overhang=overhang
+        )
+        if turn.reason is TurnStop.MAX_TOKENS:
+            # An unfinished turn never reaches the environment: half a query is no action.
+            out_of_room = len(dialogue.trajectory) >= self.limits.max_total_tokens
+            dialogue.stop = StopReason.TOTAL_TOKENS if out_of_room else StopReason.TURN_TOKENS
+            dialogue.env_return += dialogue.cut_reward
+            action = self._parse(dialogue, text)
+            dialogue.turns.append(EpisodeTurn(text, action, reward=dialogue.cut_reward))
+        return text
+
+    def _parse(self, dialogue: Dialogue, text: str) -> Action:
+        """The action of a turn; a protocol that cannot say fails the episode."""
+        try:
+            return dialogue.request.world.protocol.parse(text)
+        except ProtocolFailure as error:
+            self._fail(dialogue, error)
+            return Action(INVALID, None, "The protocol could not read this turn.")
+
+    def _begin_steps(
+        self, finished: Sequence[FinishedTurn], live: dict[Handle, Dialogue], queue: CallQueue
+    ) -> list[Stepping]:
+        """Record finished turns and begin to step the environments of those that reach one."""
+        begun = []
+        for turn in finished:
+            dialogue = live[turn.handle]
+            text = self._record(dialogue, turn)
+            if dialogue.stop is None:
+                assert dialogue.env is not None
+                call = dialogue.env.call(queue, functools.partial(step_env, text=text))
+                begun.append(Stepping(dialogue, turn, text, call))
+        self._close_stopped([turn.handle for turn in finished], live)
+        return begun
+
+    def _split(
+        self, stepping: list[Stepping], queue: CallQueue, *, is_idle: bool
+    ) -> tuple[list[Stepping], list[Stepping]]:
+        """The steps whose outcomes are taken in now, waited for if need be, and the others.
+
+        `is_idle`: the generator has nothing to decode before some are taken in.
+        """
+        if self.deterministic and not is_idle:
+            return [], stepping
+        if self.deterministic:
+            queue.wait_for_all()
+        elif is_idle:
+            queue.wait_for_one([one.call for one in stepping])
+        over = {id(one) for one in stepping if one.call.outcome is not None}
+        ready = [one for one in stepping if id(one) in over]
+        return ready, [one for one in stepping if id(one) not in over]
+
+    def _take_in(self, ready: Sequence[Stepping], live: dict[Handle, Dialogue]) -> None:
+        """Go on with what environments made of the turns."""
+        for dialogue, turn, text, call in ready:
+            if isinstance(call.result, Raised):
+                action = self._parse(dialogue, text)
+                dialogue.turns.append(EpisodeTurn(text, action))
+                self._fail(dialogue, call.result.error)
+            else:
+                self._advance(dialogue, turn, text, call.result.value)
+        self._close_stopped([one.turn.handle for one in ready], live)
+
+    def _advance(self, dialogue: Dialogue, turn: FinishedTurn, text: str, made: Stepped) -> None:
+        """Take in what the environment made of a turn."""
+        action = made.action or self._parse(dialogue, text)
+        if dialogue.failure is not None:
+            dialogue.turns.append(EpisodeTurn(text, action))
+            return
+        dialogue.env_return += made.reward
+        dialogue.signals.update(made.signals)
+        shown = ""
+        if made.terminated:
+            dialogue.stop = StopReason.ANSWERED
+        elif made.truncated:
+            dialogue.stop = StopReason.TURN_LIMIT
+        elif turn.reason is TurnStop.EOS:
+            dialogue.stop = StopReason.EOS
+        else:
+            shown = self._observe(dialogue, turn.handle, made.observation)
+        # What the model never read does not count as shown to it.
+        passages, ranks = (made.passages, made.ranks) if shown else ((), ())
+        dialogue.turns.append(EpisodeTurn(text, action, passages, shown, made.reward, ranks))
+
+    def _observe(self, dialogue: Dialogue, handle: Handle, observation: str) -> str:
+        """Append an observation and ask for the next turn; returns the text appended."""
+        # Measured as the env's own budget is: the byte codec has no tokens and counts words.
+        budget = self.codec.budget(self.limits.max_observation_tokens)
+        if budget.count(observation) > budget.max_tokens:
+            # An env that ignores its budget: cut what it said, and say that it was cut.
+            observation = budget.cut(observation, budget.max_tokens)
+            dialogue.signals["observations_cut"] = dialogue.signals.get("observations_cut", 0) + 1
+        ids = self.codec.encode_plain(observation)
+        return observation if self._submit(dialogue, handle, ids) else ""
+
+    def _score(
+        self,
+        requests: Sequence[RolloutRequest],
+        dialogues: Sequence[Sequence[Dialogue]],
+        episodes: Sequence[Sequence[Episode]],
+    ) -> list[Group[Rollout]]:
+        """Score all episodes together."""
+        played = [dialogue for group in dialogues for dialogue in group]
+        frozen = [episode for group in episodes for episode in group]
+        scorers = [dialogue.request.world.scorer for dialogue in played]
+        groups = [number for number, group in enumerate(dialogues) for _ in group]
+        scores = score_together(list(zip(scorers, frozen, strict=True)), groups)
+        finished = iter(
+            Rollout(d.trajectory, episode, scored, d.request.world, dict(d.request.options))
+            for d, episode, scored in zip(played, frozen, scores, strict=True)
+        )
+        return [
+            Group(request.group_id, tuple(next(finished) for _ in group))
+            for request, group in zip(requests, dialogues, strict=True)
+        ]
+
+    def _freeze(self, dialogue: Dialogue) -> Episode:
+        """The episode as rewards will see it."""
+        if dialogue.stop is None:
+            error = "RuntimeError: the generator lost this dialogue"
+            dialogue.failure = Failure(FailureKind.GENERATION, "generator", error)
+            dialogue.stop = StopReason.FAILED
+        request, trajectory = dialogue.request, dialogue.trajectory
+        trajectory.generated_text = self.codec.decode(
+            trajectory.ids[trajectory.num_prompt_tokens :]
+        )
+        texts = [turn.text for turn in dialogue.turns]
+        final_answer, format_score = None, 0.0
+        try:
+            final_answer = request.world.protocol.final_answer(texts)
+            format_score = request.world.protocol.format_score(texts)
+        except ProtocolFailure as error:
+            if dialogue.failure is None:  # the first failure is the one that is told
+                self._fail(dialogue, error)
+        assert dialogue.stop is not None
+        return Episode(
+            task=dialogue.task or anonymous_task(request.world.name, request.reset_options, ""),
+            turns=tuple(dialogue.turns),
+            final_answer=final_answer,
+            format_score=format_score,
+            signals=dict(dialogue.signals),
+            env_return=dialogue.env_return,
+            num_model_tokens=trajectory.num_model_tokens,
+            stop_reason=dialogue.stop,
+            failure=dialogue.failure,
+            step=request.step,
+        )
+
+
+def release(dialogues: Sequence[Dialogue]) -> None:
+    """Give back the environments that did not fail; their world closes them."""
+    for dialogue in dialogues:
+        if dialogue.env is not None:
+            dialogue.request.home.release(dialogue.env)

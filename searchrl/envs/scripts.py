@@ -1,0 +1,206 @@
+"""The scripted policies of `corpus` and `multihop`: what is reached with so many searches.
+
+Owns which queries they send, and one rule: a policy that knows the gold answer may state it only
+if it was shown. `no_search`, `one_search` and `two_search` use the question and what they were
+shown, as a model does; `oracle_hop` asks for the titles of the gold passages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from searchrl.contracts import Expert, TagProtocol
+from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
+from searchrl.envs.reading import (
+    UNKNOWN,
+    about,
+    find_options,
+    names_in,
+    nearest,
+    read_answer,
+    words_left,
+)
+
+MAX_QUERY_BYTES = 360
+"""Longest query of a script: its turn fits 500 tokens even if every byte is a token."""
+
+_NAMES = 2
+"""Names of a bridge that a query has."""
+
+
+class Shown:
+    """The passages that an episode has shown to a scripted policy."""
+
+    def __init__(self) -> None:
+        self._passages: dict[str, Passage] = {}
+        self.last: tuple[Passage, ...] = ()
+        """What the last turn that brought something brought."""
+
+    def add(self, passages: Iterable[Passage]) -> None:
+        """Take in what the last turn brought."""
+        self.last = tuple(passages) or self.last
+        for passage in self.last:
+            self._passages.setdefault(passage.id, passage)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """All of them, in the order in which they came."""
+        return tuple(self._passages.values())
+
+    def has_all(self, ids: Iterable[str]) -> bool:
+        """Whether all these passages were shown."""
+        return set(ids) <= self._passages.keys()
+
+    def gold_answer(self, task: Task) -> str:
+        """A gold answer of the task if it was shown, else `UNKNOWN`.
+
+        All gold passages must have been shown, and of several answers that one is taken which
+        stands in a passage; it need not stand there: a yes, or the earlier of two, follows from
+        them. Where nobody knows the gold passages, the answer must stand in a passage.
+        """
+        if not task.answers or not self.has_all(task.gold_ids):
+            return UNKNOWN
+        text = " ".join(_fold(f"{one.title} {one.text}") for one in self.passages)
+        stated = [answer for answer in task.answers if f" {_fold(answer)} " in f" {text} "]
+        if stated:
+            return stated[0]
+        return task.answers[0] if task.gold_ids else UNKNOWN
+
+
+def _fold(text: str) -> str:
+    """Words without case and marks, as far as answers are told apart by them."""
+    return " ".join("".join(c if c.isalnum() else " " for c in text.casefold()).split())
+
+
+Queries = Callable[[Task, Shown], Iterator[str]]
+"""Yields the next query; looks at what was shown since the one before."""
+
+
+class ScriptedSearcher:
+    """Sends the queries of `ask`, then answers with `answer`; keeps the last turn for that."""
+
+    def __init__(
+        self,
+        env: Any,
+        task: Task,
+        protocol: TagProtocol,
+        ask: Queries,
+        answer: Callable[[Task, Shown], str],
+    ) -> None:
+        self._env = env.unwrapped
+        self._task = task
+        self._protocol = protocol
+        self._answer = answer
+        self._shown = Shown()
+        self._queries = ask(task, self._shown)
+        self._num_turns = 0
+
+    def act(self, observation: str) -> str:
+        """Return the next turn; what was found is read from the environment."""
+        self._shown.add(self._env.last_passages)
+        self._num_turns += 1
+        query = next(self._queries, "") if self._num_turns < self._env.max_turns else ""
+        if query:
+            thought = "I look this up." if self._num_turns == 1 else "One part is still missing."
+            return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
+        answer = self._answer(self._task, self._shown)
+        thought = "I was not shown it." if answer == UNKNOWN else "That is what I was shown."
+        return self._protocol.render_turn(Action(ANSWER, answer), thought)
+
+
+def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Searches as a patient reader would; knows the answer, so it measures retrieval.
+
+    While gold passages are missing, the next query is made of names in the gold passages that were
+    just found, never of titles that are still to be found. It stops when a search finds nothing.
+    """
+    return ScriptedSearcher(env, task, protocol, _ask_patiently, _state)
+
+
+def make_no_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Answers at once that it does not know: what the episode is worth without any evidence."""
+    return ScriptedSearcher(env, task, protocol, lambda *_: iter(()), lambda *_: UNKNOWN)
+
+
+def make_one_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Searches with the question, and reads by matching words."""
+    return ScriptedSearcher(env, task, protocol, _ask_once, _read)
+
+
+def make_two_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Searches with the question and with what that led to, and reads by matching words."""
+    return ScriptedSearcher(env, task, protocol, _ask_twice, _read)
+
+
+def make_oracle_hop(env: Any, task: Task, protocol: TagProtocol) -> Expert:
+    """Asks for the title of each gold passage: what the retriever gives to a perfect searcher."""
+    gold: Sequence[Passage] = env.unwrapped.gold_passages(task)
+
+    def ask(task: Task, shown: Shown) -> Iterator[str]:
+        for passage in gold:
+            if not shown.has_all([passage.id]):
+                yield fit_query([passage.title or passage.text])
+
+    return ScriptedSearcher(env, task, protocol, ask, _state)
+
+
+def _state(task: Task, shown: Shown) -> str:
+    return shown.gold_answer(task)
+
+
+def _read(task: Task, shown: Shown) -> str:
+    return read_answer(task.question, shown.passages, shown.last)
+
+
+def _ask_once(task: Task, shown: Shown) -> Iterator[str]:
+    yield fit_query([task.question])
+
+
+def _ask_twice(task: Task, shown: Shown) -> Iterator[str]:
+    yield fit_query([task.question])
+    if query := next_query(task.question, shown.passages):
+        yield query
+
+
+def _ask_patiently(task: Task, shown: Shown) -> Iterator[str]:
+    asked, missing = {""}, set(task.gold_ids)
+    query = fit_query([task.question])
+    while query not in asked:
+        asked.add(query)
+        yield query
+        found = [passage for passage in shown.last if passage.id in missing]
+        missing -= {passage.id for passage in found}
+        query = ""
+        if missing and found:
+            names = [name for p in found for name in names_in(p.text, besides=task.question)]
+            query = fit_query(names or [p.title for p in found])
+        elif missing and len(asked) == 2:
+            query = fit_query(names_in(task.question))
+
+
+def next_query(question: str, passages: Sequence[Passage]) -> str:
+    """What to look for after the question itself: a thing to compare that is missing, or a bridge.
+
+    A bridge is a name that the passage nearest to the question mentions and the question does not.
+    """
+    named = find_options(question) or tuple(names_in(question))
+    missing = [name for name in named if about(name, passages) is None]
+    if len(named) > 1 and len(missing) < len(named) and missing:
+        return fit_query(missing[:1])
+    if not passages:
+        return ""
+    bridge = nearest(question, passages)
+    names = names_in(bridge.text, besides=f"{question} {bridge.title}")
+    return fit_query([*names[:_NAMES], *words_left(question, bridge)]) if names else ""
+
+
+def fit_query(parts: Sequence[str]) -> str:
+    """Join parts into one query line of at most `MAX_QUERY_BYTES`, between words if it can be."""
+    line = re.sub(r"\s+", " ", " ".join(parts)).strip()
+    data = line.encode("utf-8", "surrogatepass")
+    if len(data) <= MAX_QUERY_BYTES:
+        return line
+    cut = data[: MAX_QUERY_BYTES + 1].decode("utf-8", "ignore")
+    return cut.rpartition(" ")[0] or data[:MAX_QUERY_BYTES].decode("utf-8", "ignore")

@@ -1,0 +1,185 @@
+"""The model card: what a policy is, what it was measured to do, and how to use it, from its run.
+
+Owns what the card says; its words are in `assets/model_card.md.jinja`, and `huggingface_hub` makes
+it. Every figure is the run's own; what the run does not know (a licence, say) is not in the card.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from tokenizers import Tokenizer
+
+from searchrl.engine.rollout.world import name_defaults
+from searchrl.plugins import Registry
+from searchrl.runs.source import Source
+from searchrl.trust.texts import clean
+
+TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
+
+Kind = Literal["adapter", "merged", "whole"]
+
+BASE = "base"
+"""The folder of an export that holds the base of its adapter, where no hub has it."""
+
+_HEADLINES = ("reward", "em", "cover_em", "f1", "env", "searches", "passive", "support_recall")
+"""The metrics that a card shows, where they were measured."""
+
+_TIMES = {"before": "before training", "after": "after training", "during": "this checkpoint"}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What the export holds.
+
+    `base`: the adapter's base as others know it, or `BASE`. `repo`: where it is uploaded to.
+    """
+
+    name: str
+    kind: Kind
+    base: str | None
+    repo: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What a reader of the card loads it from."""
+        return self.repo or "."
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name is `user/model`, as those of a hub are."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return "/" in name
+
+
+def make_card(source: Source, weights: Weights, registry: Registry, prompt: str = "") -> str:
+    """The text of a model card, its header included. `prompt` is that of `find_prompt`."""
+    config, figures = name_defaults(source.config, registry), source.figures
+    task = config.tasks[0]
+    protocol = registry.make_protocol(
+        registry.get("env", task.env.name), task.protocol.name, task.protocol.settings
+    )
+    stages = [task.reward] if isinstance(task.reward, str) else list(task.reward.values())
+    envs = [one.env.name for one in config.tasks]
+    hub_base = weights.base if weights.base is not None and is_hub_id(weights.base) else None
+    measured = figures.get("after") or figures.get("during") or {}
+    results = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=envs[0],
+            dataset_name=", ".join(envs),
+            dataset_split=config.eval.split if "after" in figures else "validation",
+            metric_type=name,
+            metric_value=round(measured[name]["value"], 4),
+        )
+        for name in _HEADLINES
+        if name in measured
+    ]
+    header = ModelCardData(
+        base_model=hub_base,
+        library_name="peft" if weights.kind == "adapter" else "transformers",
+        pipeline_tag="text-generation",
+        tags=["searchrl", "reinforcement-learning", "search-agent", config.algorithm.name],
+        model_name=weights.name,
+        eval_results=results or None,
+    )
+    longest = max(map(len, re.findall("`+", protocol.instruction)), default=0)
+    names = [name for name in _HEADLINES if any(name in one for one in figures.values())]
+    card = ModelCard.from_template(
+        header,
+        str(TEMPLATE),
+        # What a run says is text: no markup, no code of the snippets, no end of a block.
+        plain=_plain,
+        code=lambda value: " ".join(clean(str(value)).split()).replace("`", "'"),
+        literal=json.dumps,
+        shell=shlex.quote,
+        weights=weights,
+        base=BASE,
+        hub_base=hub_base,
+        envs=envs,
+        step=source.step,
+        split=config.eval.split,
+        program=source.run.provenance.get("program") or "train",
+        times=[_TIMES[time] for time in figures],
+        rows=[[name, *(_cell(one.get(name)) for one in figures.values())] for name in names],
+        temperature=config.eval.temperature,
+        num_tasks=max((m["n"] for one in figures.values() for m in one.values()), default=0),
+        protocol_name=task.protocol.name,
+        stops=list(protocol.stops),
+        instruction=clean(protocol.instruction) if config.model.instructions else "",
+        fence="`" * max(4, longest + 1),
+        prompt=prompt,
+        reward=", then ".join(stages),
+        facts=_facts(source),
+    )
+    return f"{str(card).strip()}\n"
+
+
+def find_prompt(source: Source) -> str:
+    """A prompt of the run as the model read it, as a Python expression; "" if none was kept.
+
+    Raises `DamagedError` for a file of rollouts that cannot be read.
+    """
+    row = next(source.run.rollouts(), None)
+    if row is None or not (source.policy / "tokenizer.json").is_file():
+        return ""
+    num_prompt = len(row["authors"]) - len(row["authors"].lstrip("P"))
+    tokenizer = Tokenizer.from_file(str(source.policy / "tokenizer.json"))
+    text = tokenizer.decode(row["ids"][:num_prompt], skip_special_tokens=False)
+    return "\n".join(f"    {line!r}" for line in text.splitlines(keepends=True))
+
+
+def _plain(value: Any) -> str:
+    """Text of one line that Markdown and HTML take for nothing else."""
+    text = " ".join(clean(str(value)).split())
+    return re.sub(r"[\\`*\[\]|]", r"\\\g<0>", text.replace("&", "&amp;").replace("<", "&lt;"))
+
+
+def _cell(metric: Mapping[str, Any] | None) -> str:
+    if metric is None:
+        return "not measured"
+    value = f"{metric['value']:.3f}"
+    if "low" not in metric or metric["low"] == metric["high"]:
+        return value
+    return f"{value} [{metric['low']:.3f}, {metric['high']:.3f}]"
+
+
+def _facts(source: Source) -> dict[str, str]:
+    """What the weights were made with, for the table of the card."""
+    config, provenance = source.config, source.run.provenance
+    rollout, machine = config.rollout, provenance.get("machine", {})
+    steps = source.step if source.step is not None else source.run.summary.get("steps", "")
+    plugins = (
+        " ".join(filter(None, (one["plugin"], one["version"], (one.get("sha256") or "")[:12])))
+        for one in provenance.get("plugins", ())
+        if one.get("origin") != "builtin"
+    )
+    versions = provenance.get("versions", {})
+    programs = ("searchrl", "torch", "transformers", "peft")
+    hours, minutes = divmod(max(1, round((provenance.get("duration_s") or 0.0) / 60)), 60)
+    return {
+        "algorithm": config.algorithm.name,
+        "steps": str(steps),
+        "rollouts per step": f"{rollout.prompts_per_step} × {rollout.group_size}",
+        "learning rate": f"{config.optim.lr:g}",
+        "sampling temperature": f"{rollout.temperature:g}",
+        "seed": str(config.seed),
+        "hardware": machine.get("gpu") or machine.get("cpu") or "",
+        "duration": f"{hours} h {minutes} min" if hours else f"{minutes} min",
+        "versions": ", ".join(f"{n} {versions[n]}" for n in programs if versions.get(n)),
+        "commit of SearchRL": (provenance.get("commit") or {}).get("searchrl") or "",
+        "plugins": ", ".join(plugins),
+        "fingerprint of the configuration": config.fingerprint,
+    }

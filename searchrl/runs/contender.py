@@ -1,0 +1,101 @@
+"""Two policies on the same tasks: what `searchrl eval --against` compares with.
+
+Owns how the other policy is found and what both have in common: tasks, samples, seed. The test of
+the difference is that of `statistics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from searchrl.config import RunConfig, build_config
+from searchrl.config.endpoint import MODEL, endpoint_address
+from searchrl.engine.rollout.world import name_defaults
+from searchrl.errors import ConfigError
+from searchrl.plugins import Registry
+from searchrl.programs.agent import run_settings
+from searchrl.programs.evaluate import needs_model, script_name
+from searchrl.run_folder import Run, find_damage
+
+if TYPE_CHECKING:
+    from searchrl.programs.setup.planning import Plan
+
+_SHARED = ("tasks", "eval", "seed", "plugins", "strict_plugins", "sampling", "device")
+"""Keys that say what is played and how it is measured; the others are the other policy's own."""
+
+
+class Contender(NamedTuple):
+    """A policy as a config, and its plan if it was planned."""
+
+    config: RunConfig
+    plan: Plan | None = None
+
+    def settled(self, registry: Registry, note: Callable[[str], None]) -> Contender:
+        """The same with what only plugins know (`Plan.settled`); `note` is told of it."""
+        if self.plan is None:
+            return self._replace(config=name_defaults(self.config, registry))
+        plan = self.plan.settled(registry)
+        for text in plan.notes:
+            note(text)
+        return Contender(plan.config, plan)
+
+    @property
+    def name(self) -> str:
+        """What it is called in a table."""
+        address = endpoint_address(self.config.policy)
+        return self.model if address is None else f"{self.model} at {address}"
+
+    @property
+    def model(self) -> str:
+        """What plays: a model, a run, or a script."""
+        if endpoint_address(self.config.policy) is not None:
+            return self.config.model.name
+        if self.plan is not None:
+            return self.plan.model.label
+        if self.config.policy != MODEL:
+            return self.config.policy
+        return self.config.init_from or self.config.model.name
+
+
+def find_contender(
+    policy: str, config: RunConfig, registry: Registry, note: Callable[[str], None]
+) -> Contender:
+    """The policy that `policy` names, on the tasks of `config`.
+
+    Args:
+        policy: a run folder or a checkpoint, a model as `model.name` takes it, or `scripted:NAME`.
+        config: the first policy's.
+        registry: loaded plugins.
+        note: told what was decided for a model, and what is damaged in a run.
+
+    Raises:
+        ConfigError: for an endpoint: its address and its model are two flags.
+        PolicyError: if there is no such model.
+    """
+    if endpoint_address(policy) is not None:
+        raise ConfigError(
+            f"--against {policy}: name an endpoint with --policy and --model, and with --against "
+            "what it is compared with"
+        )
+    if policy.partition(":")[0] == "scripted":
+        script_name(policy)
+        return Contender(config.model_copy(update={"policy": policy}))
+    whole = config.to_dict()
+    same = {key: whole[key] for key in _SHARED} | {"policy": MODEL}
+    found = Run.find(policy)
+    if found is None:
+        from searchrl.programs.setup.planning import plan_run
+
+        plan = plan_run(same, {"model": {"name": policy}})
+    else:
+        own = run_settings(found, policy)
+        if not needs_model(own["policy"]):  # episodes of a script: it has no weights
+            return Contender(config.model_copy(update={"policy": own["policy"]}))
+        from searchrl.programs.setup.planning import Plan
+
+        plan = Plan.of(build_config(own, same))
+        for text in find_damage(found.path):
+            note(text)
+    plan.ensure_weights()  # before the first policy has played for hours
+    return Contender(plan.config, plan).settled(registry, note)

@@ -1,0 +1,198 @@
+"""Export: the policy of a run as a folder that other programs load, with no trace of this machine.
+
+Owns what such a folder holds: an adapter whose base is named as others know it, or whole weights,
+merged if asked; the tokenizer; a model card.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from searchrl.core.encoding import encode_text
+from searchrl.engine.learning.checkpoint import naming_write_errors
+from searchrl.engine.model.foreign import ensure_plain_model
+from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_model
+from searchrl.errors import ConfigError, DamagedError, RunFolderError
+from searchrl.plugins import Registry
+from searchrl.run_folder.reader import find_missing_rollouts
+from searchrl.run_folder.sealing import CHECKSUMS
+from searchrl.runs.card import BASE, Kind, Weights, find_prompt, is_hub_id, make_card
+from searchrl.runs.source import Source
+from searchrl.trust.folders import ensure_plain
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export. `notes`: what the user should know of it."""
+
+    path: Path
+    kind: Kind
+    base: str | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything it needs is in it or on a hub."""
+        return self.kind != "adapter" or self.base == BASE or is_hub_id(self.base or "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The export as JSON."""
+        files = sorted(path for path in self.path.rglob("*") if path.is_file())
+        sizes = {file.relative_to(self.path).as_posix(): file.stat().st_size for file in files}
+        facts = {"path": str(self.path), "kind": self.kind, "base": self.base}
+        return {**facts, "files": sizes, "notes": list(self.notes)}
+
+
+def export_policy(
+    source: Source,
+    folder: Path,
+    registry: Registry,
+    *,
+    merge: bool = False,
+    base: str | None = None,
+    repo: str | None = None,
+) -> Exported:
+    """Write the policy of a run or checkpoint to a new folder, whole or not at all.
+
+    Args:
+        source: the run.
+        folder: new, or empty.
+        registry: the plugins of the run: the card shows the protocol's instruction.
+        merge: add the adapter to the weights of its base, in the dtype the run had them in.
+        base: how others name the base of an adapter; by default what the run calls it.
+        repo: where it will be uploaded to (`user/name`), for its card; the folder names it else.
+
+    Raises:
+        ConfigError: if the folder is not empty, or `base` is no hub id.
+        PolicyError: if the weights cannot be read.
+        RunFolderError: if the folder cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"'{folder}' is not an empty folder; name a new one to export to")
+    notes = [*source.notes, *find_missing_rollouts(source.run)]
+    kind: Kind = "merged" if merge else "adapter"
+    known: str | None = None
+    name = source.config.model.name
+    found = resolve_model(name, CPU, str(source.policy))
+    if found.adapter_path is None:
+        kind = "whole"
+        if merge:
+            notes.append("this run trained all weights: there is no adapter to merge")
+        if base is not None:
+            raise ConfigError(
+                f"--base names the base of an adapter, and '{source.policy}' holds whole weights; "
+                "leave it out"
+            )
+    else:
+        known = _base_name(found, base)
+        if merge and source.config.model.quantize != "none":
+            notes.append(
+                f"the adapter was trained on weights in {source.config.model.quantize}; merged "
+                "into the weights as they are, answers can differ a little"
+            )
+        if not merge and known != BASE and not is_hub_id(known):
+            notes.append(
+                f"the base was a folder of this machine and is called '{known}' in the export; "
+                "name it as others know it with --base, or export whole weights with --merge"
+            )
+    prompt = ""
+    try:
+        prompt = find_prompt(source)
+    except DamagedError as error:  # the weights are whole
+        notes.append(f"the card shows no prompt: {error}")
+    weights = Weights(Path(repo or folder.resolve()).name, kind, known, repo)
+    with _filling(folder) as beside:
+        if kind == "merged":
+            _write_merged(source, found, beside)
+        else:
+            _copy_policy(source.policy, beside)
+        if kind == "adapter":
+            path = beside / "adapter_config.json"
+            settings = json.loads(path.read_text("utf-8")) | {"base_model_name_or_path": known}
+            text = json.dumps(settings, indent=2, ensure_ascii=False)
+            path.write_bytes(encode_text(f"{text}\n"))
+            if known == BASE:
+                _copy_policy(Path(found.path), beside / BASE)
+        card = make_card(source, weights, registry, prompt)
+        (beside / "README.md").write_bytes(encode_text(card))
+    return Exported(folder, kind, known, tuple(notes))
+
+
+def _base_name(found: ResolvedModel, asked: str | None) -> str:
+    """How the export names the base: a hub id, a folder's name, or `base`.
+
+    The embedded model, and what was trained from it, is nowhere else and small: it is in `base`.
+    """
+    if asked is not None:
+        if not is_hub_id(asked):
+            raise ConfigError(f"--base {asked}: expected a hub id such as Qwen/Qwen3-4B")
+        return asked
+    if found.is_tiny:
+        return BASE
+    is_folder = Path(found.path).is_dir()
+    return Path(found.path).resolve().name if is_folder else found.path
+
+
+def _copy_policy(policy: Path, folder: Path) -> None:
+    """Copy the files of a Hugging Face folder.
+
+    Its README is of another program, and its checksums are those of other settings. Raises
+    `RunFolderError` for a link: what it points to was not meant to leave this machine.
+    """
+    ensure_plain(policy)
+    folder.mkdir(exist_ok=True)
+    for file in sorted(policy.iterdir()):
+        if file.is_file() and file.name not in ("README.md", CHECKSUMS):
+            shutil.copyfile(file, folder / file.name)
+
+
+def _write_merged(source: Source, found: ResolvedModel, folder: Path) -> None:
+    """Add an adapter to its base and write the sum, in the dtype of the run or of the base."""
+    model = source.config.model
+    dtype = str(model.dtype)
+    if dtype == "auto":
+        from transformers import AutoConfig
+
+        ensure_plain_model(found.path)
+        stored = AutoConfig.from_pretrained(found.path, trust_remote_code=False)
+        name = str(getattr(stored, "dtype", None)).removeprefix("torch.")
+        dtype = name if name in ("float32", "bfloat16", "float16") else dtype
+    plain = model.model_copy(update={"quantize": "none", "dtype": dtype})
+    policy = load_policy(plain, found, CPU, trainable=False)
+    policy.model.merge_and_unload().save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _filling(folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes the place of `folder` at the end; none after an error."""
+    folder = folder.resolve()  # "." has no name
+    beside = folder.with_name(f".{folder.name}.partial")
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        try:
+            with naming_write_errors("the weights"):
+                yield beside
+            if folder.exists():  # it stays the same one: a shell may stand in it
+                for path in beside.iterdir():
+                    path.rename(folder / path.name)
+            else:
+                beside.rename(folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write '{folder}': {error.strerror or error}. Free space, or choose another "
+            "folder"
+        ) from error

@@ -1,0 +1,324 @@
+"""The runs of a folder: what each is, when it was made, how far it came, its figures, its size.
+
+Owns how a run's state is told from its files, and which of its checkpoints may go. Imports no
+torch.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from searchrl.config import load_yaml
+from searchrl.config.endpoint import MODEL
+from searchrl.envs.splits import VALIDATION
+from searchrl.errors import ConfigError, DamagedError, RunFolderError, RunInUseError, SearchRLError
+from searchrl.rewards.expression import HEADLINES
+from searchrl.run_folder import (
+    Run,
+    checkpoint_fault,
+    clean_partial,
+    find_damage,
+    guarding,
+    holding,
+    list_checkpoints,
+    looks_like_run,
+    read_state,
+)
+from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoint, step_of
+from searchrl.run_folder.policies import POLICY, verify_policy
+from searchrl.run_folder.reader import find_missing_rollouts
+from searchrl.run_folder.rollouts import read_rollouts, rollout_files
+from searchrl.trust.folders import find_odd, is_folder
+
+DEFAULT_FOLDER = "runs"
+
+
+class State(StrEnum):
+    """How far a run has come."""
+
+    FINISHED = "finished"
+    """Its summary is written."""
+    RUNNING = "running"
+    """The process that recorded last is still there."""
+    STOPPED = "stopped"
+    """It ended early, and `--resume` continues it."""
+    ODD = "not plain"
+    """It holds a link or a pipe. Nothing in it is followed, so nothing is known of it."""
+    BROKEN = "broken off"
+    """It ended before its first checkpoint: nothing can be continued."""
+
+
+class Figures(NamedTuple):
+    """The main metric of a run, before and as measured last, and each time on what split.
+
+    None for what was not measured.
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+    before_on: str
+    after_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run.
+
+    `num_bytes` is the size on disk; `checkpoint_bytes` that of its checkpoints. `damaged` says what
+    is wrong with which file; checkpoints in it are not counted.
+    """
+
+    path: Path
+    state: State
+    num_bytes: int
+    program: str = ""
+    envs: tuple[str, ...] = ()
+    model: str = ""
+    started: str = ""
+    duration_s: float | None = None
+    step: int = 0
+    num_steps: int | None = None
+    figures: Figures | None = None
+    checkpoint_bytes: int = 0
+    num_checkpoints: int = 0
+    damaged: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON."""
+        row = asdict(self) | {"path": str(self.path), "state": str(self.state)}
+        row |= {"bytes": row.pop("num_bytes"), "checkpoints": row.pop("num_checkpoints")}
+        name, before, after, before_on, after_on = row.pop("figures") or (None,) * 5
+        row |= {"figure": name, "before": before, "after": after}
+        return row | {"before_on": before_on, "after_on": after_on}
+
+
+def find_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs among folders and inside them, however deep; not those inside of runs.
+
+    Raises:
+        RunFolderError: if a folder does not exist.
+    """
+    found: dict[Path, Run] = {}
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise RunFolderError(
+                f"there is no folder '{folder}'; `searchrl runs DIR` lists the runs in DIR, by "
+                f"default those under {DEFAULT_FOLDER}/"
+            )
+        waiting = [folder]
+        while waiting:
+            one = waiting.pop()
+            if looks_like_run(one):  # a folder with a config.yaml alone may be anything
+                found.setdefault(one.resolve(), Run(one))
+                continue
+            with suppress(OSError):  # not ours to read, or too deep for a path
+                inner = sorted(one.iterdir(), reverse=True)
+                waiting += [f for f in inner if is_folder(f) and not f.name.startswith(".")]
+    return list(found.values())
+
+
+def list_runs(folders: Sequence[Path], *, deep: bool = False) -> list[RunRow]:
+    """One row per run, the newest last; `deep` is that of `describe_run`.
+
+    Raises:
+        RunFolderError: if a folder does not exist.
+    """
+    rows = (describe_run(run, deep=deep) for run in find_runs(folders))
+    return sorted(rows, key=lambda row: row.started)
+
+
+def describe_run(run: Run, *, deep: bool = False) -> RunRow:
+    """What the files of a run say. A file that cannot be read leaves its facts out.
+
+    `deep` reads every file of weights and trajectories and compares it with its checksum. By
+    default only their sizes are looked at.
+    """
+    if find_odd(run.path) is not None:
+        return RunRow(run.path, State.ODD, _size(run.path))
+    provenance, summary = _read(lambda: run.provenance), _read(lambda: run.summary)
+    settings = _read(lambda: load_yaml(run.path / "config.yaml"))
+    checkpoints = list_checkpoints(run.path)
+    state = State.STOPPED if checkpoints else State.BROKEN
+    if summary:
+        state = State.FINISHED
+    elif _is_alive(provenance.get("process")):
+        state = State.RUNNING
+    tasks, stages = settings.get("tasks"), _at(settings, "sft", "stages")
+    program = str(provenance.get("program") or "run")
+    num_steps = _number(settings.get("max_steps")) if program == "train" else None
+    if program == "sft" and isinstance(stages, list):
+        num_steps = sum(_number(_at(stage, "steps")) or 0 for stage in stages)
+    recorded = [row["step"] for row in run.read_metrics().rows]
+    return RunRow(
+        path=run.path,
+        state=state,
+        num_bytes=_size(run.path),
+        program=program,
+        envs=tuple(str(_at(t, "env", "name")) for t in (tasks if isinstance(tasks, list) else ())),
+        model=_model(settings),
+        started=str(provenance.get("started", "")),
+        duration_s=_number(provenance.get("duration_s")),
+        step=max([*map(step_of, checkpoints), *recorded], default=0),
+        num_steps=None if num_steps is None else int(num_steps),
+        figures=_figures(run, summary, settings),
+        checkpoint_bytes=_size(run.path / "checkpoints"),
+        num_checkpoints=len(checkpoints),
+        damaged=tuple(_find_all_damage(run, deep=deep)),
+    )
+
+
+def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
+    """What is wrong with the files of a run, in sentences."""
+    yield from find_damage(run.path)
+    yield from filter(None, (checkpoint_fault(f, deep=deep) for f in checkpoint_folders(run.path)))
+    policy = run.path / POLICY
+    try:
+        if os.path.lexists(policy) or (deep and "policy" in _read(lambda: run.summary)):
+            verify_policy(policy, deep=deep)
+    except DamagedError as error:
+        yield str(error)
+    with suppress(ConfigError, DamagedError):  # of its configuration, which is told already
+        yield from find_missing_rollouts(run) if deep else ()
+    for file in rollout_files(run.path) if deep else ():
+        try:
+            for _ in read_rollouts(file):
+                pass
+        except DamagedError as error:
+            yield str(error)
+
+
+def _read(reader: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    try:
+        return dict(reader())
+    except (OSError, ValueError, TypeError, RecursionError, SearchRLError):
+        return {}
+
+
+def _at(value: Any, *keys: str) -> Any:
+    """What is at a place of nested mappings; None if it is not there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _model(settings: Mapping[str, Any]) -> str:
+    """The model of a run, without the folder it lay in."""
+    if (policy := str(settings.get("policy", MODEL))) != MODEL:
+        return policy
+    name = str(_at(settings, "model", "name") or "")
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def _is_alive(process: Any) -> bool:
+    """Whether a process of this machine is still there; one elsewhere is not asked."""
+    pid = _at(process, "pid")
+    if _at(process, "host") != platform.node() or not isinstance(pid, int):
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # the second: no process has such a number
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
+
+
+def _figures(run: Run, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Figures | None:
+    """The headline of a run: from its summary, or without one from its evaluations."""
+    split = after_on = str(_at(settings, "eval", "split") or "test")
+    before, after = summary.get("before"), summary.get("after") or summary.get("eval")
+    if not summary:
+        rows, fault = run.read_metrics()
+        if fault:
+            return None  # one of its figures may be wrong
+        by_phase = {row["phase"]: row["metrics"] for row in rows}
+        before, after = by_phase.get("before"), by_phase.get("after")
+        if after is None and "during" in by_phase:
+            after, after_on = by_phase["during"], VALIDATION
+    for name in sorted(HEADLINES, key=lambda one: one != summary.get("headline")):
+        first, last = (_number(_at(one, name, "value")) for one in (before, after))
+        if first is not None or last is not None:
+            return Figures(name, first, last, split, after_on)
+    return None
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # gone in the meantime
+                total += os.lstat(os.path.join(root, name)).st_size
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What pruning a run took away, or `reason`: why it took nothing."""
+
+    run: Path
+    removed: tuple[str, ...] = ()
+    freed_bytes: int = 0
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "path": str(self.run),
+            "removed": list(self.removed),
+            "freed_bytes": self.freed_bytes,
+            "reason": self.reason or None,
+        }
+
+
+def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
+    """Remove checkpoints of a run: all but the newest `keep` and the best.
+
+    A run that is under way is left alone. With `keep` 0 none stays, not even the best: that is
+    refused where the checkpoints are all there is. Damaged ones are neither counted nor removed:
+    every file of those that stay is read before another goes. What a kill left is removed.
+
+    Raises:
+        RunFolderError: if they cannot be removed.
+    """
+    if (odd := find_odd(run.path)) is not None:
+        return Pruned(run.path, reason=f"'{odd[0]}' in it is {odd[1]}, which is not followed")
+    if describe_run(run).state is State.RUNNING:
+        return Pruned(run.path, reason="it is running")
+    if keep == 0:
+        try:
+            verify_policy(run.path / POLICY)
+        except DamagedError:
+            return Pruned(run.path, reason="it has no policy/: its checkpoints are all there is")
+    found = list_checkpoints(run.path)
+    newest: list[Path] = []
+    for folder in reversed(found):
+        if len(newest) < keep and not checkpoint_fault(folder, deep=True):
+            newest.append(folder)
+    if len(newest) < min(keep, 1):
+        return Pruned(run.path, reason="none of its checkpoints is whole")
+    # The newest one knows the best.
+    best = _at(_read(lambda: read_state(found[-1])), "best", "step") if keep and found else None
+    gone = [folder for folder in found if folder not in newest and step_of(folder) != best]
+    freed = sum(map(_size, gone))
+    if not is_dry:
+        try:
+            with holding(run.path), guarding(run.path):
+                clean_partial(run.path)
+                for folder in gone:
+                    remove_checkpoint(folder)
+        except RunInUseError as error:
+            return Pruned(run.path, reason=str(error))
+    return Pruned(run.path, tuple(folder.name for folder in gone), freed)

@@ -1,0 +1,94 @@
+"""Push: an export of a run on the Hugging Face Hub, with its model card.
+
+Owns the order: look at the name and the login, export, upload. A dry run exports to a temporary
+folder and uploads nothing; it needs no network.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi
+
+from searchrl.engine.model.quantization import first_line
+from searchrl.errors import ConfigError
+from searchrl.plugins import Registry
+from searchrl.runs.card import is_hub_id
+from searchrl.runs.export import export_policy
+from searchrl.runs.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What was uploaded, or would be. `url`: empty in a dry run."""
+
+    exported: dict[str, Any]
+    card: str
+    url: str = ""
+
+
+def push_policy(
+    source: Source,
+    repo: str,
+    registry: Registry,
+    *,
+    merge: bool = False,
+    base: str | None = None,
+    is_private: bool = False,
+    is_dry: bool = False,
+    make_api: Callable[[], HfApi] = HfApi,
+) -> Pushed:
+    """Export the policy of a run and upload it to a repository, which is made if it is not there.
+
+    Args:
+        source: the run or checkpoint.
+        repo: `user/name`.
+        registry: the plugins of the run.
+        merge: whole weights instead of an adapter.
+        base: how the Hub knows the base of the adapter.
+        is_private: of a new repository.
+        is_dry: upload nothing.
+        make_api: makes the client.
+
+    Raises:
+        ConfigError: for a name that is none, a missing login, or whatever the Hub refuses.
+        SearchRLError: see `export_policy`.
+    """
+    if not is_hub_id(repo):
+        raise ConfigError(f"'{repo}' is no repository: expected USER/NAME, such as me/agent")
+    api = None
+    if not is_dry:
+        # First: a missing login is found before gigabytes are written.
+        with _saying_what_the_hub_refused(repo):
+            api = make_api()
+            api.whoami()
+    with tempfile.TemporaryDirectory(prefix="searchrl-push-") as folder:
+        path = Path(folder) / "export"
+        exported = export_policy(source, path, registry, merge=merge, base=base, repo=repo)
+        card = (path / "README.md").read_text("utf-8")
+        pushed = Pushed(exported.to_dict() | {"path": repo}, card)
+        if api is None:
+            return pushed
+        with _saying_what_the_hub_refused(repo):
+            api.create_repo(repo, private=is_private, exist_ok=True)
+            commit = api.upload_folder(
+                repo_id=repo, folder_path=path, commit_message="Upload a search agent"
+            )
+    return Pushed(pushed.exported, pushed.card, str(commit.commit_url))
+
+
+@contextmanager
+def _saying_what_the_hub_refused(repo: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # its client has errors of its own, another one in each version
+        raise ConfigError(
+            f"the Hub does not take '{repo}': {first_line(error)}. Log in with `hf auth login` (a "
+            "token that may write; or set HF_TOKEN), name a repository of your own, or see what "
+            "would be uploaded with --dry-run"
+        ) from error

@@ -1,0 +1,224 @@
+"""Scoring stored rollouts again: what another reward would have said of the same episodes.
+
+Owns the comparison of two rewards: their means, how alike they order episodes (over all of them and
+within the groups that an advantage is taken in), and where they disagree most. Needs no model and
+no torch, and plays nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from searchrl.config import RunConfig
+from searchrl.config.sections import TaskConfig
+from searchrl.contracts import Metric
+from searchrl.core.episode import Episode
+from searchrl.engine.rollout.world import make_protocol, make_scorer
+from searchrl.errors import ConfigError, RunFolderError
+from searchrl.plugins import Registry
+from searchrl.plugins.parts import Judges
+from searchrl.rewards.scorer import score_together
+from searchrl.run_folder.rollouts import name_rollout
+from searchrl.runs.stored import read_episode
+from searchrl.statistics import kendall, mean, spearman
+
+_ANY = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One stored rollout under a reward. `reward` is None if it could not be scored.
+
+    `name` is that of its page (`name_rollout`).
+    """
+
+    name: str
+    group: str
+    phase: str
+    episode: Episode
+    reward: float | None
+    scores: Mapping[str, float]
+    unscored: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """An episode that two rewards rank differently: its rank in each, from 0 (worst) to 1."""
+
+    first: Scored
+    second: Scored
+    ranks: tuple[float, float]
+
+    @property
+    def gap(self) -> float:
+        """How far apart the ranks are."""
+        return abs(self.ranks[0] - self.ranks[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two rewards on the same episodes.
+
+    `first` and `second` are their means over the `n` episodes that both score. `tau` and `rho` are
+    over all of these; `group_tau` is the mean tau of the groups in which both differ, of which
+    there are `num_groups`. `num_flipped` counts the groups whose best episodes have none in common.
+    What is constant has no correlation: None.
+    """
+
+    n: int
+    first: Metric | None
+    second: Metric | None
+    tau: float | None
+    rho: float | None
+    group_tau: float | None
+    num_groups: int
+    num_flipped: int
+    unscored: tuple[int, int]
+    disagreements: tuple[Disagreement, ...]
+
+
+def read_recorded(
+    rows: Iterable[Mapping[str, Any]], config: RunConfig, registry: Registry
+) -> list[Scored]:
+    """The episodes of rollout rows, with the rewards that they were recorded with.
+
+    Raises:
+        ConfigError: if two tasks of the run cannot be told apart.
+        RunFolderError: if a row is of no task of the run.
+    """
+    tasks = _tasks_by_env(config)
+    protocols = {env: make_protocol(task, config, registry) for env, task in tasks.items()}
+    found = []
+    for row in rows:  # one at a time: its columns of tokens need far more memory than its episode
+        if row["env"] not in protocols:
+            raise RunFolderError(
+                f"rollout {row['rollout_id']!r} is of env {row['env']!r}, and the run has "
+                f"{', '.join(protocols)}; the folder holds files of another run"
+            )
+        reward = row["reward"]
+        scored = Scored(
+            name=name_rollout(row),
+            group=f"{row['phase']}/{row['step']}/{row['group_id']}",
+            phase=row["phase"],
+            episode=read_episode(row, protocols[row["env"]]),
+            reward=reward,
+            scores=row["scores"],
+            unscored=None if reward is not None else row["unscored"] or "not scored",
+        )
+        found.append(scored)
+    return found
+
+
+def score_again(
+    recorded: Sequence[Scored], config: RunConfig, registry: Registry, reward: str
+) -> list[Scored]:
+    """The same episodes, scored with an expression.
+
+    Only its components are run: another metric of the run may need what no row holds.
+
+    Raises:
+        ConfigError: if the expression is wrong.
+    """
+    asked: dict[str, Any] = {"reward": reward, "metrics": []}
+    judges = Judges(registry)
+    scorers = {
+        env: make_scorer(task.model_copy(update=asked), config, registry, judges)
+        for env, task in _tasks_by_env(config).items()
+    }
+    work = [(scorers[one.episode.task.env], one.episode) for one in recorded]
+    scored = score_together(work, [one.group for one in recorded])
+    return [
+        replace(one, reward=new.reward, scores=new.scores, unscored=new.unscored)
+        for one, new in zip(recorded, scored, strict=True)
+    ]
+
+
+def compare_phases(
+    first: Sequence[Scored], second: Sequence[Scored], num_shown: int = 3
+) -> dict[str, Comparison]:
+    """`compare_rewards` for each phase, in the order in which they were recorded."""
+
+    found = {}
+    for phase in dict.fromkeys(one.phase for one in first):
+        left, right = ([one for one in side if one.phase == phase] for side in (first, second))
+        found[phase] = compare_rewards(left, right, num_shown)
+    return found
+
+
+def compare_rewards(
+    first: Sequence[Scored], second: Sequence[Scored], num_shown: int = 3
+) -> Comparison:
+    """Compare two rewards of the same episodes, in the same order."""
+    both = zip(first, second, strict=True)
+    pairs = [(a, b) for a, b in both if a.reward is not None and b.reward is not None]
+    # `or 0.0` is for the type checker: none of these is None.
+    one_side, other_side = ([pair[side].reward or 0.0 for pair in pairs] for side in (0, 1))
+    names = [one.group for one, _ in pairs]
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for name, *rewards in zip(names, one_side, other_side, strict=True):
+        groups.setdefault(name, []).append((rewards[0], rewards[1]))
+    taus = [kendall(*zip(*members, strict=True)) for members in groups.values()]
+    defined = [tau for tau in taus if tau is not None]
+    bests = [tuple(map(max, zip(*members, strict=True))) for members in groups.values()]
+    return Comparison(
+        n=len(pairs),
+        first=mean(one_side, _ANY, names) if pairs else None,
+        second=mean(other_side, _ANY, names) if pairs else None,
+        tau=kendall(one_side, other_side) if pairs else None,
+        rho=spearman(one_side, other_side) if pairs else None,
+        group_tau=math.fsum(defined) / len(defined) if defined else None,
+        num_groups=len(defined),
+        # No best episode by one reward is a best one by the other.
+        num_flipped=sum(b not in group for b, group in zip(bests, groups.values(), strict=True)),
+        unscored=(
+            sum(one.reward is None for one in first),
+            sum(one.reward is None for one in second),
+        ),
+        disagreements=_disagreements(pairs, num_shown),
+    )
+
+
+def _disagreements(
+    pairs: Sequence[tuple[Scored, Scored]], num_shown: int
+) -> tuple[Disagreement, ...]:
+    """The pairs whose ranks are farthest apart, at most one per task."""
+    if len(pairs) < 2:
+        return ()
+    sides = [_shares([pair[side].reward or 0.0 for pair in pairs]) for side in (0, 1)]
+    found = [
+        Disagreement(one, other, (left, right))
+        for (one, other), left, right in zip(pairs, *sides, strict=True)
+        if left != right
+    ]
+    found.sort(key=lambda one: (-one.gap, one.first.name))
+    chosen: dict[str, Disagreement] = {}
+    for one in found:
+        chosen.setdefault(one.first.episode.task.id, one)
+    return tuple(chosen.values())[:num_shown]
+
+
+def _shares(values: Sequence[float]) -> list[float]:
+    """The rank of each value from 0 to 1: the share of the others that are below, ties half."""
+    ordered = sorted(values)
+    return [
+        (bisect_left(ordered, one) + bisect_right(ordered, one) - 1) / (2 * (len(values) - 1))
+        for one in values
+    ]
+
+
+def _tasks_by_env(config: RunConfig) -> dict[str, TaskConfig]:
+    found: dict[str, TaskConfig] = {}
+    for task in config.tasks:
+        name = task.env.name
+        other = found.get(name, task)
+        if (other.reward, other.protocol) != (task.reward, task.protocol):
+            raise ConfigError(
+                f"the run has several tasks of env '{name}' with rewards or protocols of their "
+                "own, and a stored rollout does not say which it belongs to"
+            )
+        found.setdefault(name, task)
+    return found

@@ -1,0 +1,118 @@
+"""Episodes out of a run folder: what rewards see, rebuilt from the rows that were written.
+
+Owns how a rollout row becomes an `Episode` again. What a row does not hold (the text of passages,
+`Task.meta`) is not made up: a component that reads it fails with a sentence that says so, and its
+episode is unscored. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from searchrl.contracts import TagProtocol
+from searchrl.core.episode import (
+    ANSWER,
+    INVALID,
+    SEARCH,
+    Action,
+    Episode,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    Passage,
+    StopReason,
+    Task,
+)
+from searchrl.errors import ScoringFailure
+
+
+def _is_missing(what: str) -> NoReturn:
+    raise ScoringFailure(
+        f"{what} is not in stored rollouts; score with this component while the episodes are "
+        "played: searchrl eval RUN --reward …"
+    )
+
+
+class StoredPassage(Passage):
+    """A passage of which a row holds the id only."""
+
+    __slots__ = ()
+
+    def __init__(self, id: str) -> None:
+        object.__setattr__(self, "id", id)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("text", "title", "score"):
+            _is_missing(f"the {name} of passage {self.id!r}")
+        return super().__getattribute__(name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Passage) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"StoredPassage({self.id!r})"
+
+
+class StoredMeta(Mapping[str, Any]):
+    """The `meta` of a task, which no row holds. `get` and `in` ask for the value as well."""
+
+    def __getitem__(self, key: str) -> Any:
+        _is_missing(f"Task.meta[{key!r}]")
+
+    def __iter__(self) -> Iterator[str]:
+        _is_missing("Task.meta")
+
+    def __len__(self) -> int:
+        _is_missing("Task.meta")
+
+
+def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
+    """The episode of a rollout row; the verdict on its format is asked of `protocol` again."""
+    task, failure = row["task"], row["failure"]
+    turns = tuple(_read_turn(turn, protocol, row["final_answer"]) for turn in row["turns"])
+    # A failure of scoring is what is tried again; one of the episode itself stays.
+    has_failed = failure is not None and row["stop_reason"] == StopReason.FAILED
+    facts = {name: task[name] for name in ("id", "split", "index", "kind", "question")}
+    facts |= {name: tuple(task[name]) for name in ("answers", "gold_ids", "slices")}
+    facts |= {"difficulty": task.get("difficulty", ""), "env": row["env"], "meta": StoredMeta()}
+    return Episode(
+        task=Task(**facts),
+        turns=turns,
+        final_answer=row["final_answer"],
+        format_score=protocol.format_score([turn.text for turn in turns]),
+        signals=dict(row.get("signals", {})),
+        env_return=sum(turn.reward for turn in turns),
+        num_model_tokens=row["authors"].count("M"),
+        stop_reason=StopReason(row["stop_reason"]),
+        failure=Failure(FailureKind(failure["kind"]), failure["owner"], failure["message"])
+        if has_failed
+        else None,
+        step=row["step"],
+    )
+
+
+def _read_turn(
+    turn: Mapping[str, Any], protocol: TagProtocol, final_answer: str | None
+) -> EpisodeTurn:
+    """A turn. What its action carries is read in its text again, where a row does not hold it."""
+    text, kind, payload = turn["text"], turn["action"], turn["payload"]
+    if kind == SEARCH:
+        payload = tuple(turn["queries"])
+    elif kind != INVALID:
+        again = protocol.parse(text)
+        if again.kind == kind:
+            payload = again.payload
+        elif kind == ANSWER:  # the environment read it in its own way
+            payload = final_answer or ""
+    return EpisodeTurn(
+        text=text,
+        action=Action(kind, payload, turn["reason"]),
+        passages=tuple(StoredPassage(name) for name in turn["passages"]),
+        observation=turn["observation"],
+        reward=turn["reward"],
+        ranks=tuple(turn.get("ranks") or ()),
+    )

@@ -1,0 +1,431 @@
+"""Criteria of environments, E1 to E22: what is asked, what a step does, how episodes end.
+
+`playing` says how environments are made and played, and `choices` has what concerns actions that
+are numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import pickle
+import re
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+from gymnasium.utils.env_checker import check_env
+
+from searchrl.config.packaged import find_packaged, package_of
+from searchrl.contracts import TokenBudget, find_task_problem
+from searchrl.core.episode import ANSWER, TOOL, Action, Task
+from searchrl.engine.rollout.boundary import step_env
+from searchrl.plugins.registry import describe_error
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
+from searchrl.testing.kinds import playing as env_play
+from searchrl.testing.kinds.trials import Way, find_difference, judged, unchanged
+from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
+from searchrl.testing.kit.policies import Step
+from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.texts import HARD_TEXTS
+from searchrl.testing.running import find_place
+
+MAX_MAKE_S = 2.0
+"""Seconds that making an instance may take, once everything is imported."""
+
+MAX_PROMPT = 50_000
+"""Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""
+
+MAX_LISTED = 24
+"""Tasks of one split that are compared with those of the others."""
+
+BUDGET = TokenBudget.words(64)
+"""What an observation may have when budgets are checked."""
+
+_TASK_METHODS = ("make_task", "make_prompt", "reset")
+
+
+@criterion("E1")
+def _is_made(subject: Subject) -> Iterator[Problem]:
+    for _ in range(2):
+        env = env_play.make_env(subject)
+        if not isinstance(env, gymnasium.Env):
+            what = f"the factory returned {type(env).__name__}; expected a gymnasium.Env"
+            fix = "derive from gymnasium.Env, or from searchrl.envs.text.TextEnv"
+            yield Problem(what, subject.entry.load(), fix)
+            return
+        methods = [getattr(env.unwrapped, name) for name in ("reset", "step", "close")]
+        if found := next(filter(inspect.iscoroutinefunction, methods), None):
+            what = f"{found.__name__}() is an `async def`: calling it does nothing"
+            fix = "write `def`, and run what is async inside with asyncio.run(…)"
+            yield Problem(what, found, fix)
+            return
+        env.close()
+
+
+@criterion("E2")
+def _is_made_quickly(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)  # what is loaded once, is loaded now
+    start = time.monotonic()
+    env_play.make_env(subject)
+    if (took := time.monotonic() - start) > MAX_MAKE_S:
+        what = f"making another instance took {took:.1f} s"
+        yield Problem(what, env_play.find_own(env, "__init__"))
+
+
+@criterion("E3")
+def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    checker = "gymnasium.utils.env_checker.check_env"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with contextlib.suppress(AttributeError):  # without a space it is told so below
+            env.action_space.seed(0)  # turns are drawn from it, and a verdict is no matter of luck
+        error = catch(check_env, env, None, True)
+    if any("The reward is" in str(warning.message) for warning in caught):
+        return  # no finite number, so none that could be compared: E12 says so
+    if error is not None:
+        is_located = find_place(error, subject.entry.owner.file, 0)[1]
+        at = error if is_located else env_play.find_own(env, "__init__")
+        yield Problem(f"{checker} raised {describe_error(error)}", at)
+    for warning in caught:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ")
+        if "unwrapped" not in text:  # that it is a wrapper is no fault
+            at = env_play.find_own(env, "reset", "step", "__init__")
+            yield Problem(f"{checker} warns: {text}", at)
+
+
+@judged(env_play.BEGUN, raises=True, most=MAX_PROBLEMS)
+def _judge_beginnings(options: env_play.Options, returned: Any) -> str:
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        return f"reset() returned {shorten(str(returned))}; expected a pair (prompt, info)"
+    prompt, info = returned
+    if not isinstance(prompt, str) or not prompt.strip():
+        said = f"{shorten(str(prompt))} ({type(prompt).__name__})"
+        return f"reset() returned the prompt {said}; expected a text that is not empty"
+    if len(prompt) > MAX_PROMPT:
+        return (
+            f"the prompt has {len(prompt):,} characters; keep to {MAX_PROMPT:,}, which is much, "
+            "and let it search for the rest"
+        )
+    is_dict = isinstance(info, dict)
+    return "" if is_dict else f"reset() returned {type(info).__name__} as its info; expected a dict"
+
+
+@criterion("E4")
+def _begins(subject: Subject) -> Iterator[Problem]:
+    for problem in _judge_beginnings(subject):
+        if isinstance(problem.at, LookupError):  # most often there are fewer tasks than it says
+            fix = "make_task() has none of this split and index: num_tasks() may promise too many"
+            problem = replace(problem, fix=fix)
+        yield problem
+
+
+@criterion("E5")
+def _describes_tasks(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    at = env_play.find_own(env, *_TASK_METHODS)
+    has_task = False
+    for options in env_play.find_probes(env):
+        task = env_play.reset(env, options)[1].get("task")
+        if task is None:
+            continue
+        has_task = True
+        if problem := find_task_problem(task):
+            yield Problem(f"for {options}, info['task'] is {problem}", at)
+        elif (task.split, task.index) != (options["split"], options["index"]):
+            said = f"split {task.split!r} and index {task.index}"
+            yield Problem(f"for {options}, info['task'] says {said}", at)
+        elif any(not answer.strip() for answer in task.answers):
+            yield Problem(f"for {options}, the gold answers are {task.answers!r}: one is blank", at)
+    if not has_task:
+        raise NotApplicable("no 'task' in its info: rewards that need gold answers cannot score it")
+
+
+_repeats_tasks = criterion("E6")(unchanged(env_play.ASKED, Way.AGAIN, Way.ANEW))
+_repeats_episodes = criterion("E7")(unchanged(env_play.PLAYED, Way.ANEW))
+_forgets = criterion("E8")(unchanged(env_play.PLAYED, Way.LATER, Way.AGAIN))
+
+
+@criterion("E9")
+def _has_tasks(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    if not env.has_wrapper_attr("num_tasks"):
+        yield Problem("it has no num_tasks(split)", env_play.find_own(env))
+        return
+    at = env_play.find_own(env, *_TASK_METHODS)
+    seen: dict[object, tuple[str, int]] = {}
+    for split in env_play.splits_of(env):
+        count = env.get_wrapper_attr("num_tasks")(split)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            what = f"num_tasks({split!r}) returned {count!r}; expected a whole number above 0"
+            yield Problem(what, env_play.find_own(env, "num_tasks"))
+            continue
+        contents = set()
+        indices = env_play.spread(count, MAX_LISTED)
+        for index in indices:
+            content, task_id = env_play.identify(env, {"split": split, "index": index})
+            contents.add(content)
+            name, here = f"task {index} of '{split}'", (split, index)
+            other_split, other = seen.setdefault(content, here)
+            if other_split != split:
+                what = f"{name} is task {other} of '{other_split}': {shorten(content)}"
+                yield Problem(what, at, "deal the tasks out to the splits, each to one")
+                return
+            twin = seen.setdefault((task_id,), here) if task_id else here
+            if twin != here:
+                what = f"{name} and task {twin[1]} of '{twin[0]}' have one id, {task_id!r}"
+                fix = "make the id of split and index, as in f'{split}-{index}'"
+                yield Problem(what, at, fix)
+                return
+        if len(contents) < len(indices) / 2:
+            what = f"{len(indices)} tasks of '{split}' are only {len(contents)} different ones"
+            fix = "make the task depend on options['index'], or let num_tasks count different ones"
+            yield Problem(what, at, fix)
+
+
+@criterion("E10")
+def _refuses_unknown(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    split = env_play.splits_of(env)[0]
+    count = max(env_play.count_tasks(env, split), 1)
+    for options, value, check in (
+        ({"split": "no-such-split", "index": 0}, "no-such-split", "ensure_split"),
+        ({"split": split, "index": count}, str(count), "ensure_index"),
+        ({"split": split, "index": -1}, "-1", "ensure_index"),
+    ):
+        fix = f"raise ValueError with a text that names {value} and what there is instead"
+        try:
+            prompt, _ = env.reset(seed=0, options=dict(options))
+        except (Exception, SystemExit) as error:
+            if value not in str(error):
+                what = f"reset(options={options}) raised {describe_error(error)}"
+                yield Problem(f"{what}: it does not say what was wrong with {value}", error, fix)
+            continue
+        what = f"there are {count} tasks in '{split}'; reset(options={options}) accepted that"
+        at = env_play.find_own(env, check, "reset", "make_task", "num_tasks")
+        yield Problem(f"{what}, and asked {shorten(str(prompt))}", at, fix)
+
+
+_TAKES_TURNS = judged(env_play.playing(env_play.step_unchecked, 6), raises=True)(lambda *_: "")
+
+
+@criterion("E11")
+def _takes_any_text(subject: Subject) -> Iterator[Problem]:
+    yield from _TAKES_TURNS(subject)
+    env = env_play.make_env(subject)
+    first, *_ = env_play.find_probes(env)
+
+    def find_error(text: str) -> BaseException | None:
+        return catch(env_play.step_unchecked, env, (first, [text]))
+
+    texts = make_texts([*subject.grammar.tags, *env_play.find_turns(subject, first)[0]])
+    if found := find_faulty(HARD_TEXTS, texts, find_error):
+        text, error = found
+        yield Problem(f"step({shorten(text)}) raised {shorten(describe_error(error), 200)}", error)
+
+
+def _find_step_problem(returned: Any) -> str:
+    """Say what is wrong with what `step` returned, or "". `step_env` checks the same in a run."""
+    if not isinstance(returned, tuple) or len(returned) != 5:
+        return f"step() returned {shorten(str(returned))}; expected five values"
+    *_, terminated, truncated, info = returned
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if type(flag).__name__ not in ("bool", "bool_"):
+            return f"step() returned {name} = {flag!r}; expected True or False"
+    if not isinstance(info, dict) or not isinstance(info.get("signals", {}), Mapping):
+        said = f"step() returned {shorten(str(info))} as its info"
+        return f"{said}; expected a dict, also as 'signals'"
+    stub: Any = SimpleNamespace(step=lambda text: returned)
+    error = catch(step_env, stub, "")
+    return "" if error is None else str(error)
+
+
+@criterion("E12")
+@judged(env_play.playing(env_play.step_unchecked, 6))
+def _returns_five(episode: env_play.Episode, returned: Sequence[Any]) -> str:
+    for turn, values in zip(episode[1], returned, strict=False):
+        if problem := _find_step_problem(values):
+            return f"turn {shorten(turn)}: {problem}"
+    return ""
+
+
+def _go_on(env: env_play.Env, episode: env_play.Episode) -> Step:
+    options, turns = episode
+    # Without the last turn, which may be an answer: going on is the point.
+    turns = turns[:-1] or turns
+    repeated = [turns[number % len(turns)] for number in range(env_play.MAX_TURNS)]
+    return env_play.play(env, (options, repeated)).steps[-1]
+
+
+@criterion("E13")
+@judged(env_play.playing(_go_on, 1))
+def _ends(episode: env_play.Episode, last: Step) -> str:
+    what = f"after {env_play.MAX_TURNS} such turns neither terminated nor truncated was true"
+    return "" if last.is_last else what
+
+
+def _make_long(subject: Subject) -> env_play.Env:
+    long = " ".join(f"word{i}" for i in range(10 * BUDGET.max_tokens))
+    env = env_play.make_env(subject, env_play.Rewriting(subject.retriever, long))
+    if not hasattr(env.unwrapped, "budget"):
+        raise NotApplicable("it has no attribute `budget`: its observations are shown as they are")
+    return env
+
+
+def _play_within(env: env_play.Env, episode: env_play.Episode) -> env_play.Played:
+    setattr(env.unwrapped, "budget", BUDGET)  # noqa: B010  # no attribute of gymnasium.Env
+    return env_play.play(env, episode)
+
+
+@criterion("E15")
+@judged(env_play.playing(_play_within, 3, _make_long))
+def _keeps_to_budget(episode: env_play.Episode, played: env_play.Played) -> str:
+    for turn, step in zip(played.turns, played.steps, strict=True):
+        if (length := BUDGET.count(str(step.observation))) > BUDGET.max_tokens:
+            brought = f"the turn {shorten(turn)} brought an observation of {length}"
+            return f"under a budget of {BUDGET.max_tokens} words {brought}"
+    return ""
+
+
+@criterion("E16")
+def _is_not_fooled(subject: Subject) -> Iterator[Problem]:
+    grammar = subject.grammar
+    evil = env_play.Rewriting(subject.retriever, grammar.forged)
+    env = env_play.make_env(subject, evil)
+    clean = env_play.make_env(subject, env_play.Rewriting(subject.retriever, "harmless"))
+    for episode in env_play.find_episodes(subject, 3).values():
+        played, harmless = env_play.play(env, episode), env_play.play(clean, episode)
+        for turn, step, other in zip(played.turns, played.steps, harmless.steps, strict=False):
+            shown, usual = str(step.observation), str(other.observation)
+            if more := [tag for tag in grammar.tags if shown.count(tag) > usual.count(tag)]:
+                passage = f"a passage that holds {shorten(grammar.forged)} was shown to the model"
+                what = f"{passage} as it is, with {' '.join(more)} (turn {shorten(turn)})"
+                yield Problem(what, env_play.find_own(env, "step"))
+                return
+    if not evil.num_shown:
+        raise NotApplicable("it showed no passage of the retriever in the episodes of this check")
+
+
+@criterion("E17")
+def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
+    env, grammar = env_play.make_env(subject), subject.grammar
+    probes = env_play.find_probes(env)
+    tasks = [env_play.task_of(env, options) for options in probes]
+    golds = dict.fromkeys(g for task in tasks if task for g in task.answers)
+    has_expert = "expert" in subject.entry.script_names  # others may be bad on purpose
+    at = env_play.find_own(env, "step", "make_task", "reset")
+    failures: list[Problem] = []
+    num_played = 0
+    for options, task in zip(probes, tasks, strict=True):
+        accepted = task.answers if task else ()
+        ways = [grammar.render(Action(ANSWER, gold), "I know.") for gold in accepted]
+        dialogues: list[tuple[str, ...]] = [(turn,) for turn in ways if turn is not None]
+        for script in subject.entry.script_names:
+            turns, raised = env_play.replay(subject, env, options, script)
+            if raised is not None:
+                what = f"{options}: the scripted policy '{script}' raised {describe_error(raised)}"
+                yield Problem(what, raised)
+                return
+            dialogues = [turns] if script == "expert" else dialogues
+        low, guess = min(env_play.play_wrong(subject, env, options, golds, accepted))
+        for turns in dialogues:
+            num_played += 1
+            best = env_play.play(env, (options, turns))
+            who = "its scripted policy" if has_expert else f"the gold answer {shorten(turns[0])}"
+            if not best.steps or not best.steps[-1].is_last:
+                failures.append(Problem(f"{options}: {who} does not end the episode", at))
+            elif best.env_return <= low:
+                said = f" ({guess!r}, right for another task)" if guess in golds else ""
+                what = f"{options}: {who} earns {best.env_return:g}; wrong turns earn {low:g}{said}"
+                failures.append(Problem(what, at))
+    if not num_played:
+        raise NotApplicable("no scripted policy (expert=) and no gold answer says what is right")
+    # A scripted policy may fail at times; an answer that is accepted is accepted.
+    if failures and (not has_expert or len(failures) > num_played / 2):
+        yield from failures
+
+
+@criterion("E18")
+def _can_travel(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    for episode in env_play.find_episodes(subject, 6).values():
+        played = env_play.play(env, episode)
+        infos = [("reset", played.info), *(("step", step.info) for step in played.steps)]
+        for method, info in infos:
+            for name in ("task", "action", "passages", "signals"):
+                if error := catch(lambda value: pickle.loads(pickle.dumps(value)), info.get(name)):
+                    what = f"info['{name}'] of {method}() does not survive pickle"
+                    at = env_play.find_own(env, *(("make_task",) if name == "task" else ()), method)
+                    yield Problem(f"{what}: {describe_error(error)}", at)
+                    return
+
+
+@criterion("E19")
+def _takes_any_call(subject: Subject) -> Iterator[Problem]:
+    if not subject.entry.tools:
+        raise NotApplicable("it registers no tools (tools=)")
+    env, protocol = env_play.make_env(subject), subject.grammar.protocol
+    options, *_ = env_play.find_probes(env)
+    for what, call in env_play.say_calls(subject.entry.tools):
+        if (turn := subject.grammar.render(Action(TOOL, call), "I call it.")) is None:
+            raise NotApplicable(f"protocol '{protocol.name}' writes no calls of tools")
+        if error := catch(env_play.step_unchecked, env, (options, [turn])):
+            yield Problem(f"{what}: step() raised {describe_error(error)}", error)
+
+
+@criterion("E20")
+def _bears_another_instance(subject: Subject) -> Iterator[Problem]:
+    cases = [*env_play.find_episodes(subject, 2).items()]
+    for (name, episode), (_, other) in zip(cases, [*cases[1:], cases[0]], strict=True):
+        alone = env_play.play(env_play.make_env(subject), episode)
+        beside = env_play.play_beside(subject, episode, other)
+        way = "while another instance is played beside it"
+        if what := find_difference(name, env_play.trace(alone), env_play.trace(beside), way):
+            yield Problem(what, env_play.find_own(env_play.make_env(subject), "step", "reset"))
+            return
+
+
+@criterion("E21")
+def _keeps_gold_back(subject: Subject) -> Iterator[Problem]:
+    env = env_play.make_env(subject)
+    shown: list[tuple[str, tuple[str, ...]]] = []
+    for options in env_play.find_probes(env):
+        prompt, info = env_play.reset(env, options)
+        task = info.get("task")
+        if isinstance(task, Task) and task.answers:
+            shown.append((str(prompt), task.answers))
+    if len({answers for _, answers in shown}) < 3:
+        raise NotApplicable("fewer than three tasks with gold answers of their own")
+    # Beside the same text everywhere it can be copied; among others to choose from it cannot.
+    if set.intersection(*(_find_contexts(*one) for one in shown)):
+        prompt, (gold, *_) = shown[0]
+        what = f"the gold answer stands in every prompt: {gold!r} in {shorten(prompt, 200)}"
+        yield Problem(what, env_play.find_own(env, "make_prompt", "make_task", "reset"))
+
+
+def _find_contexts(prompt: str, golds: Sequence[str]) -> set[tuple[str, str]]:
+    """What stands right before and after gold answers in a prompt."""
+    found: set[tuple[str, str]] = set()
+    for gold in golds:
+        if here := re.search(rf"(?s)(.{{0,8}})(?<!\w){re.escape(gold)}(?!\w)(.{{0,8}})", prompt):
+            found |= {("before", here[1]), ("after", here[2])}
+    return found
+
+
+@criterion("E22")
+def _brings_policies(subject: Subject) -> Iterator[Problem]:
+    if not subject.entry.policies:
+        raise NotApplicable("it registers no policies: --model tiny is SearchRL's own")
+    for protocol, name in subject.entry.policies.items():
+        what = f"the policy '{name}' for protocol '{protocol}'"
+        if (folder := find_packaged(name)) is None:
+            yield Problem(f"{what}: there is no such folder in package '{package_of(name)}'")
+            continue
+        files = ("config.json", "tokenizer.json", "model.safetensors")
+        if missing := [file for file in files if not (folder / file).is_file()]:
+            yield Problem(f"{what}: '{folder}' has no {' and no '.join(missing)}")

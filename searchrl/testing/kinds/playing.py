@@ -1,0 +1,397 @@
+"""How environments are made, begun and played when they are checked.
+
+Owns which tasks are looked at and which turns are played, so that every criterion looks at the same
+ones, and the trials: what is asked, and how an episode goes. What an environment raises goes
+through. Judges nothing itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+
+from searchrl.contracts import Retriever, RetrieverFactory
+from searchrl.core import episode as core
+from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
+from searchrl.rewards.answers import em
+from searchrl.testing.criteria import NotApplicable
+from searchrl.testing.kinds.trials import Trial
+from searchrl.testing.kit.fuzz import shorten
+from searchrl.testing.kit.policies import Says, Step, play_episode, play_turns
+from searchrl.testing.kit.subject import Subject
+from searchrl.testing.kit.tags import MARK
+
+SPLITS = ("train", "test")
+"""The splits that programs ask for, of an environment that does not list its own."""
+
+WRONG_ANSWER = "surely not this"
+
+MAX_REPLAYED = 100
+"""Turns of a scripted policy that are played."""
+
+MAX_TURNS = 2000
+"""Turns after which an episode should long be over."""
+
+NUM_PROBES = 8
+"""Tasks of each split that are looked at."""
+
+Env = gymnasium.Env[Any, Any]
+Options = dict[str, Any]
+"""What `reset` takes: `split` and `index`."""
+
+Episode = tuple[Options, Sequence[str]]
+"""What to play: how to reset, and the turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An episode, or the beginning of one."""
+
+    prompt: str
+    info: Mapping[str, Any]
+    turns: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def env_return(self) -> float:
+        """The sum of the step rewards."""
+        return float(sum(step.reward for step in self.steps))
+
+
+def make_env(subject: Subject, retriever: RetrieverFactory | None = None) -> Env:
+    """A new instance."""
+    if subject.entry.name.endswith(":") and not subject.entry.argument:
+        name = subject.entry.name
+        raise NotApplicable(f"'{name}' is a scheme; check '{name}NAME'")
+    protocol = subject.grammar.protocol
+    made: Env = subject.make(protocol=protocol, retriever=retriever or subject.retriever)
+    return made
+
+
+def reset(env: Env, options: Mapping[str, Any], seed: int = 0) -> tuple[Any, Any]:
+    """Reset with split and index; what it raises says with which."""
+    try:
+        prompt, info = env.reset(seed=seed, options=dict(options))
+    except (Exception, SystemExit) as error:
+        error.add_note(f"in reset(seed={seed}, options={dict(options)})")
+        raise
+    return prompt, info
+
+
+def task_of(env: Env, options: Mapping[str, Any]) -> Task | None:
+    """The record of a task, if the environment gives one."""
+    task = reset(env, options)[1].get("task")
+    return task if isinstance(task, Task) else None
+
+
+def play(env: Env, episode: Episode) -> Played:
+    """Play turns until they or the episode are at their end."""
+    options, turns = episode
+    prompt, info = reset(env, options)
+    steps = tuple(step for _, step in play_turns(env, Says(turns).act, prompt, len(turns)))
+    return Played(prompt, info, tuple(turns[: len(steps)]), steps)
+
+
+def step_unchecked(env: Env, episode: Episode) -> list[Any]:
+    """What `step` returns for each turn, up to the end or to what is no result of a step."""
+    options, turns = episode
+    reset(env, options)
+    returned: list[Any] = []
+    for turn in turns:
+        returned.append(env.step(turn))
+        if not isinstance(returned[-1], tuple) or any(map(bool, returned[-1][2:4])):
+            break
+    return returned
+
+
+def play_beside(subject: Subject, one: Episode, other: Episode) -> Played:
+    """The first of two episodes in two instances, which take turns."""
+    first, second = make_env(subject), make_env(subject)
+    prompt, info = reset(first, one[0])
+    reset(second, other[0])
+    steps: list[Step] = []
+    is_over = False
+    for number, turn in enumerate(one[1]):
+        steps.append(Step(*first.step(turn)))
+        if steps[-1].is_last:
+            break
+        if not is_over and number < len(other[1]):
+            is_over = Step(*second.step(other[1][number])).is_last
+    return Played(prompt, info, tuple(one[1][: len(steps)]), tuple(steps))
+
+
+def play_wrong(
+    subject: Subject,
+    env: Env,
+    options: Options,
+    golds: Mapping[str, object],
+    accepted: Sequence[str],
+) -> Iterator[tuple[float, str]]:
+    """What wrong answers earn.
+
+    What is right elsewhere looks like an answer; it may be nearly right here, so there are several.
+    """
+    others = [gold for gold in golds if em(gold, accepted) < 1] or [WRONG_ANSWER]
+    for guess in (others[place] for place in spread(len(others), 3)):
+        wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
+        dull = ["not a turn at all"] * MAX_TURNS if wrong is None else [wrong] * 50
+        yield play(env, (options, dull)).env_return, guess
+
+
+def splits_of(env: Env) -> tuple[str, ...]:
+    """The splits that the environment lists in `splits`, or those that programs ask for."""
+    listed = getattr(env.unwrapped, "splits", None)
+    if isinstance(listed, tuple | list) and listed and all(isinstance(s, str) for s in listed):
+        return tuple(listed)
+    return SPLITS
+
+
+def count_tasks(env: Env, split: str) -> int:
+    """How many tasks a split has; 0 if it does not say, which E9 looks at."""
+    try:
+        count = env.get_wrapper_attr("num_tasks")(split)
+    except (Exception, SystemExit):
+        return 0
+    return count if isinstance(count, int) and not isinstance(count, bool) else 0
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` indices below `count`: all, or as many at even distances, first and last."""
+    if count <= most:
+        return [*range(count)]
+    return [i * (count - 1) // (most - 1) for i in range(most)]
+
+
+def find_probes(env: Env) -> tuple[Options, ...]:
+    """Reset options of the tasks that are looked at, of one split after the other in turn."""
+    splits = [(split, spread(count_tasks(env, split), NUM_PROBES)) for split in splits_of(env)]
+    found = [
+        {"split": split, "index": indices[place]}
+        for place in range(NUM_PROBES)
+        for split, indices in splits
+        if place < len(indices)
+    ]
+    if not found:
+        raise NotApplicable("it does not say how many tasks its splits have (E9)")
+    return tuple(found)
+
+
+def find_turns(subject: Subject, options: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """Dialogues to play on a task: searching, calling tools, answering, and its expert's own."""
+    env = make_env(subject)
+    prompt, info = reset(env, options)
+    task = info.get("task")
+    question = task.question if isinstance(task, Task) else prompt
+    say = partial(subject.grammar.render, thought="I look this up.")
+    queries = (str(question), str(prompt)[:200], MARK)
+    searches = [say(Action(SEARCH, (query,))) for query in queries]
+    answer = say(Action(ANSWER, WRONG_ANSWER))
+    own: list[str] = []
+    with contextlib.suppress(Exception, SystemExit):  # E3 looks at the spaces
+        env.action_space.seed(0)
+        samples = [env.action_space.sample() for _ in range(6)]
+        own = [sample for sample in samples if isinstance(sample, str)]
+    dialogues: list[Sequence[str | None]] = [
+        [*searches, answer],
+        ["not a turn at all", *own[:3], answer],
+        [answer],
+        own,
+    ]
+    if subject.entry.tools:
+        called = (
+            ToolCall(str(tool.get("name")), sample_arguments(tool)) for tool in subject.entry.tools
+        )
+        dialogues.append([*(say(Action(TOOL, call)) for call in called), answer])
+    if subject.entry.script_names:
+        dialogues.append(replay(subject, env, options, subject.entry.script_names[0])[0])
+    kept = [tuple(turn for turn in dialogue if turn is not None) for dialogue in dialogues]
+    return tuple(dialogue for dialogue in kept if dialogue)
+
+
+def find_episodes(subject: Subject, num_tasks: int | None = None) -> dict[str, Episode]:
+    """Reset options and turns of every dialogue on the first `num_tasks` tasks, under its name."""
+    probes = find_probes(make_env(subject))[:num_tasks]
+    found = [(options, turns) for options in probes for turns in find_turns(subject, options)]
+    return {
+        f"{options}, episode {number} (its turns begin with {shorten(turns[0])})": (options, turns)
+        for number, (options, turns) in enumerate(found, 1)
+    }
+
+
+def find_finished(subject: Subject) -> dict[str, core.Episode]:
+    """The records of the dialogues on the first task, under their names."""
+    env, protocol = make_env(subject), subject.grammar.protocol
+    return {
+        name: play_episode(env, Says(turns), protocol, **options, max_turns=len(turns))
+        for name, (options, turns) in find_episodes(subject, 1).items()
+    }
+
+
+def replay(
+    subject: Subject, env: Env, options: Mapping[str, Any], script: str
+) -> tuple[tuple[str, ...], BaseException | None]:
+    """The turns of a scripted policy, as many as there are until something fails.
+
+    Also what the policy itself raised, if it did.
+    """
+    observation, info = reset(env, options)
+    turns: list[str] = []
+    try:
+        make: Any = subject.entry.load_script(script)
+        policy = make(env.unwrapped, info.get("task"), subject.grammar.protocol)
+        for _ in range(MAX_REPLAYED):
+            turns.append(policy.act(observation))
+            with contextlib.suppress(Exception, SystemExit):  # of the environment
+                step = Step(*env.step(turns[-1]))
+                if not step.is_last:
+                    observation = step.observation
+                    continue
+            break
+    except (Exception, SystemExit) as error:
+        return tuple(turns), error
+    return tuple(turn for turn in turns if isinstance(turn, str)), None
+
+
+def sample_arguments(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a tool as its JSON schema asks for them."""
+    sampled = _sample(tool.get("parameters", {}))
+    return sampled if isinstance(sampled, dict) else {}
+
+
+def say_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ToolCall]]:
+    """Calls that a model may make of tools, each under the words that name it."""
+    for tool in tools:
+        name, sound = str(tool.get("name")), sample_arguments(tool)
+        swapped = {key: 7 if isinstance(one, str) else "seven" for key, one in sound.items()}
+        for what, arguments in (
+            ("no arguments", {}),
+            ("arguments of other types", swapped),
+            ("arguments that are null", dict.fromkeys(sound)),
+            ("an argument too many", {**sound, "surely_not": 1}),
+        ):
+            yield f"a call of '{name}' with {what}", ToolCall(name, arguments)
+    yield "a call of a tool that does not exist", ToolCall("no_such_tool", {"word": "x"})
+
+
+_SAMPLES = {"string": MARK, "integer": 1, "number": 1.5, "boolean": True, "null": None}
+
+
+def _sample(schema: Any) -> Any:
+    """A value of a JSON schema, as far as it is a simple one."""
+    if not isinstance(schema, Mapping):
+        return MARK
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if "items" in schema:
+        return [_sample(schema["items"])]
+    if "properties" in schema:
+        return {name: _sample(one) for name, one in schema["properties"].items()}
+    return _SAMPLES.get(str(schema.get("type")), MARK)
+
+
+def identify(env: Env, options: Options) -> tuple[str, str]:
+    """What makes a task this one, apart from its number; and its id, if it has a record."""
+    prompt, info = reset(env, options)
+    task = info.get("task")
+    if not isinstance(task, Task):
+        return repr(prompt), ""
+    return repr((prompt, replace(task, id="", split="", index=0))), task.id
+
+
+def find_own(env: object, *names: str) -> object:
+    """Where to look: the first of these methods that is not inherited from us, else the class."""
+    target = type(getattr(env, "unwrapped", env))
+    for name in names:
+        method = getattr(target, name, None)
+        module = getattr(method, "__module__", "") or ""
+        if method is not None and module.partition(".")[0] not in ("searchrl", "gymnasium"):
+            return method
+    return target
+
+
+def _asked_cases(subject: Subject) -> dict[str, tuple[Options, int]]:
+    env = make_env(subject)
+    cases = {f"{options}": (options, 0) for options in find_probes(env)}
+    # Without an index the task is drawn from the seed.
+    drawn = {"split": splits_of(env)[0]}
+    return {**cases, f"{drawn} with seed 7": (drawn, 7)}
+
+
+def _ask(env: Env, case: tuple[Options, int]) -> dict[str, object]:
+    prompt, info = reset(env, *case)
+    task = info.get("task")
+    return {
+        "its prompt": prompt,
+        "its gold answers": getattr(task, "answers", None),
+        "its task": replace(task, meta={}) if isinstance(task, Task) else repr(task),
+    }
+
+
+def trace(played: Played) -> dict[str, object]:
+    """How an episode went, for comparing."""
+    traces: dict[str, object] = {"its prompt": played.prompt}
+    for number, step in enumerate(played.steps, 1):
+        traces |= {
+            f"the observation of turn {number}": step.observation,
+            f"the reward of turn {number}": repr(step.reward),
+            f"the end at turn {number}": (bool(step.terminated), bool(step.truncated)),
+            f"the signals of turn {number}": sorted(dict(step.info.get("signals", {})).items()),
+            f"the passages of turn {number}": [p.id for p in step.info.get("passages", ())],
+        }
+    return traces
+
+
+def _where_asked(subject: Subject, case: object) -> object:
+    return find_own(make_env(subject), "reset", "make_prompt", "make_task")
+
+
+def playing(
+    ask: Callable[[Any, Any], object],
+    num_tasks: int | None = None,
+    make: Callable[[Subject], Any] = make_env,
+) -> Trial:
+    """A trial that plays every dialogue on the first `num_tasks` tasks."""
+    return Trial(
+        lambda subject: find_episodes(subject, num_tasks),
+        ask,
+        make,
+        lambda subject, case: find_own(make_env(subject), "step", "reset"),
+    )
+
+
+BEGUN = Trial(
+    lambda subject: {f"{options}": options for options in find_probes(make_env(subject))},
+    lambda env, options: env.reset(seed=0, options=options),
+    make_env,
+    _where_asked,
+)
+ASKED = Trial(_asked_cases, _ask, make_env, _where_asked)
+PLAYED = playing(lambda env, case: trace(play(env, case)), 6)
+
+
+class Rewriting:
+    """A retriever factory whose passages say something else; counts those it gave."""
+
+    def __init__(self, factory: RetrieverFactory, text: str) -> None:
+        self._factory = factory
+        self._text = text
+        self.num_shown = 0
+
+    def __call__(self, passages: Sequence[Passage], **settings: Any) -> Retriever:
+        """A retriever over the passages, whose results are rewritten."""
+        inner = self._factory(passages)
+
+        def search(queries: Sequence[str], k: int) -> list[list[Passage]]:
+            results = inner.search(queries, k)
+            self.num_shown += sum(map(len, results))
+            text = self._text
+            return [[replace(p, text=text, title=text[:80]) for p in found] for found in results]
+
+        made: Any = SimpleNamespace(search=search)
+        return made  # type: ignore[no-any-return]

@@ -1,0 +1,182 @@
+"""Runs criteria over a subject, and turns what they say or raise into results with file and line.
+
+A criterion never raises: what a plugin's code raises in it, or hangs in, is a finding at the line
+in the plugin's file. Owns that every fault is reported once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from searchrl.plugins.registry import describe_error
+from searchrl.plugins.remedies import find_remedy
+from searchrl.testing.criteria import (
+    MAX_PROBLEMS,
+    Criterion,
+    Finding,
+    NotApplicable,
+    Problem,
+    Result,
+)
+from searchrl.tool_calls import DeadlineExceeded, call_with_deadline
+
+TIMEOUT_S = 60.0
+"""Seconds that one criterion may take."""
+
+_CATCH = "make this line work in the case that the finding names, or catch the error there"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    result: Result
+    is_hanging: bool = False
+    is_ended: bool = False
+    """Whether an error ended the criterion, which did not look for it."""
+    raised_in: tuple[str, ...] | None = None
+    """The functions of the plugin, deepest first, in which the one error of all findings arose."""
+
+    @property
+    def places(self) -> set[tuple[str, int]]:
+        return {(finding.file, finding.line) for finding in self.result.findings}
+
+
+def run_criteria(
+    criteria: Sequence[Criterion],
+    subject: object,
+    *,
+    file: str,
+    line: int,
+    timeout_s: float = TIMEOUT_S,
+) -> tuple[Result, ...]:
+    """Check each criterion on its own; never raises for what the subject does.
+
+    One that does not finish ends the check: each of the others would hang as long. `file` and
+    `line` are where the plugin registers the subject, `timeout_s` the seconds of one criterion.
+    """
+    outcomes: list[_Outcome] = []
+    notes: dict[str, str] = {}
+    """Why a criterion that needs this one is not applicable."""
+    hanging = ""
+    for one in criteria:
+        note = hanging or next((notes[number] for number in one.needs if number in notes), "")
+        outcome = (
+            _Outcome(Result.of(one, note=note))
+            if note
+            else _run(one, subject, file, line, timeout_s)
+        )
+        outcomes.append(outcome)
+        if outcome.is_hanging:
+            hanging = f"not checked: {one.number} did not finish"
+        if outcome.result.findings:
+            notes[one.number] = f"{one.number} does not hold"
+    results = []
+    for number, (one, outcome) in enumerate(zip(criteria, outcomes, strict=True)):
+        reporter = _find_reporter(number, criteria, outcomes)
+        told = Result.of(one, note=f"{reporter} does not hold") if reporter else outcome.result
+        results.append(told)
+    return tuple(results)
+
+
+def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequence[_Outcome]) -> str:
+    """The other criterion that reports the error one ran into; "" if it does so itself.
+
+    That of the method that raised it, or else one that looks for it, or else the first.
+    """
+    one = outcomes[number]
+    if one.raised_in is None:
+        return ""
+    owned = {method for criterion in criteria for method in criterion.methods}
+    method = next((name for name in one.raised_in if name in owned), "")
+    if method in criteria[number].methods:
+        return ""
+    others = [
+        n
+        for n, other in enumerate(outcomes)
+        if n != number
+        and (one.places <= other.places or (one.is_ended and not one.raised_in and other.places))
+    ]
+    owners = [n for n in others if method in criteria[n].methods]
+    if not owners and one.is_ended:
+        looking = [n for n in others if not outcomes[n].is_ended]
+        owners = looking or [n for n in others if n < number]
+    return criteria[owners[0]].number if owners else ""
+
+
+def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
+    problems: list[Problem] = []
+    is_hanging = is_ended = False
+
+    def collect() -> None:
+        for problem in one.check(subject):
+            problems.append(problem)
+            if len(problems) >= MAX_PROBLEMS:
+                return
+
+    try:
+        call_with_deadline(collect, timeout_s=timeout_s, owner=f"criterion {one.number}")
+    except NotApplicable as reason:
+        if not problems:
+            return _Outcome(Result.of(one, note=str(reason)))
+    except DeadlineExceeded as error:
+        is_hanging = True
+        frames = re.findall(r'^  File "(.*)", line (\d+)', error.where, re.MULTILINE)
+        own = [(path, int(at)) for path, at in frames if _is_of_plugin(path, file)]
+        stack = "" if own else f"; it hangs here:\n{error.where}"
+        fix = "return in bounded time, whatever the input; give calls to the outside a time-out"
+        what = f"it did not finish within {timeout_s:g} s{stack}"
+        problems.append(Problem(what, own[-1] if own else None, fix))
+    except (Exception, SystemExit) as error:
+        is_ended = not problems
+        where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+        problems.append(Problem(f"it raised {describe_error(error)}{where}", error))
+    # Several cases may show the same fault in the same words.
+    findings = dict.fromkeys(
+        Finding(p.what, _remedy(one, p), *find_place(p.at, file, line)) for p in problems
+    )
+    raised_in = None
+    if problems and all(isinstance(problem.at, BaseException) for problem in problems):
+        raised: Any = problems[0].at
+        frames = traceback.extract_tb(raised.__traceback__)[::-1]
+        raised_in = tuple(f.name for f in frames if _is_of_plugin(f.filename, file))
+    return _Outcome(Result.of(one, *findings), is_hanging, is_ended, raised_in)
+
+
+def _remedy(one: Criterion, problem: Problem) -> str:
+    """How to fix a problem: as it says itself, as the error says, or as the criterion does."""
+    if problem.fix or not isinstance(problem.at, BaseException):
+        return problem.fix or one.fix
+    return find_remedy(problem.at) or one.if_raised or one.fix or _CATCH
+
+
+def find_place(at: object, file: str, line: int) -> tuple[str, int]:
+    """(file, line) of what `Problem.at` may be; (`file`, `line`) if it has no place of its own."""
+    if at is None:
+        return file, line
+    if isinstance(at, tuple):
+        return at
+    if isinstance(at, BaseException):
+        frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(at.__traceback__)]
+        own = [frame for frame in frames if _is_of_plugin(frame[0], file)]
+        return own[-1] if own else (file, line)
+    target: Any = at
+    if not (inspect.isroutine(target) or inspect.isclass(target)):
+        target = type(target)
+    target = inspect.unwrap(target)
+    try:
+        return inspect.getsourcefile(target) or file, inspect.getsourcelines(target)[1]
+    except (OSError, TypeError):  # built in C, or made at run time
+        return file, line
+
+
+def _is_of_plugin(path: str, file: str) -> bool:
+    """Whether a file is the plugin's: its own, or another of the package it lies in."""
+    if path == file or not file:
+        return path == file
+    folder = Path(file).parent
+    return (folder / "__init__.py").is_file() and Path(path).is_relative_to(folder)

@@ -1,0 +1,419 @@
+"""Calls into the code of others: they overlap, they have time limits, and what hangs is named.
+
+Owns a pool of daemon threads, the threads in which objects live that bear one only (`Pinned`), and
+the watch over code that never gives the interpreter back. Python cannot end a thread: a call that
+is late is given up and keeps its thread. Nothing is retried or classified here. A call has the
+caller's context variables, but not its thread-local state (torch's grad mode).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import faulthandler
+import functools
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar, TypeVarTuple
+
+from searchrl.errors import SearchRLError
+
+T = TypeVar("T")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+MAX_TOGETHER = 256
+"""Calls of one queue that are under way at the same time, at most; and threads with objects."""
+
+STUCK_S = 300.0
+"""How long code may keep the interpreter, unless a time limit of the run is longer."""
+
+
+class DeadlineExceeded(SearchRLError):
+    """A call did not return in time. `where` is the stack at which it was found hanging.
+
+    `owner` is who hung: whom the call was `inside` of, or else whose call it was.
+    """
+
+    def __init__(self, owner: str, timeout_s: float, where: str = "") -> None:
+        super().__init__(f"{owner} did not return within {timeout_s:g} s")
+        self.owner = owner
+        self.timeout_s = timeout_s
+        self.where = where
+
+
+@dataclass(frozen=True, slots=True)
+class Returned(Generic[T]):
+    """A call came back with a value."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A call raised, or missed its deadline (`DeadlineExceeded`)."""
+
+    error: BaseException
+
+
+def call_with_deadline(
+    fn: Callable[[*Ts], T],
+    *args: *Ts,
+    timeout_s: float | None,
+    owner: str,
+) -> T:
+    """Return `fn(*args)`, or raise `DeadlineExceeded` naming `owner` after `timeout_s` seconds.
+
+    What `fn` raises is raised here, traceback included.
+    """
+    (outcome,) = call_together([(functools.partial(fn, *args), owner)], timeout_s=timeout_s)
+    return _unwrap(outcome)
+
+
+def call_together(
+    calls: Sequence[tuple[Callable[[], T], str]], *, timeout_s: float | None
+) -> list[Returned[T] | Raised]:
+    """Make the (function, owner) calls, each with its own deadline; outcomes in the same order.
+
+    They overlap: a batch in which every call waits takes little more time than one call.
+    """
+    with closing(CallQueue(timeout_s)) as queue:
+        begun = [queue.add(fn, owner) for fn, owner in calls]
+        queue.wait_for_all()
+    return [call.result for call in begun]
+
+
+def _unwrap(outcome: Returned[T] | Raised) -> T:
+    if isinstance(outcome, Returned):
+        return outcome.value
+    try:
+        raise outcome.error
+    finally:
+        del outcome  # breaks the cycle error -> traceback -> this frame -> error
+
+
+@contextmanager
+def inside(owner: str) -> Iterator[None]:
+    """Say that what follows is code of `owner`: it is named if the call does not return.
+
+    For a part that is called by another one: a retriever that an environment searches. Only the
+    innermost counts. Outside of a call with a deadline it does nothing.
+    """
+    if not isinstance(worker := threading.current_thread(), Worker):
+        yield
+        return
+    before, worker.inside = worker.inside, owner
+    try:
+        yield
+    finally:
+        worker.inside = before
+
+
+class Turn:
+    """A lock for code that takes one call at a time, whose time limits count their own time only.
+
+    If the one that has it is given up, all who wait raise its `DeadlineExceeded`, and so does
+    everybody who comes before it returns.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        with _waiting():
+            while not self._lock.acquire(timeout=0.1):
+                if isinstance(holder := self._holder, Worker) and holder.late is not None:
+                    raise holder.late
+        self._holder = threading.current_thread()
+
+    def __exit__(self, *raised: object) -> None:
+        self._holder = None
+        self._lock.release()
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[T]):
+    """A call in a `CallQueue`. Without a `worker`, its thread, it has not begun."""
+
+    fn: Callable[[], T]
+    owner: str
+    home: Worker | None
+    """The thread that has to make it; None: any."""
+    worker: Worker | None = None
+    outcome: Returned[T] | Raised | None = None
+
+    @property
+    def result(self) -> Returned[T] | Raised:
+        """The outcome of a call that was waited for."""
+        assert self.outcome is not None, "this call was not waited for"
+        return self.outcome
+
+
+class CallQueue:
+    """Calls beside the caller, which is one thread. They begin in the order of `add`.
+
+    Args:
+        timeout_s: the time limit of a call, from its own beginning; None: none.
+    """
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self.timeout_s = threading.TIMEOUT_MAX if timeout_s is None else timeout_s
+        self._open: dict[Call[Any], None] = {}
+        """Calls of which the caller has not heard; `_waiting` are those any thread may begin."""
+        self._waiting: deque[Call[Any]] = deque()
+        self._done: SimpleQueue[Call[Any]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._num_workers = 0
+        self._is_closed = False
+        self._look_at = 0.0
+
+    def add(self, fn: Callable[[], T], owner: str, home: Worker | None = None) -> Call[T]:
+        """Add a call; it begins as soon as it is its turn. `home` is the thread that makes it."""
+        call = Call(functools.partial(contextvars.copy_context().run, fn), owner, home)
+        self._open[call] = None
+        if home is None:
+            self._waiting.append(call)
+            self._employ()
+        elif home.late is None:
+            home.inbox.put(functools.partial(self._make, call))
+        return call
+
+    def wait_for_all(self) -> None:
+        """Wait until every call has an outcome: one that misses its deadline is given up."""
+        while self._open:
+            self._wait()
+
+    def wait_for_one(self, calls: Sequence[Call[Any]]) -> None:
+        """Wait until some of these calls have an outcome."""
+        while all(call.outcome is None for call in calls):
+            self._wait()
+
+    def close(self) -> None:
+        """Give up every call that has no outcome. One that is under way keeps its thread."""
+        self._is_closed = True
+        for call in list(self._open):
+            if call.home is not None and call.worker is not None:
+                self._give_up(call)  # nobody looks whether it hangs, and others live there
+
+    def _employ(self) -> None:
+        """Let one more thread make the calls that wait, if there may be more."""
+        with self._lock:
+            if not self._waiting or self._num_workers >= MAX_TOGETHER:
+                return
+            self._num_workers += 1
+        _take().inbox.put(self._serve)
+
+    def _wait(self) -> None:
+        """Hear of a call that is over, or give up what is late by now."""
+        now = time.monotonic()
+        if now < self._look_at:
+            with suppress(Empty), _waiting():
+                self._open.pop(self._done.get(timeout=self._look_at - now), None)
+            return
+        pause_s = 1.0
+        for call in list(self._open):
+            if call.home is not None and call.home.late is not None:
+                call.outcome = call.outcome or Raised(call.home.late)
+            if call.outcome is not None:
+                del self._open[call]
+            # The clock of a call that waits for others stands still: it has no beginning.
+            elif call.worker is not None and (began_at := call.worker.began_at) is not None:
+                left_s = began_at + self.timeout_s - now
+                if left_s <= 0:
+                    self._give_up(call)
+                pause_s = min(pause_s, max(left_s, 0.0))
+        self._look_at = now + min(pause_s, self.timeout_s)
+
+    def _give_up(self, call: Call[Any]) -> None:
+        worker = call.worker
+        assert worker is not None
+        stack = traceback.format_stack(sys._current_frames().get(worker.ident or 0))
+        late = DeadlineExceeded(worker.inside or call.owner, self.timeout_s, "".join(stack))
+        with self._lock:
+            if call.outcome is not None:  # it has just come back
+                return
+            call.outcome, worker.late = Raised(late), late
+            self._num_workers -= call.home is None
+        _lost.append(worker)
+        self._open.pop(call, None)
+        self._employ()
+
+    # What follows is called by the threads.
+
+    def _serve(self, worker: Worker) -> None:
+        """Make calls until none waits, or one is given up."""
+        call = self._next(worker)
+        while call is not None and self._make(call, worker):
+            following = self._next(worker)
+            self._done.put(call)
+            call = following
+
+    def _next(self, worker: Worker) -> Call[Any] | None:
+        """The call that waits longest; if there is none, the thread is free for other queues.
+
+        It is so before the caller hears of its last call, and gets the same thread again.
+        """
+        with self._lock:
+            if self._waiting and not self._is_closed:
+                return self._waiting.popleft()
+            self._num_workers -= 1
+        _idle.append(worker)
+        return None
+
+    def _make(self, call: Call[Any], worker: Worker) -> bool:
+        """Make a call; False if it was given up meanwhile."""
+        if self._is_closed:
+            return True
+        worker.inside, worker.began_at = "", time.monotonic()
+        call.worker = worker
+        outcome: Returned[Any] | Raised
+        try:
+            outcome = Returned(call.fn())
+        except BaseException as error:  # passed on to the caller
+            outcome = Raised(error)
+        with self._lock:
+            if call.outcome is not None:
+                return False
+            call.outcome = outcome
+        if call.home is not None:
+            self._done.put(call)
+        return True
+
+
+class Worker(threading.Thread):
+    """A daemon thread that does one job at a time; objects may live in it (`Pinned`)."""
+
+    def __init__(self) -> None:
+        super().__init__(name="searchrl-calls", daemon=True)
+        self.inbox: SimpleQueue[Callable[[Worker], object]] = SimpleQueue()
+        self.inside = ""
+        """Whose code it runs, if that is not the code of the owner of its call."""
+        self.began_at: float | None = 0.0
+        """When its call began, by the time that counts; None: it waits for others."""
+        self.late: DeadlineExceeded | None = None
+        """Why its call was given up: nothing else is made here."""
+        self.start()
+
+    def run(self) -> None:
+        """Do what comes, until a call is given up."""
+        while self.late is None:
+            job = self.inbox.get()
+            job(self)
+            del job  # an idle thread must not keep a call's arguments and result alive
+
+    @property
+    def lives(self) -> bool:
+        """Whether it takes calls: no longer once one was given up, nor in a forked process."""
+        return self.late is None and self.is_alive()
+
+
+_idle: deque[Worker] = deque()
+_lost: list[Worker] = []
+_moving = threading.Lock()
+_homes: dict[Worker, weakref.WeakSet[Pinned[Any]]] = {}
+"""The threads with objects. They stay: one that is empty is the next to be taken."""
+
+
+def _take() -> Worker:
+    """The thread that was used last, or a new one."""
+    with suppress(IndexError):
+        while True:
+            if (worker := _idle.pop()).lives:  # not so of those that a forked process inherits
+                return worker
+    return Worker()
+
+
+@contextmanager
+def _waiting() -> Iterator[None]:
+    """What follows waits for other calls: the time limit of the own one stands still."""
+    worker = threading.current_thread()
+    if not isinstance(worker, Worker) or worker.began_at is None:
+        yield
+        return
+    used_s, worker.began_at = time.monotonic() - worker.began_at, None
+    try:
+        yield
+    finally:
+        worker.began_at = time.monotonic() - used_s
+
+
+@atexit.register
+def _count_lost() -> None:
+    if num_lost := sum(map(Worker.is_alive, _lost)):
+        print(f"threads lost to calls that never returned: {num_lost}", file=sys.stderr)
+
+
+class Pinned(Generic[T]):
+    """An object that is made, called and closed in one thread; `make` makes it at the first call.
+
+    What an environment keeps may belong to its thread (a connection of sqlite3, an event loop). Up
+    to `MAX_TOGETHER` have a thread each; more share these, and then one that hangs takes those with
+    it that live beside it. `owner` is who is named when a call does not return.
+    """
+
+    def __init__(self, make: Callable[[], T], owner: str) -> None:
+        self.owner = owner
+        self._get = functools.cache(make)
+        with _moving:
+            for home in [home for home in _homes if not home.lives]:
+                del _homes[home]
+            found = min(_homes, key=lambda home: len(_homes[home]), default=None)
+            if found is None or (_homes[found] and len(_homes) < MAX_TOGETHER):
+                found = Worker()
+                _homes[found] = weakref.WeakSet()
+            _homes[found].add(self)
+        self.home = found
+
+    def call(self, queue: CallQueue, fn: Callable[[T], R]) -> Call[R]:
+        """Add a call of `fn` with the object to a queue."""
+        return queue.add(lambda: fn(self._get()), self.owner, self.home)
+
+    def ask(self, fn: Callable[[T], R], timeout_s: float | None = None) -> R:
+        """Return `fn(object)`, called in its thread; raises as `call_with_deadline`."""
+        with closing(CallQueue(timeout_s)) as queue:
+            call = self.call(queue, fn)
+            queue.wait_for_all()
+        return _unwrap(call.result)
+
+
+_watch = {"stuck_s": 0.0}
+
+
+def watch(stuck_s: float = STUCK_S) -> None:
+    """From now on, end the process if no thread gets the interpreter for so many seconds.
+
+    A regular expression that backtracks for years lets nobody else run: no time limit helps, nor
+    Ctrl-C. Then the standard library's `faulthandler` writes file and line of every thread to
+    stderr, and the process ends at once. Off under pytest, which uses it too, and in notebooks.
+    """
+    if "pytest" in sys.modules or "ipykernel" in sys.modules:
+        return
+    is_first = not _watch["stuck_s"]
+    _watch["stuck_s"] = stuck_s
+    _arm()
+    if is_first:
+        threading.Thread(target=_rearm, name="searchrl-watch", daemon=True).start()
+        if hasattr(os, "register_at_fork"):
+            # A child has no thread of faulthandler's, and would wait for its end for good.
+            disarm = faulthandler.cancel_dump_traceback_later
+            os.register_at_fork(before=disarm, after_in_parent=_arm)
+
+
+def _arm() -> None:
+    faulthandler.dump_traceback_later(_watch["stuck_s"], exit=True, file=2)
+
+
+def _rearm() -> None:
+    while True:
+        time.sleep(min(_watch["stuck_s"] / 8, 10.0))
+        _arm()

@@ -1,0 +1,245 @@
+"""What a configuration of somebody else may not decide: everything that is not known as harmless.
+
+Harmless are registered names of installed packages; numbers, true and false, values of a `Literal`,
+and defaults; and the text of our own sections, such as rewards and instructions. All other text in
+the settings of plugins, and what has a type of `contracts.settings`, needs permission. Nothing that
+is looked at is imported, but for installed plugins. Whether a path exists is not asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel
+
+from searchrl.config import RunConfig
+from searchrl.config.packaged import is_packaged, package_of
+from searchrl.config.sections import AUTO, SCRATCH, Named
+from searchrl.contracts import RetrieverFactory
+from searchrl.contracts.settings import find_mark
+from searchrl.errors import SearchRLError
+from searchrl.plugins import Registry
+from searchrl.plugins.loading import absolute_source
+from searchrl.plugins.provenance import Origin
+from searchrl.plugins.registry import Entry
+from searchrl.plugins.signatures import Setting, find_settings
+
+CODE, MODEL = "the code", "the model"
+_ASKING = ("the address", "the account", "the variable")
+"""Marks of settings that make a part ask somebody by its name alone."""
+_PARTS = ("env", "protocol", "retriever", "judge")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One value that needs permission: its key, itself and what it is.
+
+    `content` is the SHA-256 of the file that it names as code or as a text (`@`), when it was
+    looked at.
+    """
+
+    key: str
+    value: str
+    what: str
+    content: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} '{self.value}' ({self.key})"
+
+    def digest(self) -> str:
+        """The SHA-256 of all of it."""
+        parts = "\0".join((self.what, self.key, self.value, self.content))
+        return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    """The SHA-256 of a plain file; "" if there is none that can be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def find_needs(config: RunConfig, registry: Registry, run: Path) -> tuple[Need, ...]:
+    """All that needs permission in the configuration of a run folder.
+
+    Args:
+        config: the whole configuration.
+        registry: only what installed packages registered counts.
+        run: the folder; what lies inside of it may be read.
+    """
+    found = dict.fromkeys(_Finder(registry, run).in_section(config, ""))
+    return tuple(
+        replace(need, content=_file_digest(Path(need.value.removeprefix("@"))))
+        if need.what == CODE or need.value.startswith("@")
+        else need
+        for need in found
+    )
+
+
+class _Finder:
+    def __init__(self, registry: Registry, run: Path) -> None:
+        self.registry = registry
+        self.run = run
+
+    def in_section(self, section: BaseModel, prefix: str) -> Iterator[Need]:
+        for name, field in type(section).model_fields.items():
+            key, value = f"{prefix}{name}", getattr(section, name)
+            mark = next(filter(None, map(find_mark, [field.annotation, *field.metadata])), None)
+            if key == "plugins":
+                sources = (source for source in map(absolute_source, value))
+                yield from (Need(key, one, CODE) for one in sources if not is_installed(one))
+            elif key == "run_dir":  # never taken from a run folder
+                continue
+            elif key == "log.trackers":
+                for tracker in value:
+                    yield Need(key, tracker.name, "the tracker")
+                    yield from (Need(key, t, "the text") for t in texts_in(tracker.settings))
+            elif name in (*_PARTS, "generator") and isinstance(value, Named):
+                yield from self.in_named(name, value.name, value.settings, key)
+            elif key == "algorithm.settings":
+                yield from self.in_named("algorithm", section.name, value, key)  # type: ignore[attr-defined]
+            elif key == "alarms.watch":
+                for alarm, spec in value.items():
+                    yield from self.in_named("alarm", alarm, spec.settings, f"{key}.{alarm}")
+            elif key == "policy":
+                if value.startswith("endpoint:"):
+                    yield Need(key, value, "the address")
+            elif isinstance(value, BaseModel):
+                yield from self.in_section(value, f"{key}.")
+            elif isinstance(value, list):
+                for number, one in enumerate(value):
+                    if isinstance(one, BaseModel):
+                        yield from self.in_section(one, f"{key}.{number}.")
+            elif isinstance(value, dict) and name == "extra":
+                yield from (Need(key, text, "the text") for text in texts_in(value))
+            elif mark and isinstance(value, str) and value != field.get_default():
+                yield from self.in_place(key, value, mark.what)
+
+    def in_place(self, key: str, value: str, what: str) -> Iterator[Need]:
+        """Nothing for a path in the run folder, and for a model that a package brings."""
+        is_ours = is_packaged(value) and is_installed(package_of(value))
+        if what == MODEL and (value in (AUTO, "tiny", SCRATCH) or is_ours):
+            return
+        if what not in (MODEL, "the path") or not self.is_inside(value):
+            yield Need(key, value, what)
+
+    def is_inside(self, name: str) -> bool:
+        path, root = Path(os.path.abspath(name)), Path(os.path.abspath(self.run))
+        parts = [path, *path.parents][: len(path.parts) - len(root.parts)]
+        return path.is_relative_to(root) and not any(part.is_symlink() for part in parts)
+
+    def in_named(
+        self, kind: str, name: str, settings: Mapping[str, Any], key: str
+    ) -> Iterator[Need]:
+        """What a part needs: for its name, and for the texts in its settings."""
+        entry = self.find_entry(kind, name)
+        known: Mapping[str, Setting] = {}
+        if entry is not None:
+            try:
+                known = find_settings(entry.load())
+                is_safe = not entry.argument or entry.is_safe_name()
+            except SearchRLError:
+                is_safe = False
+            marks = [mark.what for one in known.values() if (mark := find_mark(one.annotation))]
+            asks = next((what for what in _ASKING if what in marks), None)
+            if not is_safe:
+                yield Need(f"{key}.name", name, CODE)
+            elif asks:
+                yield Need(f"{key}.name", name, f"{asks} of")
+        for setting, value in settings.items():
+            one, place = known.get(setting), f"{key}.{setting}"
+            is_ours = kind == "protocol" and (
+                setting == "instruction"
+                or (entry is not None and entry.owner.origin is Origin.BUILTIN)
+            )
+            if one is not None and value == one.default:
+                continue
+            if one is not None and RetrieverFactory in (one.annotation, *get_args(one.annotation)):
+                inner = {"name": value} if isinstance(value, str) else value
+                if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
+                    rest = {name: given for name, given in inner.items() if name != "name"}
+                    yield from self.in_named("retriever", inner["name"], rest, place)
+                    continue
+            allowed = _literals(one.annotation) if one is not None else ()
+            mark = find_mark(one.annotation) if one is not None else None
+            for text in texts_in(value):
+                is_text = is_ours and (not text.startswith("@") or self.is_inside(text[1:]))
+                if text not in allowed and not is_text:
+                    yield Need(place, text, mark.what if mark else "the text")
+
+    def find_entry(self, kind: str, name: str) -> Entry | None:
+        """What an installed package registered under a name."""
+        try:
+            entry = self.registry.get(kind, name)
+        except SearchRLError:
+            return None
+        return entry if entry.owner.is_installed else None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text at any depth, keys of inner mappings among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from texts_in(key)
+            yield from texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts_in(inner)
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    """The values of every `Literal` and `StrEnum` in a type."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return tuple(annotation)
+    return tuple(value for part in get_args(annotation) for value in _literals(part))
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module is the one that an installed distribution has under this name.
+
+    A module of the same name that lies elsewhere on Python's path is another one. Nor is it what
+    a package runs as a program (`__main__`), or anything of the standard library.
+    """
+    top = module.partition(".")[0]
+    if module == "searchrl":
+        return True
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    if spec is None or "__main__" in module.split("."):
+        return False
+    places = [Path(place) for place in spec.submodule_search_locations or ()]
+    if not places and spec.origin:
+        places = [Path(spec.origin)]
+    roots = [
+        root
+        for owner in importlib.metadata.packages_distributions().get(top, ())
+        for root in _roots(importlib.metadata.distribution(owner))
+    ]
+    return bool(places) and all(
+        any(place.resolve().is_relative_to(root) for root in roots) for place in places
+    )
+
+
+def _roots(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
+    """The folders in which the modules of a distribution lie; of an editable one its sources."""
+    yield Path(str(distribution.locate_file(""))).resolve()
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if (origin.get("dir_info") or {}).get("editable"):
+        yield Path(unquote(urlsplit(str(origin.get("url", ""))).path)).resolve()

@@ -1,0 +1,429 @@
+"""Data sets in the layouts of their authors: what is read, and which passages are gold.
+
+The rows are made up; keys and nesting are those of the published files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchrl.core.episode import Passage
+from searchrl.data import Problems, dataset, read_judgements
+from searchrl.data.dataset import Dataset, load_dataset
+from searchrl.envs.corpus import CorpusEnv
+from searchrl.errors import ConfigError, DataError
+from searchrl.programs.evaluate import evaluate
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.retrieval.ablations import RandomRetriever
+from searchrl.retrieval.bm25 import BM25Retriever
+from searchrl.retrieval.passages import PassageStore
+
+PROTOCOL = ThinkSearchAnswer()
+
+# HotpotQA: context and supporting_facts are lists of pairs; sentences begin with their space.
+HOTPOT = [
+    {
+        "_id": "5a1",
+        "question": "Where was the builder of Skarn Light born?",
+        "answer": "Lindry",
+        "type": "bridge",
+        "level": "hard",
+        "supporting_facts": [["Skarn Light", 0], ["Ida Veen", 1], ["Ida Veen", 0]],
+        "context": [
+            ["Skarn Light", ["Skarn Light is a lighthouse.", " Ida Veen built it."]],
+            ["Ida Veen", ["Ida Veen was an engineer.", " She was born in Lindry."]],
+            ["Petrel", ["The Petrel is a ferry."]],
+        ],
+    },
+    {
+        "_id": "5a2",
+        "question": "Are the Petrel and the Tern both ferries?",
+        "answer": "yes",
+        "type": "comparison",
+        "level": "medium",
+        "supporting_facts": [["Petrel", 0], ["Tern", 0]],
+        "context": [
+            ["Petrel", ["The Petrel is a ferry."]],
+            ["Tern", ["The Tern is a ferry."]],
+        ],
+    },
+]
+AS_COLUMNS = {
+    "supporting_facts": {"title": ["Skarn Light", "Ida Veen"], "sent_id": [0, 1]},
+    "context": {
+        "title": ["Skarn Light", "Ida Veen", "Petrel"],
+        "sentences": [["Skarn Light.", " Ida Veen built it."], ["She was born."], ["A ferry."]],
+    },
+}
+GOLD = ("Skarn Light", "Ida Veen")
+
+MUSIQUE = {
+    "id": "2hop__1_2",
+    "paragraphs": [
+        {"idx": 0, "title": "Skarn", "paragraph_text": "An island.", "is_supporting": False},
+        {"idx": 1, "title": "Skarn", "paragraph_text": "Skarn lies in Ost.", "is_supporting": True},
+        {"idx": 2, "title": "Ost", "paragraph_text": "Ost is a county.", "is_supporting": True},
+    ],
+    "question": "In which county lies Skarn?",
+    "question_decomposition": [
+        {"id": 1, "question": "Skarn >> county", "answer": "Ost", "paragraph_support_idx": 1},
+        {"id": 2, "question": "#1 >> kind", "answer": "county", "paragraph_support_idx": 2},
+    ],
+    "answer": "Ost",
+    "answer_aliases": ["County of Ost", "Ost"],
+    "answerable": True,
+}  # fmt: skip
+
+
+def put(path: Path, rows: list[Any]) -> Path:
+    """Write rows as JSONL, or as one JSON array if the file is called so."""
+    as_array = path.suffix == ".json"
+    text = json.dumps(rows) if as_array else "".join(f"{json.dumps(row)}\n" for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def load(questions: Path, corpus: Path | None = None, test_frac: float = 0.0) -> Dataset:
+    return load_dataset(questions, corpus, test_frac=test_frac)
+
+
+def test_original_hotpotqa_brings_its_corpus_and_its_gold_passages(tmp_path: Path) -> None:
+    data = load(put(tmp_path / "hotpot_dev_distractor_v1.json", HOTPOT))
+    first, second = data.questions["train"]
+    assert (first.gold_ids, second.gold_ids) == (GOLD, ("Petrel", "Tern"))
+    assert (first.answers, first.kind, first.difficulty) == (("Lindry",), "bridge", "hard")
+    assert [p.id for p in data.passages] == ["Skarn Light", "Ida Veen", "Petrel", "Tern"]
+    assert data.passages[1].text == "Ida Veen was an engineer. She was born in Lindry."
+    assert data.gold["Tern"].text == "The Tern is a ferry." and not data.notes
+
+
+def test_fullwiki_without_its_gold_paragraphs_counts_them_as_not_shown(tmp_path: Path) -> None:
+    """A gold passage that no search can bring must not raise the share that was shown."""
+    lost = HOTPOT[0] | {"context": [HOTPOT[0]["context"][0], ["Petrel", ["A ferry."]]]}
+    data = load(put(tmp_path / "hotpot_dev_fullwiki_v1.json", [lost]))
+    (question,) = data.questions["train"]
+    assert question.gold_ids == ("Skarn Light", "not in the corpus: Ida Veen")
+    assert any("1 question have gold passages that the corpus lacks" in one for one in data.notes)
+
+
+def test_a_gold_paragraph_of_another_question_is_found_in_the_pool(tmp_path: Path) -> None:
+    lost = HOTPOT[0] | {"_id": "x", "question": "Who?", "context": HOTPOT[0]["context"][:1]}
+    data = load(put(tmp_path / "q.json", [lost, HOTPOT[0]]))
+    assert [q.gold_ids for q in data.questions["train"]] == [GOLD, GOLD]
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["datasets", "flashrag"])
+@pytest.mark.parametrize("texts", ["sentences", "content"], ids=["hotpotqa", "2wiki"])
+def test_columns_of_datasets_and_metadata_of_flashrag(
+    tmp_path: Path, nested: bool, texts: str
+) -> None:
+    columns: dict[str, Any] = json.loads(json.dumps(AS_COLUMNS).replace("sentences", texts))
+    row: dict[str, Any] = {"id": "1", "question": "Where?", "golden_answers": ["Lindry"]}
+    row |= {"metadata": columns | {"type": "bridge"}} if nested else columns
+    (question,) = load(put(tmp_path / "q.jsonl", [row])).questions["train"]
+    assert question.gold_ids == GOLD and question.answers == ("Lindry",)
+    assert question.kind == ("bridge" if nested else "question")
+
+
+def test_2wikimultihopqa_joins_sentences_with_a_space_and_reads_json_texts(tmp_path: Path) -> None:
+    row = HOTPOT[0] | {
+        "context": json.dumps([["Skarn Light", ["One.", "Two."]], ["Ida Veen", ["Three."]]]),
+        "supporting_facts": json.dumps([["Skarn Light", 0], ["Ida Veen", 0]]),
+        "evidences": [["Skarn Light", "builder", "Ida Veen"]],
+    }
+    data = load(put(tmp_path / "dev.json", [row]))
+    assert data.passages[0].text == "One. Two." and data.questions["train"][0].gold_ids == GOLD
+
+
+@pytest.mark.parametrize("flagged", [True, False], ids=["is_supporting", "decomposition"])
+def test_musique_has_aliases_and_paragraphs_under_one_title(tmp_path: Path, flagged: bool) -> None:
+    row = json.loads(json.dumps(MUSIQUE))
+    if not flagged:
+        for paragraph in row["paragraphs"]:
+            del paragraph["is_supporting"]
+    data = load(put(tmp_path / "musique_ans_v1.0_dev.jsonl", [row]))
+    (question,) = data.questions["train"]
+    assert question.answers == ("Ost", "County of Ost")
+    assert question.gold_ids == ("Skarn#2", "Ost")
+    assert data.gold["Skarn#2"].text == "Skarn lies in Ost."
+
+
+def test_musique_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is not answerable, so no answer is right"):
+        load(put(tmp_path / "q.jsonl", [MUSIQUE | {"answerable": False}]))
+
+
+@pytest.mark.parametrize(
+    ("titles", "gold", "note"),
+    [
+        (["Skarn Light", "ida  veen", "Petrel"], ("0", "1"), ""),
+        (["Skarn Light", "Petrel"], ("0", "not in the corpus: Ida Veen"), "the corpus lacks"),
+        (["Skarn Light", "Ida Veen", "Ida Veen"], (), "several passages have the title"),
+        (["Nothing", "Else"], (), "the corpus has none of the 2 titles"),
+    ],
+)
+def test_gold_titles_are_looked_up_in_a_corpus_of_ones_own(
+    tmp_path: Path, titles: list[str], gold: tuple[str, ...], note: str
+) -> None:
+    rows = [{"id": i, "title": title, "text": f"Text {i}."} for i, title in enumerate(titles)]
+    corpus = put(tmp_path / "c.jsonl", rows)
+    data = load(put(tmp_path / "q.json", HOTPOT[:1]), corpus)
+    assert data.questions["train"][0].gold_ids == gold
+    assert note in " ".join(data.notes) and bool(data.notes) == bool(note)
+
+
+def test_of_passages_under_one_title_the_same_text_is_gold(tmp_path: Path) -> None:
+    rows = [
+        {"id": 0, "title": "Ida Veen", "text": "Other."},
+        {
+            "id": 1,
+            "title": "Ida Veen",
+            "text": "Ida Veen was an  engineer. She was born in Lindry.",
+        },
+        {"id": 2, "title": "Skarn Light", "text": "A lighthouse."},
+    ]
+    data = load(put(tmp_path / "q.json", HOTPOT[:1]), put(tmp_path / "c.jsonl", rows))
+    assert data.questions["train"][0].gold_ids == ("2", "1")
+
+
+def test_unknown_gold_is_absent_with_the_reason_and_never_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = put(tmp_path / "q.jsonl", [{"id": "a", "question": "Who?", "answer": "Ida"}] * 1)
+    corpus = put(tmp_path / "c.jsonl", [{"id": "p", "text": "Ida."}])
+    env = {"name": "corpus", "questions": str(questions), "corpus": str(corpus), "test_frac": 1}
+    result = evaluate({"env": env, "policy": "scripted", "retriever": "random"})
+    assert {"support_recall", "all_gold"}.isdisjoint(result.metrics)
+    from searchrl.engine.metrics.remarks import find_remarks
+
+    (note,) = find_remarks(result.rollouts)
+    assert note.startswith("env 'corpus': support_recall and all_gold are absent: no question of")
+
+
+def test_random_retriever_shows_no_gold_of_an_original_file(tmp_path: Path) -> None:
+    """Gold that was dropped made `retrieved` 1.000 for a retriever that finds nothing."""
+    filler = [[f"Filler {i}", [f"Text {i}."]] for i in range(300)]
+    rows = [HOTPOT[0] | {"context": HOTPOT[0]["context"] + filler}]
+    env = CorpusEnv(
+        protocol=PROTOCOL,
+        retriever=RandomRetriever,
+        questions=str(put(tmp_path / "q.json", rows)),
+        test_frac=0,
+    )
+    env.reset()
+    info = env.step("<think>a</think><search>Skarn Light</search>")[4]
+    assert info["signals"] == {"gold_shown": 0.0}
+
+
+def test_2wikimultihopqa_has_further_names_of_answers_in_a_file_beside(tmp_path: Path) -> None:
+    """`id_aliases.json` as published: a JSON object on each line, whatever its name says."""
+    ids = ("Q1", "Q2", None)
+    rows = [HOTPOT[0] | {"_id": f"w{i}", "answer_id": name} for i, name in enumerate(ids)]
+    rows.append(HOTPOT[1] | {"answer_id": "Q3", "answer": "Swede"})
+    path = put(tmp_path / "dev.json", rows)
+    names = [
+        {"Q_id": "Q1", "aliases": ["Lindri", "Lindry", " "], "demonyms": ["Lindryan"]},
+        {"Q_id": "Q3", "aliases": [], "demonyms": ["Swedish"]},
+        {"Q_id": "Q9", "aliases": ["of no question"], "demonyms": []},
+    ]
+    assert [q.answers for q in load(path).questions["train"]] == [("Lindry",)] * 3 + [("Swede",)]
+    beside = tmp_path / "id_aliases.json"
+    beside.write_text("".join(f"{json.dumps(name)}\n" for name in names), "utf-8")
+    expected = [("Lindry", "Lindri", "Lindryan"), ("Lindry",), ("Lindry",), ("Swede", "Swedish")]
+    for asked in (path, tmp_path):
+        assert [q.answers for q in load(asked).questions["train"]] == expected, asked
+    env = CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, questions=str(path), test_frac=0)
+    info = env.reset(options={"split": "train", "index": 0})[1]
+    assert info["task"].answers == expected[0]
+    beside.write_text(json.dumps({"Q_id": "Q1", "aliases": "Lindri"}), "utf-8")
+    with pytest.raises(DataError):  # no OSError while a file of names is looked for
+        load(tmp_path / ("x" * 300) / "dev.json")
+    with pytest.raises(DataError, match=r'id_aliases.json:1: expected {"Q_id": id, "aliases": \['):
+        load(path)
+
+
+def test_flashrag_and_dpr_corpora(tmp_path: Path) -> None:
+    flashrag = put(tmp_path / "wiki.jsonl", [{"id": "0", "contents": "Skarn\nAn island."}])
+    dpr = tmp_path / "psgs_w100.tsv"
+    dpr.write_text('id\ttext\ttitle\n0\t"An ""old"" island."\tSkarn\n1\tA ferry.\tPetrel\n')
+    questions = tmp_path / "nq-test.qa.csv"
+    questions.write_text("what is skarn, now\t['An island', \"the 'isle'\"]\nwho\t['x']\n")
+    assert load(questions, flashrag).passages == (Passage("0", "An island.", "Skarn"),)
+    data = load(questions, dpr)
+    assert data.passages[0] == Passage("0", 'An "old" island.', "Skarn")
+    assert data.questions["train"][0].question == "what is skarn, now"
+    assert data.questions["train"][0].answers == ("An island", "the 'isle'")
+
+
+def make_beir(folder: Path) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    put(folder / "corpus.jsonl", [{"_id": f"d{i}", "title": "", "text": f"t{i}"} for i in range(4)])
+    queries = [{"_id": f"q{i}", "text": f"claim {i}", "metadata": {}} for i in range(4)]
+    (folder / "queries.jsonl.gz").write_bytes(
+        gzip.compress("".join(f"{json.dumps(row)}\n" for row in queries).encode())
+    )
+    head = "query-id\tcorpus-id\tscore\n"
+    (folder / "qrels" / "train.tsv").write_text(f"{head}q0\td0\t1\nq0\td1\t0\nq1\td1\t2\n")
+    (folder / "qrels" / "test.tsv").write_text(f"{head}q2\td2\t1\nq2\td3\t1\n")
+    return folder
+
+
+def test_beir_folders_with_queries_and_judgements(tmp_path: Path) -> None:
+    data = load(make_beir(tmp_path / "scifact"), test_frac=0.5)
+    train, test = data.questions["train"], data.questions["test"]
+    assert [(q.id, q.gold_ids) for q in train] == [("q0", ("d0",)), ("q1", ("d1",))]
+    assert [(q.id, q.question, q.gold_ids) for q in test] == [("q2", "claim 2", ("d2", "d3"))]
+    assert not test[0].answers and len(data.passages) == 4
+
+
+def test_beir_questions_can_be_evaluated_by_what_is_found(tmp_path: Path) -> None:
+    env = {"name": "corpus", "questions": str(make_beir(tmp_path / "b")), "topk": 1}
+    result = evaluate({"env": env, "policy": "scripted", "reward": "support_recall"})
+    assert "em" not in result.metrics and result.metrics["support_recall"]["n"] == 1
+    assert result.rollouts[0].reward is not None
+
+
+def test_judgements_in_the_layout_of_trec_and_bad_ones(tmp_path: Path) -> None:
+    path = tmp_path / "qrels.txt"
+    path.write_text("q0 0 d0 1\nq0 0 d1 0\nq1 d2\n")
+    problems = Problems()
+    assert read_judgements(path, problems) == {"q0": {"d0": 1, "d1": 0}}
+    assert problems.found[0].number == 3 and "expected query-id, corpus-id" in str(
+        problems.found[0]
+    )
+
+
+@pytest.mark.parametrize("head", ["query-id\tcorpus-id\tscore\n", ""], ids=["beir", "plain"])
+def test_scores_of_judgements_are_whole_numbers_however_written(tmp_path: Path, head: str) -> None:
+    """A score between two grades would be rounded without a word, 0.5 to not relevant."""
+    path = tmp_path / "test.tsv"
+    path.write_text(f"{head}q0\td0\t2\nq0\td1\t1.0\nq0\td2\t-1\nq1\td0\t3e0\n")
+    problems = Problems()
+    assert read_judgements(path, problems) == {"q0": {"d0": 2, "d1": 1, "d2": -1}, "q1": {"d0": 3}}
+    problems.ensure_none()
+    path.write_text(f"{head}q0\td0\t0.5\nq0\td1\tnan\nq0\td2\tinf\nq0\td3\thigh\n")
+    assert read_judgements(path, problems) == {}
+    assert len(problems.found) == 4 and "score (a whole number), got" in str(problems.found[0])
+
+
+def test_parquet_of_deep_researcher(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {
+            "data_source": "hotpotqa",
+            "prompt": [{"role": "user", "content": f"Who is {i}?"}],
+            "reward_model": {"ground_truth": f"Ida {i}<|answer_split|>I. Veen", "style": "rule"},
+        }
+        for i in range(3)
+    ]
+    path = tmp_path / "train.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    corpus = put(tmp_path / "c.jsonl", [{"id": "p", "text": "Ida."}])
+    questions = load(path, corpus).questions["train"]
+    assert [q.answers for q in questions] == [(f"Ida {i}", "I. Veen") for i in range(3)]
+    assert [q.id for q in questions] == ["train-1", "train-2", "train-3"]
+
+
+def test_folders_of_save_to_disk_with_their_splits(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    row = {"question": "Where?", "golden_answers": ["Lindry"], **AS_COLUMNS}
+    saved = {
+        split: datasets.Dataset.from_list(
+            [row | {"id": f"{split}{i}", "question": f"{split} {i}?"} for i in range(3)]
+        )
+        for split in ("train", "validation")
+    }
+    datasets.DatasetDict(saved).save_to_disk(tmp_path / "hotpot")
+    data = load(tmp_path / "hotpot", test_frac=0.5)
+    assert [q.id for q in data.questions["train"]] == ["train0", "train1", "train2"]
+    # The data set keeps its test answers secret, so its validation questions are those of the test.
+    assert [q.id for q in data.questions["test"]] == [f"validation{i}" for i in range(3)]
+    assert data.questions["test"][0].gold_ids == GOLD
+
+    rows = [{"id": str(i), "contents": f"T{i}\nx"} for i in range(5)]
+    datasets.Dataset.from_list(rows).select([4, 0]).save_to_disk(tmp_path / "wiki")
+    whole = load(tmp_path / "hotpot" / "train", tmp_path / "wiki")
+    assert [p.title for p in whole.passages] == ["T4", "T0"]
+
+
+def test_a_hub_id_is_read_by_datasets_and_a_folder_of_that_name_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    row = {"question": "Where?", "answer": "Lindry", **AS_COLUMNS}
+    for split in ("train", "test"):
+        put(Path("org/hops") / f"{split}.jsonl", [row | {"id": split, "question": split}])
+    for name in ("org/hops:default", "org/hops"):
+        data = load(Path(name))
+        assert [q.id for q in data.questions["train"]] == ["train"], name
+        assert [q.gold_ids for q in data.questions["test"]] == [GOLD]
+        assert data.notes == (f"{name} is read from the folder 'org/hops' here, not from the Hub",)
+    with pytest.raises(DataError, match=r"other/hops:x: no file or folder here, and not loaded"):
+        load(Path("other/hops:x"))
+    with pytest.raises(DataError, match=r"org/typo: no such file"):
+        load(Path("org/typo"))
+
+
+def test_large_corpus_stays_on_disk_and_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(dataset, "LARGE_BYTES", 1000)
+    rows = [{"id": i, "title": f"T{i}", "text": f"zz{i} word"} for i in range(60)]
+    corpus = put(tmp_path / "c.jsonl", rows)
+    asked = [{"id": "a", "question": "zz7?", "answer": "x", "supporting_ids": [7]}]
+    questions = put(tmp_path / "q.jsonl", asked)
+    settings = {"questions": str(questions), "corpus": str(corpus), "test_frac": 0}
+    env = CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, **settings)  # type: ignore[arg-type]
+    task = env.make_task("train", 0)
+    passages = env.passages(task)[1]
+    assert isinstance(passages, PassageStore) and len(passages) == 60
+    env.reset()
+    assert env.step("<think>a</think><search>zz7</search>")[4]["signals"] == {"gold_shown": 1.0}
+    assert env.gold_passages(task) == [Passage("7", "zz7 word", "T7")]
+    (folder,) = (tmp_path / "cache" / "searchrl" / "corpora").iterdir()
+    read: list[Any] = []
+    monkeypatch.setattr(dataset, "iter_corpus", lambda *a, **k: read.append(a) or iter(()))
+    other = put(tmp_path / "q2.jsonl", [{"id": "b", "question": "zz8?", "answer": "x"}])
+    assert len(load(other, corpus).passages) == 60 and not read
+    assert folder.is_dir()
+
+
+def test_bad_rows_of_a_large_corpus_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(dataset, "LARGE_BYTES", 10)
+    corpus = put(tmp_path / "c.jsonl", [{"id": "a", "text": "x"}] * 2 + [{"text": "y"}] * 30)
+    questions = put(tmp_path / "q.jsonl", [{"id": "b", "question": "zz8?", "answer": "x"}])
+    with pytest.raises(DataError) as caught:
+        load(questions, corpus)
+    assert str(caught.value).count("has no 'id'") == 5
+    assert not list((tmp_path / "cache" / "searchrl" / "corpora").iterdir())
+
+
+def test_no_corpus_at_all_needs_a_retriever_with_passages(tmp_path: Path) -> None:
+    rows = [{"id": "a", "question": "Where?", "answer": "x", "supporting_ids": ["p"]}]
+    questions = str(put(tmp_path / "q.jsonl", rows))
+
+    class Own(BM25Retriever):
+        def stored(self, ids: Any) -> list[Passage | None]:
+            return [Passage(i, "x", f"Title of {i}") if i == "p" else None for i in ids]
+
+    env = CorpusEnv(protocol=PROTOCOL, retriever=Own, questions=questions, test_frac=0)
+    assert [p.title for p in env.gold_passages(env.make_task("train", 0))] == ["Title of p"]
+    with pytest.raises(ConfigError, match="'questions' is set but 'corpus' is not"):
+        CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, questions=questions)
+    other = put(tmp_path / "other.jsonl", [rows[0] | {"supporting_ids": ["z"]}])
+    with pytest.raises(ConfigError, match=r"1 of 1 supporting_ids name no passage of the retriev"):
+        CorpusEnv(protocol=PROTOCOL, retriever=Own, questions=str(other))

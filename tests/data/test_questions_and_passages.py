@@ -1,0 +1,432 @@
+"""Data files: every wire format is read, every bad row is reported with its line."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.core.episode import Passage
+from searchrl.data import Problems, read_questions
+from searchrl.data.dataset import load_dataset, tell_contradictions
+from searchrl.data.passages import iter_corpus
+from searchrl.data.questions import Question
+from searchrl.data.rows import FILE_KINDS, read_rows
+from searchrl.errors import ConfigError, DataError
+
+
+def write(path: Path, *rows: Any) -> Path:
+    """Write rows as JSONL; text is written as it is."""
+    lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def questions_of(*paths: Path) -> list[Question]:
+    problems = Problems()
+    questions = list(read_questions(paths, problems))
+    problems.ensure_none()
+    return questions
+
+
+def corpus_of(path: Path) -> list[Passage]:
+    problems = Problems()
+    passages = list(iter_corpus(path, problems, {}))
+    problems.ensure_none()
+    return passages
+
+
+def reasons(path: Path, *, corpus: bool = False) -> list[tuple[int, str]]:
+    problems = Problems()
+    list(iter_corpus(path, problems, {}) if corpus else read_questions([path], problems))
+    assert all(problem.path == path for problem in problems.found)
+    return [(problem.number, problem.reason) for problem in problems.found]
+
+
+PROMPT = "Answer the given question. Question: example? No. Question: who founded Rome?\n"
+CHAT = [{"role": "user", "content": PROMPT}]
+WITH_SYSTEM = [{"role": "system", "content": "s"}, {"role": "user", "content": "q?"}]
+
+
+def wire(prompt: Any, truth: Any, **more: Any) -> dict[str, Any]:
+    """A row of verl: what Search-R1 trains on."""
+    about = {"data_source": "nq", "extra_info": {"split": "train", "index": 0}}
+    reward_model = {"style": "rule", "ground_truth": truth}
+    return about | {"prompt": prompt, "reward_model": reward_model} | more
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answers"),
+    [
+        ({"id": "a", "question": "q?", "answer": "x"}, "q?", ("x",)),
+        ({"id": "a", "question": " q? ", "answer": ["x", "y", "x"]}, "q?", ("x", "y")),
+        ({"question": "q?", "golden_answers": ["x"]}, "q?", ("x",)),
+        ({"question": "q?", "answers": ["x", " y "]}, "q?", ("x", "y")),
+        ({"question": "q?", "answer": {"target": ["x", "y"]}}, "q?", ("x", "y")),
+        ({"question": "q?", "answer": {"target": "x"}}, "q?", ("x",)),
+        ({"question": "q?", "answer": 42}, "q?", ("42",)),
+        ({"_id": 7, "question": "谁？", "answer": "我"}, "谁？", ("我",)),
+        (wire(CHAT, {"target": ["Romulus"]}), "who founded Rome?", ("Romulus",)),
+        (wire(WITH_SYSTEM, "x"), "q?", ("x",)),
+        (wire("q?", "x<|answer_split|>y "), "q?", ("x", "y")),
+        ({"question": "q?", "answer": "x", "answer_aliases": ["y", "x"]}, "q?", ("x", "y")),
+        ({"question": "q?", "metadata": {"answer": "x"}}, "q?", ("x",)),
+        (wire("Long template q?", ["x"], extra_info={"question": "q?"}), "q?", ("x",)),
+    ],
+)
+def test_question_row_shapes(
+    tmp_path: Path, row: dict[str, Any], question: str, answers: tuple[str, ...]
+) -> None:
+    (read,) = questions_of(write(tmp_path / "nq.jsonl", row))
+    assert (read.question, read.answers) == (question, answers)
+    assert read.id == str(row.get("id") or row.get("_id") or "nq-1")
+
+
+def test_rows_of_a_list_are_numbered(tmp_path: Path) -> None:
+    rows = [{"question": f"q{n}?", "answer": "x"} for n in range(3)]
+    for name in ("q.json", "q.jsonl"):
+        path = tmp_path / name
+        path.write_text(json.dumps([*rows, {"question": ""}]))
+        assert reasons(path) == [(4, "'question' is empty")]
+        path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "]")
+        assert [one.id for one in questions_of(path)] == ["q-1", "q-2", "q-3"]
+
+
+def test_one_object_over_many_lines_is_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps({"data": ROWS}, indent=1))
+    ((line, reason),) = reasons(path)
+    assert line == 1 and "has no 'question'" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[", "cut short"),
+        ('[{"id": "a"}, {"id"', "the text ends after row 1; the rest was not read"),
+        ("[1 2]", "not JSON"),
+        ("[] []", "not JSON"),
+        ("[,]", "not JSON"),
+        ('[{"id": NaN}]', "write null"),
+    ],
+)
+def test_a_list_that_is_no_json_gets_one_sentence(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(text)
+    told = [one for _, one in reasons(path) if reason in one]
+    assert len(told) == 1 and "\n" not in told[0]
+
+
+def test_questions_of_a_split_by_an_odd_name_are_told(tmp_path: Path) -> None:
+    """A data set of `datasets` may have any split; nobody should train on one unawares."""
+    datasets = pytest.importorskip("datasets")
+    rows = {
+        name: datasets.Dataset.from_list(
+            [{"id": name, "question": f"{name}?", "supporting_ids": ["p"]}]
+        )
+        for name in ("train", "test", "extra")
+    }
+    datasets.DatasetDict(rows).save_to_disk(tmp_path / "set")
+    corpus = write(tmp_path / "corpus.jsonl", {"id": "p", "text": "x"})
+    data = load_dataset(tmp_path / "set", corpus)
+    assert [one.id for one in data.questions["train"]] == ["train", "extra"]
+    (note,) = data.notes
+    assert note.startswith("1 of 3 questions are in a split that is neither") and "extra:1" in note
+
+
+def test_all_files_of_queries_in_a_folder_are_read(tmp_path: Path) -> None:
+    """SciFact keeps those of its training split in a file of their own."""
+    (tmp_path / "qrels").mkdir()
+    for split, name in (("test", "queries"), ("train", "queries_train")):
+        write(tmp_path / f"{name}.jsonl", {"_id": f"{split}1", "text": f"a {split} claim"})
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(
+            f"query-id\tcorpus-id\tscore\n{split}1\td1\t1\n"
+        )
+    found = [(one.id, one.split, one.gold_ids) for one in questions_of(tmp_path)]
+    assert found == [("test1", "test", ("d1",)), ("train1", "train", ("d1",))]
+
+
+def test_the_first_five_bad_rows_are_shown(tmp_path: Path) -> None:
+    path = write(tmp_path / "q.jsonl", *[{"id": [n]} for n in range(12)])
+    with pytest.raises(DataError) as caught:
+        list(read_questions([path], Problems()))
+    _, *lines = str(caught.value).splitlines()
+    assert len(lines) == 5 and lines[4].startswith(f"  {path}:5: 'id' must be")
+
+
+def test_blank_passages_are_left_out_and_said(tmp_path: Path) -> None:
+    blank = [{"id": "b", "text": "", "title": " "}, {"_id": "c", "contents": " "}]
+    path = write(tmp_path / "c.jsonl", {"id": "a", "text": "x"}, *blank)
+    problems = Problems()
+    assert [passage.id for passage in iter_corpus(path, problems)] == ["a"]
+    (note,) = problems.notes
+    assert "2 passages" in note and str(path) in note and not problems.found
+    table = tmp_path / "c.csv"
+    table.write_text("id,title,text,url\na,,x,u\nb,,,u\n")
+    assert [passage.id for passage in iter_corpus(table, problems)] == ["a"]
+    assert "1 passage" in problems.notes[-1] and not problems.found
+
+
+@pytest.mark.parametrize("text", ["PAR1 binds thrombin.", "BZhilu is a village."])
+def test_a_text_may_begin_as_a_packed_file_does(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.txt").write_text(text)
+    (passage,) = iter_corpus(tmp_path / "c.txt", Problems())
+    assert passage.text == text
+
+
+def test_one_question_with_two_answers_is_said(tmp_path: Path) -> None:
+    rows = [("Who?", "Ann"), ("who? ", "ann"), ("Who?", "Bob")]
+    write(tmp_path / "q.jsonl", *({"question": q, "answer": a} for q, a in rows))
+    (note,) = tell_contradictions(questions_of(tmp_path / "q.jsonl"))
+    assert ": 1 (" in note and "q.jsonl:1" in note and "q.jsonl:3" in note
+
+
+def test_gold_ids_kind_and_place_are_kept(tmp_path: Path) -> None:
+    row = {"id": 5, "question": "q?", "answer": "x", "supporting_ids": [3, "4"], "type": "bridge"}
+    path = write(tmp_path / "q.jsonl", "", row)
+    expected = Question("5", "q?", ("x",), ("3", "4"), "bridge", str(path), 2)
+    assert questions_of(path) == [expected]
+    assert questions_of(write(path, row | {"type": None}))[0].kind == "question"
+
+
+def test_slices_of_a_question_reach_its_task(tmp_path: Path) -> None:
+    row = {"question": "q?", "answer": "x", "slices": ["old", "long-form", "old"]}
+    (question,) = questions_of(write(tmp_path / "q.jsonl", row))
+    assert question.as_task("corpus", "test", 0).slices == ("old", "long-form")
+
+
+@pytest.mark.parametrize(
+    ("row", "passage"),
+    [
+        ({"id": "1", "contents": '"Rome"\nA city.\nOld.'}, Passage("1", "A city.\nOld.", "Rome")),
+        ({"id": 1, "contents": '"The "Big" One"\ntext'}, Passage("1", "text", 'The "Big" One')),
+        ({"id": "1", "contents": "Rome\nA city."}, Passage("1", "A city.", "Rome")),
+        ({"id": "1", "contents": "No title.\nMore."}, Passage("1", "No title.\nMore.")),
+        ({"id": "1", "contents": "w" * 300 + "\nx"}, Passage("1", "w" * 300 + "\nx")),
+        ({"id": "1", "contents": '"Quoted" words'}, Passage("1", '"Quoted" words')),
+        ({"_id": "1", "title": "Rome", "text": "A", "metadata": {}}, Passage("1", "A", "Rome")),
+        ({"id": "1", "title": "Rome", "text": "A city."}, Passage("1", "A city.", "Rome")),
+        ({"id": "1", "title": None, "text": "A city."}, Passage("1", "A city.")),
+        ({"_id": "1", "title": "Only a title", "text": ""}, Passage("1", "", "Only a title")),
+    ],
+)  # fmt: skip
+def test_corpus_row_layouts(tmp_path: Path, row: dict[str, Any], passage: Passage) -> None:
+    assert corpus_of(write(tmp_path / "c.jsonl", row)) == [passage]
+
+
+ROWS = [{"id": str(i), "question": f"q{i}?", "answer": "x"} for i in range(3)]
+
+
+def test_json_jsonl_packed_and_byte_order_mark_read_the_same(tmp_path: Path) -> None:
+    jsonl = write(tmp_path / "q.jsonl", *ROWS)
+    plain = jsonl.read_bytes()
+    variants = {
+        "q.jsonl.gz": gzip.compress(plain),
+        "q.jsonl.bz2": bz2.compress(plain),
+        "q.jsonl.xz": lzma.compress(plain),
+        "misnamed.jsonl": gzip.compress(plain),
+        "bom.jsonl": b"\xef\xbb\xbf" + plain,
+        "windows.jsonl": plain.replace(b"\n", b"\r\n"),
+        "blank_lines.jsonl": plain.replace(b"\n", b"\n\n"),
+        "q.json": json.dumps(ROWS).encode(),
+        "pretty.json": json.dumps(ROWS, indent=2).encode(),
+        "q.json.gz": gzip.compress(json.dumps(ROWS).encode()),
+    }
+    expected = [(q.id, q.question, q.answers) for q in questions_of(jsonl)]
+    assert len(expected) == 3
+    for name, data in variants.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        assert [(q.id, q.question, q.answers) for q in questions_of(path)] == expected, name
+
+
+BAD_QUESTIONS: list[tuple[Any, str]] = [
+    ("{not json", "not JSON: "),
+    ("[1, 2]", "expected an object, got [1, 2]"),
+    ('"text"', "expected an object, got"),
+    ("null", "expected an object, got"),
+    ({"id": "a", "answer": "x"}, "has no 'question'"),
+    ({"id": "a", "question": "", "answer": "x"}, "'question' is empty"),
+    ({"id": "a", "question": "  ", "answer": "x"}, "'question' is empty"),
+    ({"id": "a", "question": 3, "answer": "x"}, "'question' must be text, got 3"),
+    ({"id": "a", "question": "q?"}, "has no answer"),
+    ({"id": "a", "question": "q?", "answer": None}, "has no answer"),
+    ({"id": "a", "question": "q?", "answer": []}, "'answer' is an empty list"),
+    ({"id": "a", "question": "q?", "golden_answers": []}, "'golden_answers' is an empty list"),
+    ({"id": "a", "question": "q?", "answer": ["x", ""]}, "'answer' holds an empty answer"),
+    ({"id": "a", "question": "q?", "answer": ["x", None]}, "'answer' must be text or a list"),
+    ({"id": "a", "question": "q?", "answer": True}, "'answer' must be text or a list"),
+    ({"id": "a", "question": "q?", "answer": {"value": "x"}}, "without 'target'"),
+    ({"id": "a", "question": "q?", "answer": {"target": []}}, "'answer.target' is an empty list"),
+    ({"id": "", "question": "q?", "answer": "x"}, "'id' is empty"),
+    ({"id": ["a"], "question": "q?", "answer": "x"}, "'id' must be text or a whole number"),
+    ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' holds no user message"),
+    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": "3"}, "'supporting_ids' must"),
+    ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": [None]}, "'supporting_ids' m"),
+    ({"id": "a", "question": "q?", "answer": "x", "slices": "old"}, "'slices' must be a list of"),
+    ({"id": "a", "question": "q?", "answer": "x", "slices": ["a/b"]}, "the slice 'a/b'; expected"),
+    ({"id": "a", "question": "q?", "answer": "x", "type": "b", "slices": ["b"]}, "is its kind"),
+    ('{"id": "a", "question": ' + "[" * 100_000, "nested too deeply"),
+    (r'{"id": "a", "question": "\ud83d?", "answer": "x"}', "half of a surrogate pair, '\\ud83d'"),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), BAD_QUESTIONS)
+def test_malformed_question_row_is_reported_with_its_line(tmp_path: Path, row: Any, expected: str):
+    path = write(tmp_path / "q.jsonl", {"id": "first", "question": "q?", "answer": "x"}, row)
+    ((line, reason),) = reasons(path)
+    assert line == 2 and expected in reason
+
+
+def test_duplicate_ids_name_both_places(tmp_path: Path) -> None:
+    path = write(tmp_path / "q.jsonl", ROWS[0], ROWS[1], ROWS[0])
+    assert reasons(path) == [(3, f"duplicate id '0', first used at {path}:1")]
+    number = write(tmp_path / "n.jsonl", {"id": 1, "text": "x"}, {"id": "1", "text": "y"})
+    assert reasons(number, corpus=True) == [(2, f"duplicate id '1', first used at {number}:1")]
+    other = write(tmp_path / "other.jsonl", ROWS[1])
+    problems = Problems()
+    list(read_questions([path, other], problems))
+    assert f"{other}:1: duplicate id '1', first used at {path}:2" in map(str, problems.found)
+
+
+def test_rows_without_ids_do_not_clash_between_files_of_one_name(tmp_path: Path) -> None:
+    row = {"question": "q?", "answer": "x"}
+    for folder in ("nq", "hotpot"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "train.jsonl", row)
+    read = questions_of(tmp_path / "nq" / "train.jsonl", tmp_path / "hotpot" / "train.jsonl")
+    assert [q.id for q in read] == ["nq/train-1", "hotpot/train-1"]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"title": "t", "text": "x"}, "has no 'id'"),
+        ({"id": None, "text": "x"}, "has no 'id'"),
+        ({"id": "a"}, "has neither 'text' nor 'contents'"),
+        ({"id": "a", "text": ["x"]}, "'text' must be text"),
+        ({"id": "a", "contents": 3}, "'contents' must be text, got 3"),
+        ({"id": "a", "title": 3, "text": "x"}, "'title' must be text, got 3"),
+        ("[]", "expected an object"),
+    ],
+)
+def test_malformed_corpus_row_is_reported_with_its_line(tmp_path: Path, row: Any, expected: str):
+    path = write(tmp_path / "c.jsonl", {"id": "first", "text": "x"}, "", row)
+    ((line, reason),) = reasons(path, corpus=True)
+    assert line == 3 and expected in reason
+
+
+PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+PACKED = gzip.compress(PLAIN, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "reason"),
+    [
+        # A damaged file is reported, and never read halfway.
+        ("truncated.jsonl.gz", PACKED[:-12], 0, "is a damaged archive"),
+        ("corrupt.jsonl.gz", PACKED[:14] + b"\xff" * 3 + PACKED[17:], 0, "is a damaged archive"),
+        ("truncated.jsonl.xz", lzma.compress(PLAIN)[:-20], 0, "is a damaged archive"),
+        ("latin.jsonl", PLAIN + b'{"id": "b\xe9"}\n', 4, "not UTF-8 text (byte 10 of the line)"),
+        ("latin.json", b'[\n{"id": "b\xe9"}]', 0, "not JSON"),
+        ("blank.jsonl", b"\n", 0, "holds no {}; expected rows"),
+        ("list.json", b"[]", 0, "holds no {}; expected rows"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_problem(
+    tmp_path: Path, name: str, content: bytes | None, line: int, reason: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    # As a corpus, rows of questions have problems of their own, which begin with "has".
+    for corpus, what in ((False, "question"), (True, "passage")):
+        found = [r for r in reasons(tmp_path / name, corpus=corpus) if not r[1].startswith("has ")]
+        assert [at for at, _ in found] == [line] and found[0][1].startswith(reason.format(what))
+
+
+def test_what_is_not_there_and_what_is_a_folder(tmp_path: Path) -> None:
+    expected = f"expected a file of rows ({FILE_KINDS})"
+    for name, questions, corpus in (
+        ("none.jsonl", f"no such file; {expected}", "no such corpus; expected a folder of .txt"),
+        (".", f"is a folder; {expected}", "holds no passage; expected .txt, .md, .markdown files"),
+    ):
+        line, reason = reasons(tmp_path / name)[0]
+        assert line == 0 and reason.startswith(questions)
+        line, reason = reasons(tmp_path / name, corpus=True)[0]
+        assert line == 0 and reason.startswith(corpus)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "train.PARQUET").write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match=r"pip install 'searchrl\[data\]'"):
+        list(read_questions([tmp_path / "train.PARQUET"], Problems()))
+
+
+def test_parquet_rows_of_search_r1(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        wire(CHAT, {"target": ["x", "y"]}, id=f"train_{i}", question=text, golden_answers=["x"])
+        for i, text in enumerate(["q?", ""])
+    ]
+    path = tmp_path / "train.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    assert reasons(path) == [(2, "'question' is empty")]
+    parquet.write_table(pyarrow.Table.from_pylist(rows[:1]), path)
+    (read,) = questions_of(path)
+    assert (read.id, read.question, read.answers) == ("train_0", "q?", ("x",))
+    path.write_bytes(b"PAR1 broken")
+    assert "unreadable Parquet" in reasons(path)[0][1]
+
+
+def test_an_arrow_file_that_was_cut_is_said(tmp_path: Path) -> None:
+    """The rows before the cut alone would be a smaller corpus that nobody asked for."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pylist([{"id": str(i), "text": f"text {i}"} for i in range(9)])
+    path = tmp_path / "corpus.arrow"
+    with pyarrow.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+    assert len(corpus_of(path)) == 9
+    data = path.read_bytes()
+    for size in (len(data) // 2, len(data) - 40, 10):
+        path.write_bytes(data[:size])
+        reason = reasons(path, corpus=True)[0][1]
+        assert reason.startswith("unreadable Arrow: "), size
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=4), st.data())
+def test_reading_never_raises_on_odd_rows(values: list[Any], data: st.DataObject) -> None:
+    keys = st.sampled_from(
+        "id question answer prompt reward_model extra_info supporting_ids slices".split()
+    )
+    value = st.sampled_from([*values, None, values, {"target": values}])
+    rows = data.draw(st.lists(st.dictionaries(keys, value, max_size=5), min_size=1, max_size=3))
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "q.jsonl", *rows)
+        problems = Problems()
+        questions = list(read_questions([path], problems))
+        assert len(questions) + len(problems.found) == len(rows)
+        assert len(list(read_rows(path, Problems()))) == len(rows)
+
+
+def test_real_files_are_read(shared_data: Path) -> None:
+    multihop = shared_data / "multihop" / "musique_pool"
+    questions = questions_of(multihop / "questions.jsonl.gz")
+    assert len(questions) == 300
+    assert all(q.gold_ids and q.answers and "hop" in q.kind for q in questions)
+    assert len(corpus_of(shared_data / "regulations_zh" / "corpus.jsonl.gz")) == 779
+    without_answers = "multihop/2wikimultihopqa_pool/questions_retrieval_only.jsonl.gz"
+    found = questions_of(shared_data / without_answers)
+    assert len(found) == 100 and all(q.gold_ids and not q.answers for q in found)

@@ -1,0 +1,113 @@
+"""Tables of questions: delimiters, quotes, cells that hold lists, and rows that are no rows."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from searchrl.data.dataset import read_questions
+from searchrl.data.problems import Problems
+from searchrl.data.questions import Question
+
+
+def read(path: Path) -> tuple[list[Question], list[tuple[int, str]]]:
+    """The questions of a file, and the lines and reasons of what is wrong with it."""
+    problems = Problems()
+    questions = list(read_questions([path], problems))
+    return questions, [(problem.number, problem.reason) for problem in problems.found]
+
+
+def questions_of(path: Path) -> list[Question]:
+    questions, wrong = read(path)
+    assert not wrong
+    return questions
+
+
+def reasons(path: Path) -> list[tuple[int, str]]:
+    return read(path)[1]
+
+
+@pytest.mark.parametrize("name", ["q.csv", "q.CSV.gz", "q.tsv", "q.tsv.gz"])
+def test_tables_with_named_columns_are_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    mark = "\t" if "tsv" in name else ","
+    lines = [
+        ("id", "question", "golden_answers", "supporting_ids", "type"),
+        ("7", '"Wann, schließt\nes?"', '"[""x"", ""y""]"', "\"['3', '4']\"", "bridge"),
+        ("", "", "", "", ""),
+        ("8", "[1]?", "x", "", ""),
+    ]
+    # As spreadsheets write it: with a byte order mark.
+    data = "\n".join(mark.join(cells) for cells in lines).encode("utf-8-sig")
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    first, second = questions_of(path)
+    assert (first.id, first.question) == ("7", "Wann, schließt\nes?")
+    assert (first.answers, first.gold_ids, first.kind) == (("x", "y"), ("3", "4"), "bridge")
+    assert (second.question, second.answers, second.line) == ("[1]?", ("x",), 5)
+
+
+@pytest.mark.parametrize("header", ["Question,Answer", "QUERY,Gold"])
+def test_names_of_columns_in_any_case_and_by_other_words(tmp_path: Path, header: str) -> None:
+    (tmp_path / "q.csv").write_text(f"{header}\nwho?,me\n")
+    (question,) = questions_of(tmp_path / "q.csv")
+    assert (question.question, question.answers) == ("who?", ("me",))
+
+
+@pytest.mark.parametrize(
+    ("head", "word"),
+    [
+        (b"\x28\xb5\x2f\xfd", "unzstd"),
+        (b"PK\x03\x04", "CSV"),
+        (b"PAR1\x15\x04", "Parquet"),
+    ],
+)
+def test_packed_files_and_sheets_are_named_for_what_they_are(
+    tmp_path: Path, head: bytes, word: str
+) -> None:
+    (tmp_path / "q.jsonl").write_bytes(head + b"\0\n" * 9)
+    ((line, reason),) = reasons(tmp_path / "q.jsonl")
+    assert line == 0 and word in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("question,answer\nq?,x\nq2?\n", 3, "has 1 cells under 2 columns"),
+        ("question,question\nq?,x\n", 0, "name each column once"),
+        (",\n1,2\n", 0, "name each column once"),
+        ("question,answer\n,x\n", 2, "has no 'question'"),
+    ],
+)
+def test_bad_tables_are_reported(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(text)
+    ((found, why),) = reasons(path)
+    assert found == line and reason in why
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang it?\tz\n'),
+        ("q.tsv", 'question\tanswer\nok?\tx\n"Heroes\ty\nWho sang "Low"\tz\n'),
+        ("q.csv", 'question,answer\nok?,x\n"Heroes,y\nWho sang it?,z\n'),
+    ],
+    ids=["to the end", "to another mark", "comma"],
+)
+def test_rows_that_an_open_quote_takes_in_are_not_lost(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    """`csv` made one long cell of them and said nothing."""
+    path = tmp_path / name
+    path.write_text(text)
+    ((line, reason),) = reasons(path)
+    assert line == 0 and "after row 2; the rest was not read" in reason
+
+
+def test_a_table_of_a_spreadsheet_with_semicolons_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text('question;answer\n"Wo; wann?";x\n')
+    (question,) = questions_of(path)
+    assert (question.question, question.answers) == ("Wo; wann?", ("x",))

@@ -1,0 +1,132 @@
+"""The whole table: kinds, slices and difficulties, pass@k, and what two policies are paired by."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.config import build_config
+from searchrl.engine.metrics.breakdown import (
+    COMPONENTS,
+    group_tasks,
+    pass_at_k,
+    pass_chance,
+    task_means,
+)
+from searchrl.plugins import load_plugins
+from searchrl.programs.evaluate import play_table
+
+RIVAL = Path(__file__).resolve().parents[2] / "fixtures" / "plugins" / "rival_em.py"
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), st.data())
+def test_pass_at_k_is_the_share_of_draws_with_a_right_one(drawn: tuple[int, int], data: Any):
+    n, num_right = drawn
+    k = data.draw(st.integers(1, n))
+    samples = [1] * num_right + [0] * (n - num_right)
+    draws = list(itertools.combinations(samples, k))
+    assert pass_chance(n, num_right, k) == pytest.approx(sum(map(max, draws)) / len(draws))
+
+
+def play(**settings: Any) -> Any:
+    config = build_config({"policy": "scripted:one_search", "eval": {"num_tasks": 40}, **settings})
+    return play_table(config, load_plugins(config.plugins), lambda name, done, total: None)
+
+
+def test_every_figure_stands_for_every_kind_and_difficulty() -> None:
+    result = play()
+    metrics = result.metrics
+    assert set(COMPONENTS) <= set(metrics)
+    for figure in ("em", "cover_em", "f1", "format", "searches", "passive", "support_recall"):
+        assert f"{figure}/lookup" in metrics and f"{figure}/difficulty.normal" in metrics, figure
+    kinds = [r.episode.task.kind for r in result.rollouts]
+    for kind in set(kinds):
+        of_kind = [r for r in result.rollouts if r.episode.task.kind == kind]
+        mean = sum(r.scored.scores["f1"] for r in of_kind) / len(of_kind)
+        assert metrics[f"f1/{kind}"]["value"] == pytest.approx(mean)
+        assert metrics[f"f1/{kind}"]["n"] == kinds.count(kind)
+    assert metrics["em/difficulty.normal"]["value"] == metrics["em"]["value"]
+    # Two-hop questions need two articles, and this policy searches once.
+    assert metrics["all_gold/two_hop"]["value"] < metrics["support_recall/two_hop"]["value"] < 1
+
+
+def test_evidence_says_nothing_about_a_kind_without() -> None:
+    metrics = play().metrics
+    assert "em/not_regulated" in metrics and "support_recall/not_regulated" not in metrics
+
+
+def test_a_difficulty_is_that_of_the_task() -> None:
+    env = {"name": "regulations", "difficulty": "hard"}
+    hard = play(env=env, eval={"num_tasks": 8}, rollout={"env_timeout_s": None})
+    assert {r.episode.task.difficulty for r in hard.rollouts} == {"hard"}
+    assert "difficulty.hard" in group_tasks(hard.rollouts)
+    assert "em/difficulty.normal" not in hard.metrics
+
+
+def test_exact_match_is_measured_where_a_plugin_took_its_name() -> None:
+    settings: dict[str, Any] = {"reward": "f1", "eval": {"num_tasks": 4, "num_samples": 2}}
+    plain = play(**settings).metrics
+    task = {"env": "regulations", "metrics": [], "reward": "f1"}
+    beside = play(tasks=[task], plugins=[str(RIVAL)], eval=settings["eval"]).metrics
+    assert "em" in plain and "em" not in beside
+    assert beside["searchrl:em"] == plain["em"] and beside["pass@2"] == plain["pass@2"]
+
+
+def test_several_samples_are_those_of_one_task() -> None:
+    result = play(eval={"num_tasks": 10, "num_samples": 3})
+    assert len(result.rollouts) == 30
+    assert len({r.trajectory.rollout_id for r in result.rollouts}) == 30
+    once = play(eval={"num_tasks": 10}).metrics
+    assert result.metrics["pass@3"]["value"] == pytest.approx(once["em"]["value"])
+    assert result.metrics["avg@3"]["value"] == pytest.approx(once["em"]["value"])
+    assert result.metrics["pass@3"]["n"] == 10 and result.metrics["avg@3"]["n"] == 30
+    named = {key for key in result.metrics if key.startswith("pass@")}
+    assert {key for key in named if "/" not in key} == {"pass@2", "pass@3"}
+    for group, members in group_tasks(result.rollouts).items():
+        tasks = {r.episode.task.id for r in members}
+        assert result.metrics[f"pass@3/{group}"]["n"] == len(tasks)
+        assert result.metrics[f"avg@3/{group}"]["n"] == len(members) == 3 * len(tasks)
+    # Samples of a task are alike, so thirty of them say no more than ten.
+    assert result.metrics["em"]["low"] < once["em"]["low"] + 1e-9
+    assert not pass_at_k(play(eval={"num_tasks": 4}).rollouts)
+    means = task_means(result.rollouts)
+    assert len(means["em"]) == 10
+    first = result.rollouts[0]
+    unscored = replace(first, scored=replace(first.scored, reward=None))
+    alone = task_means([unscored, *result.rollouts[3:]])
+    assert set(alone["em"]) == set(means["em"]) - {first.trajectory.group_id}
+
+
+def test_several_environments_have_their_own() -> None:
+    tasks = [{"env": {"name": "regulations", "world_seed": seed}} for seed in (1, 2)]
+    metrics = play(tasks=tasks, eval={"num_tasks": 20}).metrics
+    assert {"em/lookup", "regulations.0/em/lookup", "regulations.1/f1/lookup"} <= set(metrics)
+
+
+@pytest.mark.parametrize("retriever", ["random", "empty"])
+def test_without_retrieval_no_evidence_is_shown(retriever: str) -> None:
+    metrics = play(retriever=retriever).metrics
+    assert metrics["searched"]["value"] == 1.0
+    assert metrics["support_recall"]["value"] < 0.3
+    if retriever == "empty":
+        assert metrics["support_recall"]["value"] == 0.0
+        assert metrics["empty_searches"]["value"] == 1.0
+
+
+def test_a_task_with_fewer_samples_counts_as_far_as_they_go() -> None:
+    """One of its samples failed: it still says how often one of two is right."""
+    rollouts = list(play(eval={"num_tasks": 6, "num_samples": 4}).rollouts)
+    by_task: dict[str, list[Any]] = {}
+    for rollout in rollouts:
+        by_task.setdefault(rollout.trajectory.group_id, []).append(rollout)
+    first = next(iter(by_task.values()))
+    found = pass_at_k([r for r in rollouts if r is not first[-1]])
+    assert [found[f"pass@{k}"]["n"] for k in (2, 4)] == [6, 5] and found["avg@4"]["n"] == 23
+    fewer = [r for samples in by_task.values() for r in samples[:3]]
+    assert set(pass_at_k(fewer)) == {"pass@2", "pass@3", "avg@3"}

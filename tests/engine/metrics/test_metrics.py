@@ -1,0 +1,379 @@
+"""Metrics: intervals stay in their range and hold the truth as often as they say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.core.episode import (
+    Action,
+    EpisodeTurn,
+    Failure,
+    FailureKind,
+    Passage,
+    StopReason,
+    Task,
+)
+from searchrl.engine.metrics.evaluation import summary_metrics
+from searchrl.engine.metrics.metrics import label_tasks, summarise
+from searchrl.rewards.expression import parse_expression
+from searchrl.statistics import (
+    COUNT,
+    ZERO_OR_ONE,
+    Range,
+    effective_size,
+    exact,
+    finite_figures,
+    mean,
+    proportion,
+)
+
+UNBOUNDED: Range = (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        (81, 263, 0.2552885198783, 0.3662095769828),
+        (15, 148, 0.0623863995307, 0.1604872417233),
+        (0, 20, 0.0, 0.1611251580528),
+        (1, 29, 0.0061132142928, 0.1717552187933),
+        (29, 29, 0.8830302015003, 1.0),
+    ],
+)
+def test_wilsons_interval_is_that_of_the_literature(
+    successes: int, n: int, low: float, high: float
+) -> None:
+    """The first four are Newcombe's (1998, Statistics in Medicine 17, table I), with more digits.
+
+    Computed in 40 digits as the roots of (p - x)² = z² x (1 - x) / n.
+    """
+    metric = proportion(successes, n)
+    assert (metric["low"], metric["high"]) == pytest.approx((low, high), rel=0, abs=1e-9)
+    assert metric["value"] == successes / n and metric["n"] == n
+
+
+GROUPED = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=60)
+
+
+@given(GROUPED, st.sampled_from([(0.0, 2.0), (-1.0, 2.0), COUNT, (-math.inf, 2.0), UNBOUNDED]))
+def test_interval_lies_in_the_range_around_the_value(
+    observed: list[tuple[float, int]], limits: Range
+) -> None:
+    values, groups = [value for value, _ in observed], [group for _, group in observed]
+    for metric in (mean(values, limits), mean(values, limits, groups)):
+        assert metric["value"] == pytest.approx(math.fsum(values) / len(values))
+        assert min(values) <= metric["value"] <= max(values) and metric["n"] == len(values)
+        low, high = limits if limits != UNBOUNDED else (min(values), max(values))
+        if low == high:
+            assert "low" not in metric and "high" not in metric
+        else:
+            assert low <= metric["low"] <= metric["value"] <= metric["high"] <= high
+            assert metric["low"] < metric["high"]
+
+
+def test_reward_of_unknown_range_is_never_below_what_was_seen() -> None:
+    """FrozenLake's reward, 4 successes of 256: 0.016 was given the interval [-0.005, 0.050]."""
+    metric = mean([1.0] * 4 + [0.0] * 252, UNBOUNDED)
+    assert metric["low"] == pytest.approx(0.0043, abs=5e-4)
+    assert metric["high"] == pytest.approx(0.0413, abs=5e-4)
+
+
+@pytest.mark.parametrize("limits", [(0.0, 1e308), (-1e308, 1e308), (-1e308, math.inf)])
+def test_ends_that_no_score_can_reach_are_taken_as_open(limits: Range) -> None:
+    """Their squares are infinite, and an interval of them is no number."""
+    metric = mean([0.0, 1.0, 1e30], limits)
+    assert all(math.isfinite(number) for number in metric.values())
+    assert metric["low"] < metric["value"] < metric["high"]
+
+
+def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
+    figures = {"loss": math.nan, "ratio_mean": math.inf, "lr": 1e-4}
+    assert finite_figures(figures) == {"lr": 1e-4, "nonfinite_figures": 2.0}
+    assert finite_figures({"lr": 1e-4}) == {"lr": 1e-4}
+
+
+def test_scores_near_the_end_of_their_range_do_not_leave_it() -> None:
+    """The normal interval of these is [0.986, 1.003]."""
+    metric = mean([1.0] * 253 + [0.5] * 3, ZERO_OR_ONE)
+    assert metric["value"] == pytest.approx(0.994, abs=5e-4)
+    assert 0.97 < metric["low"] < 0.99 and 0.997 < metric["high"] <= 1.0
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("limits", [ZERO_OR_ONE, (0.0, 2.0), COUNT, (-1.0, 1.0)])
+def test_constant_sample_is_no_certainty_and_more_of_it_says_more(value: float, limits: Range):
+    widths = []
+    for n in (1, 10, 256):
+        metric = mean([value] * n, limits)
+        assert limits[0] <= metric["low"] <= value <= metric["high"] <= limits[1]
+        widths.append(metric["high"] - metric["low"])
+    assert widths[0] > widths[1] > widths[2] > 0 and widths[2] < widths[0] / 10
+
+
+def test_of_zeros_and_ones_it_is_wilsons_but_not_where_more_was_possible() -> None:
+    values = [1.0] * 3 + [0.0] * 7
+    assert mean(values, ZERO_OR_ONE) == proportion(3, 10)
+    assert mean(values, (0.0, 2.0))["high"] > proportion(3, 10)["high"]
+    # Ten equal values of a wider range leave much of it possible.
+    assert mean([1.0] * 10, (0.0, 2.0))["high"] > 1.1
+
+
+def test_it_is_agresti_and_coulls_for_zeros_and_ones_of_a_wider_scale() -> None:
+    """On {0, 1} scaled by 2 the formula is the published one, scaled by 2."""
+    n, hits, z = 40, 6, 1.959963984540054
+    metric = mean([2.0] * hits + [0.0] * (n - hits), (0.0, 2.0))
+    p = (hits + z * z / 2) / (n + z * z)
+    half = z * math.sqrt(p * (1 - p) / (n + z * z))
+    assert metric["low"] == pytest.approx(2 * (p - half))
+    assert metric["high"] == pytest.approx(2 * (p + half))
+
+
+@pytest.mark.parametrize(
+    ("draw", "limits", "truth"),
+    [
+        (lambda rng: rng.choices((0, 0.5, 1), (0.01, 0.02, 0.97))[0], ZERO_OR_ONE, 0.98),
+        (lambda rng: rng.random(), ZERO_OR_ONE, 0.5),
+        (lambda rng: rng.gauss(3, 2), UNBOUNDED, 3.0),
+        (lambda rng: 1 + (rng.random() < 0.1), (0.0, 2.0), 1.1),
+        (lambda rng: float(rng.choices((0, 1, 2, 3), (5, 3, 1, 1))[0]), COUNT, 0.8),
+    ],
+)
+def test_it_holds_the_truth_about_as_often_as_it_says(draw, limits: Range, truth: float) -> None:
+    rng = random.Random(0)
+    hits = 0
+    for _ in range(400):
+        metric = mean([draw(rng) for _ in range(64)], limits)
+        hits += metric["low"] <= truth <= metric["high"]
+    assert hits / 400 >= 0.93
+
+
+class TestGroups:
+    """Rollouts of one prompt are alike (measured: intraclass correlation 0.30)."""
+
+    @pytest.mark.parametrize("group_size", [4, 8])
+    @pytest.mark.parametrize("num_groups", [8, 16, 32])
+    @pytest.mark.parametrize("rate", [0.2, 0.5, 0.95])
+    def test_intervals_of_rollouts_in_groups_hold_the_truth(
+        self, num_groups: int, group_size: int, rate: float
+    ) -> None:
+        """Success rates of groups are beta distributed, so that the correlation is exactly 0.30."""
+        rng, total = random.Random(0), 1 / 0.3 - 1
+        groups = [group for group in range(num_groups) for _ in range(group_size)]
+        hits = {"independent": 0, "grouped": 0}
+        for _ in range(300):
+            rates = [rng.betavariate(rate * total, (1 - rate) * total) for _ in range(num_groups)]
+            values = [float(rng.random() < rates[group]) for group in groups]
+            for name, of in (("independent", ()), ("grouped", groups)):
+                metric = mean(values, ZERO_OR_ONE, of)
+                hits[name] += metric["low"] <= rate <= metric["high"]
+        assert hits["grouped"] / 300 >= 0.92
+        if rate < 0.9 and group_size == 8:
+            assert hits["independent"] / 300 < 0.85
+
+    def test_means_of_any_kind_hold_it_too(self) -> None:
+        rng, groups = random.Random(0), [group for group in range(12) for _ in range(8)]
+        hits = {"independent": 0, "grouped": 0}
+        for _ in range(300):
+            shared = [rng.random() for _ in range(12)]
+            values = [shared[group] + rng.random() for group in groups]
+            for name, of in (("independent", ()), ("grouped", groups)):
+                metric = mean(values, (0.0, 2.0), of)
+                hits[name] += metric["low"] <= 1.0 <= metric["high"]
+        assert hits["grouped"] / 300 >= 0.92 and hits["independent"] / 300 < 0.85
+
+    def test_effective_size_by_hand(self) -> None:
+        # Sums about the mean 1/2: 1, -1 and 0. Between 2 * 3/2 * 5/6, within 6/4, prior 1/4.
+        values, groups = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a", "a", "b", "b", "c", "c"]
+        design_effect = (2.5 + 0.25 * 2) / (1.5 + 0.25)
+        wanted = 6 / design_effect * (2.5706 / 4.3027) ** 2
+        assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(wanted, rel=1e-3)
+
+    def test_groups_that_balance_each_other_are_no_more_than_their_values(self) -> None:
+        values, groups = [0.0, 1.0] * 8, [number // 2 for number in range(16)]
+        few_groups = (2.1314 / 2.3646) ** 2  # t of 15 and of 7 degrees of freedom
+        assert effective_size(values, groups, ZERO_OR_ONE) == pytest.approx(16 * few_groups, 1e-4)
+
+    def test_groups_of_one_change_nothing(self) -> None:
+        values = [0.1, 0.7, 0.7, 1.3]
+        assert mean(values, (0.0, 2.0), "abcd") == mean(values, (0.0, 2.0))
+        assert mean([1.0, 0.0, 1.0], ZERO_OR_ONE, "abc") == proportion(2, 3)
+
+    def test_equal_values_count_as_one_a_group_and_one_group_as_one(self) -> None:
+        groups = [number // 8 for number in range(64)]
+        assert effective_size([1.0] * 64, groups, ZERO_OR_ONE) == pytest.approx(8 * 0.714, rel=1e-3)
+        assert effective_size([0.0, 1.0, 1.0], [7, 7, 7], ZERO_OR_ONE) == 1
+        many = mean([1.0] * 64, ZERO_OR_ONE, groups)
+        assert many["n"] == 64 and many["low"] < proportion(64, 64)["low"] < many["high"] == 1
+
+
+class TestNotMeasured:
+    """What was not measured is absent; what has no sampling error has no interval."""
+
+    def test_mean_of_nothing_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="at least one observation"):
+            mean([], ZERO_OR_ONE)
+        with pytest.raises(ValueError, match="at least one observation"):
+            proportion(0, 0)
+
+    def test_exact_has_no_interval(self) -> None:
+        assert exact(1e-4, 7) == {"value": 1e-4, "n": 7}
+
+    def test_no_scored_episode_leaves_only_the_counts_of_those(self) -> None:
+        """`reward 0.000 [0, 1] n 0` was printed."""
+        assert summarise([]) == {} and set(summarise([rollout(None)])) == {"failed", "unscored"}
+
+    def test_a_task_without_episodes_has_no_metrics(self) -> None:
+        one, other = rollout(1.0), rollout(1.0)
+        metrics = summarise([one], [one.world, other.world])
+        assert "toy.0/reward" in metrics and not any(key.startswith("toy.1") for key in metrics)
+
+
+def rollout(
+    reward: float | None,
+    expression: str = "em",
+    ranges: dict[str, Range] | None = None,
+    **more: Any,
+) -> Any:
+    """What `summarise` reads of a rollout."""
+    parsed = parse_expression(expression)
+    scorer = SimpleNamespace(
+        schedule=SimpleNamespace(at=lambda step: parsed),
+        ranges=ranges or {"em": ZERO_OR_ONE},
+        headline=more.get("headline", "em"),
+    )
+    scores = {} if reward is None else more.pop("scores", {"em": reward})
+    return SimpleNamespace(
+        is_scored=reward is not None,
+        scored=SimpleNamespace(reward=reward, scores=scores),
+        world=more.get("world")
+        or SimpleNamespace(name="toy", scorer=scorer, can_open=lambda kind: False),
+        trajectory=SimpleNamespace(group_id=more.get("group_id", object()), views=()),
+        episode=SimpleNamespace(
+            step=0,
+            turns=more.get("turns", ()),
+            num_model_tokens=3,
+            stop_reason=more.get("stop_reason", StopReason.ANSWERED),
+            failure=more.get("failure"),
+            num_tool_calls=0,
+            is_passive=False,
+            task=Task(
+                "t", "test", 0, "?", kind=more.get("kind", "only"), slices=more.get("slices", ())
+            ),
+        ),
+    )
+
+
+def test_rollouts_of_one_group_are_counted_as_alike() -> None:
+    first = rollout(1.0)
+    apart = [rollout(float(i % 2), world=first.world) for i in range(16)]
+    alike = [rollout(float(i < 8), world=first.world, group_id=i // 4) for i in range(16)]
+    near, far = summarise(apart), summarise(alike)
+    for name in ("reward", "em", "em/only"):
+        assert near[name] == proportion(8, 16)
+        assert far[name]["n"] == 16 and far[name]["high"] > near[name]["high"] + 0.05
+
+
+def test_slices_are_reported_beside_the_kinds_and_after_them() -> None:
+    world = rollout(1.0).world
+    played = [
+        rollout(1.0, world=world, kind="lookup", slices=("seen",)),
+        rollout(0.0, world=world, kind="lookup", slices=("unseen", "long")),
+        rollout(1.0, world=world, kind="two_hop", slices=("unseen",)),
+        rollout(1.0, world=world, kind="two_hop"),
+        rollout(None, world=world, kind="two_hop", slices=("failed_ones",)),
+    ]
+    metrics = summarise(played)
+    names = [name for name in metrics if name.startswith("em/")]
+    assert names == ["em/lookup", "em/two_hop", "em/long", "em/seen", "em/unseen"]
+    assert metrics["em/lookup"] == metrics["em/unseen"] == proportion(1, 2)
+    assert metrics["em/two_hop"] == proportion(2, 2) and metrics["em/long"] == proportion(0, 1)
+
+
+def test_slices_of_one_task_are_told_apart_from_those_of_another() -> None:
+    first, second = rollout(1.0, slices=("new",)), rollout(0.0, slices=("new",))
+    second.world.name = "other"
+    metrics = summarise([first, second])
+    assert metrics["em/new"] == proportion(1, 2)
+    assert metrics["toy/em/new"] == proportion(1, 1)
+    assert metrics["other/em/new"] == proportion(0, 1)
+    assert summary_metrics(metrics).keys() >= {"em/new", "toy/em/new", "other/em/new"}
+
+
+WEIGHTS = st.floats(-2, 2).map(lambda weight: round(weight, 2))
+
+
+@given(
+    st.tuples(WEIGHTS, WEIGHTS, WEIGHTS), st.lists(st.tuples(*[st.floats(0, 1)] * 2), min_size=1)
+)
+def test_interval_of_the_reward_stays_between_what_its_weights_allow(
+    weights: tuple[float, float, float], scores: list[tuple[float, float]]
+) -> None:
+    """`f1` within (0, 1), `shift` within (-1, 3)."""
+    ranges = {"f1": ZERO_OR_ONE, "shift": (-1.0, 3.0)}
+    expression = f"{weights[0]}*f1+{weights[1]}*shift+{weights[2]}".replace("+-", "-")
+    ends = itertools.product(*ranges.values())
+    corners = [weights[0] * a + weights[1] * b + weights[2] for a, b in ends]
+    played = []
+    for f1, part in scores:
+        shift = 4 * part - 1
+        reward = weights[0] * f1 + weights[1] * shift + weights[2]
+        played.append(rollout(reward, expression, ranges, scores={"f1": f1, "shift": shift}))
+    metric = summarise(played)["reward"]
+    slack = 1e-9
+    assert min(corners) - slack <= metric["low"] <= metric["value"]
+    assert metric["value"] <= metric["high"] <= max(corners) + slack
+
+
+def test_tasks_on_one_env_are_told_apart_by_their_place() -> None:
+    worlds: list[Any] = [SimpleNamespace(name=name) for name in ("a", "b", "a")]
+    assert label_tasks(worlds) == ["a.0", "b", "a.2"]
+
+
+def test_episodes_that_a_limit_cut_are_counted() -> None:
+    cut = (StopReason.TURN_LIMIT, StopReason.TURN_TOKENS, StopReason.TOTAL_TOKENS)
+    whole = (StopReason.ANSWERED, StopReason.EOS)
+    world = rollout(1.0).world
+    episodes = [rollout(1.0, stop_reason=reason, world=world) for reason in (*cut, *whole)]
+    assert summarise(episodes)["truncated"]["value"] == 3 / 5
+
+
+def test_searches_that_find_nothing_are_counted_by_search_and_failures_by_episode() -> None:
+    world = rollout(1.0).world
+    world.can_open = lambda kind: True
+
+    def search(*passages: Passage, shown: str = "found") -> EpisodeTurn:
+        return EpisodeTurn("s", Action("search", ("q",)), passages, shown)
+
+    found, nothing = search(Passage("1", "text")), search()
+    # What a limit cut off was never asked; an answer is no search.
+    cut, answer = search(shown=""), EpisodeTurn("a", Action("answer", "x"))
+    episodes = [
+        rollout(1.0, world=world, turns=(found, nothing, nothing, answer)),
+        rollout(0.0, world=world, turns=(nothing, cut)),
+        rollout(None, world=world, failure=Failure(FailureKind.RETRIEVER, "bm25", "gone")),
+        rollout(None, world=world, failure=Failure(FailureKind.ENVIRONMENT, "toy", "broken")),
+    ]
+    metrics = summarise(episodes)
+    empty, failed = metrics["empty_searches"], metrics["failed_retrieval"]
+    assert (empty["value"], empty["n"]) == (3 / 4, 4)
+    assert (failed["value"], failed["n"]) == (1 / 4, 4)
+    assert "empty_searches" not in summarise([rollout(1.0)])
+    assert "failed_retrieval" not in summarise([rollout(1.0)]), "there is nothing to search"
+
+
+@pytest.mark.parametrize(("headline", "value"), [("env", 3.0), ("reward", 1.0)])
+def test_kinds_are_told_by_what_the_reward_pays(headline: str, value: float) -> None:
+    ranges = {"em": ZERO_OR_ONE, "env": (0.0, 9.0)}
+    scores = {"em": 0.0, "env": 3.0}
+    played = rollout(1.0, ranges=ranges, scores=scores, kind="maze", headline=headline)
+    metrics = summarise([played])
+    assert "em/maze" not in metrics
+    assert metrics[f"{headline}/maze"]["value"] == value

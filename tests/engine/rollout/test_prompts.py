@@ -1,0 +1,142 @@
+"""Which prompts a step gets: a pure function of (seed, step), so a resumed run skips none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.engine.rollout.prompts import PromptStream, _permuted
+from searchrl.engine.sampling.generator import mix_key
+
+NUM_TASKS = 44  # of the 48 that the toy env has; the last four are held out
+
+
+def asked(stream: PromptStream, step: int) -> list[tuple[Any, ...]]:
+    return [
+        (r.group_id, r.world.name, r.split, r.index, r.rng_keys, r.step)
+        for r in stream.requests(step + 1)
+    ]
+
+
+def test_any_step_can_be_asked_for_in_any_order(toy_world: Any):
+    worlds = [toy_world(), toy_world("plain", reward="env")]
+    straight = PromptStream(worlds, 3, 4, 2)
+    expected = [asked(straight, step) for step in range(30)]
+    resumed = PromptStream(worlds, 3, 4, 2)
+    assert [asked(resumed, step) for step in range(17, 30)] == expected[17:]
+    assert asked(resumed, 2) == expected[2]
+    assert asked(PromptStream(worlds, 4, 4, 2), 0) != expected[0]
+
+
+def test_every_task_comes_once_per_epoch_and_epochs_differ(toy_world: Any):
+    stream = PromptStream([toy_world()], 0, 4, 1)
+    epochs = [
+        [r.index for step in range(11 * epoch, 11 * epoch + 11) for r in stream.requests(step + 1)]
+        for epoch in range(3)
+    ]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(NUM_TASKS))
+    assert epochs[0] != epochs[1] != epochs[2] and epochs[0] != sorted(epochs[0])
+
+
+def test_steps_that_do_not_divide_the_tasks_skip_nothing(toy_world: Any):
+    stream = PromptStream([toy_world()], 1, 7, 1)
+    seen = [r.index for step in range(NUM_TASKS) for r in stream.requests(step + 1)]
+    assert Counter(seen) == {index: 7 for index in range(NUM_TASKS)}
+
+
+def test_group_ids_and_keys_are_unique_over_the_run(toy_world: Any):
+    stream = PromptStream([toy_world()], 0, 6, 5)
+    requests = [r for step in range(40) for r in stream.requests(step + 1)]
+    assert len({r.group_id for r in requests}) == len(requests)
+    keys = [key for r in requests for key in r.rng_keys]
+    assert len(set(keys)) == len(keys) == 40 * 6 * 5
+    # One task in two epochs is two prompt instances: never one group.
+    assert len({r.index for r in requests}) == NUM_TASKS < len(requests)
+
+
+def test_worlds_are_mixed_by_weight_and_each_keeps_its_own_order(toy_world: Any):
+    heavy, light = toy_world(), toy_world("plain", reward="env")
+    heavy.config = heavy.config.model_copy(update={"weight": 3.0})
+    stream = PromptStream([heavy, light], 0, 10, 1)
+    requests = [r for step in range(120) for r in stream.requests(step + 1)]
+    counts = Counter(r.world.name for r in requests)
+    # 1200 draws at 3/4: standard deviation 15.
+    assert abs(counts["toy"] - 900) < 60
+    for world in (heavy, light):
+        own = [r.index for r in requests if r.world is world]
+        for start in range(0, len(own) - NUM_TASKS, NUM_TASKS):
+            assert sorted(own[start : start + NUM_TASKS]) == list(range(NUM_TASKS))
+
+
+@given(st.integers(1, 300), st.integers(0, 2**64 - 1))
+def test_permutation_is_one(total: int, key: int):
+    assert sorted(_permuted(i, total, key) for i in range(total)) == list(range(total))
+
+
+def test_permutations_of_different_keys_differ():
+    orders = {tuple(_permuted(i, 20, mix_key(0, k)) for i in range(20)) for k in range(50)}
+    assert len(orders) == 50
+    firsts = Counter(_permuted(0, 8, mix_key(1, k)) for k in range(4000))
+    # Every place is reached from every key space: 500 each, standard deviation 21.
+    assert all(abs(firsts[i] - 500) < 110 for i in range(8))
+
+
+@given(st.lists(st.integers(0, 2**70), min_size=1, max_size=5))
+def test_mix_key_is_a_64_bit_number_and_depends_on_every_part(parts: list[int]):
+    key = mix_key(*parts)
+    assert 0 <= key < 2**64
+    for i in range(len(parts)):
+        assert mix_key(*parts[:i], parts[i] ^ 1, *parts[i + 1 :]) != key
+    assert mix_key(*parts, 0) != key
+
+
+@pytest.mark.parametrize("step", [1, 6])
+def test_requests_say_their_step(toy_world: Any, step: int):
+    (request,) = PromptStream([toy_world()], 0, 1, 3).requests(step)
+    assert request.step == step and request.split == "train" and len(request.rng_keys) == 3
+
+
+class TestRefills:
+    """Prompts that replace others (dynamic sampling)."""
+
+    def test_they_are_a_function_of_step_and_refill(self, toy_world: Any):
+        worlds = [toy_world(), toy_world("plain", reward="env")]
+
+        def ask(stream: PromptStream, step: int, refill: int, places: list[int]) -> list[Any]:
+            requests = stream.requests(step + 1, refill, places)
+            return [(r.group_id, r.world.name, r.index, r.rng_keys) for r in requests]
+
+        straight = PromptStream(worlds, 3, 4, 2)
+        cells = [(step, refill) for step in range(6) for refill in range(3)]
+        expected = {cell: ask(straight, *cell, [0, 1, 2, 3]) for cell in cells}
+        resumed = PromptStream(worlds, 3, 4, 2)
+        for cell in reversed(cells):
+            assert ask(resumed, *cell, [3, 1]) == [expected[cell][3], expected[cell][1]]
+        # Not those of the step, nor of the refill before, nor of another seed.
+        drawn = [tuple((world, index) for _, world, index, _ in e) for e in expected.values()]
+        assert len(set(drawn)) == len(cells)
+        assert ask(PromptStream(worlds, 4, 4, 2), 0, 1, [0, 1, 2, 3]) != expected[0, 1]
+
+    def test_the_prompts_of_the_steps_are_the_same_with_and_without(self, toy_world: Any):
+        worlds = [toy_world(), toy_world("plain", reward="env")]
+        plain = PromptStream(worlds, 0, 6, 1)
+        mixed = PromptStream(worlds, 0, 6, 1)
+        for step in range(8):
+            mixed.requests(step + 1, 1, [0, 5])
+            assert asked(mixed, step) == asked(plain, step)
+        refilled = PromptStream([toy_world()], 0, 4, 1)
+        refilled.requests(3, 2)
+        indices = [r.index for step in range(11) for r in refilled.requests(step + 1)]
+        assert sorted(indices) == list(range(NUM_TASKS))
+
+    def test_ids_and_keys_are_unique_over_them(self, toy_world: Any):
+        stream = PromptStream([toy_world()], 0, 6, 5)
+        requests = [r for step in range(10) for n in range(4) for r in stream.requests(step + 1, n)]
+        assert len({r.group_id for r in requests}) == len(requests) == 240
+        assert len({key for r in requests for key in r.rng_keys}) == 240 * 5
+        assert requests[6].group_id == "step000001/refill1/prompt0"

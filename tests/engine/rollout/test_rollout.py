@@ -1,0 +1,420 @@
+"""The rollout driver: budgets, every stop reason, and failures classified at the boundary."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from engine_toy import LIMITS, Said, SayingGenerator, play, run_within, say
+
+from searchrl.config import build_config
+from searchrl.core.episode import FailureKind, Passage, StopReason
+from searchrl.core.trajectory import Author, Origin, TurnStop
+from searchrl.engine.metrics.metrics import summarise
+from searchrl.engine.model.policy import Policy
+from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
+from searchrl.engine.rollout.playing import Interrupted, Rollout
+from searchrl.engine.rollout.rollout import RolloutDriver
+from searchrl.engine.rollout.world import make_worlds, name_defaults
+from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
+from searchrl.errors import GenerationFailure
+from searchrl.retrieval.indexes import IndexCache
+from searchrl.tool_calls import Returned, call_together
+
+SEARCH_MIRA = "<think>t</think>\n<search>mira</search>"
+ANSWER = "<think>t</think>\n<answer>4</answer>"
+WIDE = Limits(1000, 1000, 10_000)
+
+
+def test_every_stop_reason_is_reached(toy_world: Any, policy: Policy):
+    world, codec = toy_world(max_turns=2), policy.renderer
+    eos = next(iter(policy.eos_ids))
+    cases: dict[StopReason, Rollout] = {}
+
+    def case(turns: list[Any], limits: Limits = WIDE, of: Any = world) -> None:
+        (rollout,), _ = say(of, turns, codec, limits)
+        cases[rollout.episode.stop_reason] = rollout
+
+    case([SEARCH_MIRA, ANSWER])
+    case([SEARCH_MIRA, SEARCH_MIRA])
+    case([SEARCH_MIRA, "<think>" + "on and on " * 20], replace(WIDE, max_turn_tokens=60))
+    case([SEARCH_MIRA, ANSWER], replace(WIDE, max_total_tokens=50))
+    case([Said("<think>I give up", TurnStop.EOS, (eos,))])
+    case([SEARCH_MIRA], of=toy_world("toy-faulty", fault="step-raises"))
+    assert set(cases) == set(StopReason)
+    assert cases[StopReason.ANSWERED].episode.final_answer == "4"
+    assert len(cases[StopReason.TURN_LIMIT].episode.turns) == 2
+    for reason, rollout in cases.items():
+        assert rollout.is_scored == (reason is not StopReason.FAILED), reason
+
+
+class TestBudgets:
+    def test_turn_gets_at_most_its_tokens_and_an_unfinished_turn_is_no_action(self, toy_world: Any):
+        limits = Limits(30, 1000, 10_000)
+        (rollout,), generator = say(toy_world(), [SEARCH_MIRA, ANSWER], ByteCodec(), limits)
+        assert generator.submitted == [([], 30)] and rollout.trajectory.num_model_tokens == 30
+        assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
+        assert rollout.episode.turns[0].text == SEARCH_MIRA[:30]
+        assert rollout.episode.turns[0].action.kind == "invalid"
+
+    def test_a_cut_turn_costs_what_an_invalid_one_does(self, toy_registry: Any):
+        """Where an invalid turn cost 1 and a cut one nothing, a game taught to run on."""
+        config = build_config({"env": "gym:FrozenLake-v1", "reward": "env"})
+        (world,) = make_worlds(name_defaults(config, toy_registry), toy_registry)
+        (rollout,), _ = say(world, ["on and on and on"], ByteCodec(), Limits(9, 1000, 10_000))
+        assert rollout.episode.stop_reason is StopReason.TURN_TOKENS
+        assert rollout.episode.env_return == rollout.episode.turns[0].reward == -1.0
+        world.close()
+
+    def test_trajectory_never_exceeds_its_tokens(self, toy_world: Any, policy: Policy):
+        world = toy_world(protocol="short-stops", retriever="random", max_turns=30)
+        reasons = set()
+        for total in (30, 90, 200):
+            limits = replace(LIMITS, max_total_tokens=total)
+            for rollout in play(policy, world, limits=limits):
+                assert len(rollout.trajectory) <= total
+                reasons.add(rollout.episode.stop_reason)
+                if rollout.episode.stop_reason is StopReason.TOTAL_TOKENS:
+                    # Either the last turn used up the room, or its observation found none.
+                    last = rollout.trajectory.turns[-1]
+                    assert last.stop == len(rollout.trajectory)
+        assert StopReason.TOTAL_TOKENS in reasons
+
+    def test_last_turn_gets_what_is_left(self, toy_world: Any):
+        world, codec = toy_world(), ByteCodec()
+        prompt = len(codec.render_prompt("", "code of mira?").ids)
+        (whole,), _ = say(world, [SEARCH_MIRA, ANSWER], codec, WIDE, index=3)
+        shown = len(whole.trajectory) - prompt - len(SEARCH_MIRA) - len(ANSWER)
+        total = prompt + len(SEARCH_MIRA) + shown + 5
+        limits = replace(WIDE, max_total_tokens=total)
+        (rollout,), generator = say(world, [SEARCH_MIRA, ANSWER], codec, limits, index=3)
+        assert [max_tokens for _, max_tokens in generator.submitted][-1] == 5
+        assert len(rollout.trajectory) == total
+        assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS
+
+    def test_prompt_beyond_the_budget_is_refused_without_a_token(self, toy_world: Any):
+        limits = replace(WIDE, max_total_tokens=5)
+        (rollout,), generator = say(toy_world(), [ANSWER], ByteCodec(), limits)
+        assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS
+        assert rollout.trajectory.num_model_tokens == 0 and generator.submitted == []
+        assert len(generator.closed) == 1
+        # The prompt is kept whole: a truncated question would be another task.
+        question = rollout.episode.task.question
+        assert bytes(rollout.trajectory.ids).decode() == f"{question}\n"
+        assert rollout.trajectory.num_prompt_tokens == len(rollout.trajectory)
+
+    @pytest.mark.parametrize("limit", [40, 55, 70])
+    def test_passages_are_cut_before_wrapping_so_the_closing_tag_survives(
+        self, toy_world: Any, policy: Policy, limit: int
+    ):
+        world = toy_world(retriever="random", topk=6)
+        limits = replace(WIDE, max_observation_tokens=limit)
+        (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, limits)
+        observation = rollout.episode.turns[0].observation
+        assert observation.startswith("\n\n<information>Doc 1")
+        assert observation.endswith("</information>\n\n")
+        tokens = [a for a in rollout.trajectory.authors if a is Author.ENV]
+        assert len(tokens) == policy.renderer.count(observation) <= limit
+        assert rollout.episode.format_score == 1.0
+        (whole,), _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, WIDE)
+        assert len(observation) < len(whole.episode.turns[0].observation)
+
+    def test_env_that_ignores_its_budget_is_cut_and_that_is_recorded(
+        self, toy_world: Any, policy: Policy
+    ):
+        world = toy_world("toy-faulty", fault="ignores-budget")
+        (rollout,), _ = say(
+            world,
+            [SEARCH_MIRA, SEARCH_MIRA, ANSWER],
+            policy.renderer,
+            replace(LIMITS, max_total_tokens=300),
+        )
+        first = rollout.episode.turns[0].observation
+        assert 0 < policy.renderer.count(first) <= LIMITS.max_observation_tokens
+        assert rollout.episode.signals["observations_cut"] >= 1
+
+    def test_observation_that_fills_its_budget_exactly_is_not_cut(
+        self, toy_world: Any, policy: Policy
+    ):
+        """One token less in the budget, and the same observation is cut, and counted as cut."""
+        world = toy_world("toy-faulty", fault="ignores-budget")
+        turns = [SEARCH_MIRA, Said("", TurnStop.EOS, (next(iter(policy.eos_ids)),))]
+        wide = Limits(1000, 10_000, 20_000)
+        (whole,), _ = say(world, turns, policy.renderer, wide)
+        shown = whole.episode.turns[0].observation
+        size = policy.renderer.count(shown)
+        for limit, num_cut in ((size, 0), (size - 1, 1)):
+            limits = replace(wide, max_observation_tokens=limit)
+            (rollout,), _ = say(world, turns, policy.renderer, limits)
+            assert rollout.episode.signals.get("observations_cut", 0) == num_cut
+            assert (rollout.episode.turns[0].observation == shown) == (num_cut == 0)
+
+    def test_observation_that_fills_the_trajectory_exactly_leaves_no_turn(self, toy_world: Any):
+        """It is not appended, and no turn of 0 tokens is asked for; one token more is enough."""
+        world, codec = toy_world(), ByteCodec()
+        (whole,), _ = say(world, [SEARCH_MIRA, ANSWER], codec, WIDE, index=3)
+        full = len(whole.trajectory) - len(ANSWER)
+        for total, num_asked in ((full, 1), (full + 1, 2)):
+            limits = replace(WIDE, max_total_tokens=total)
+            (rollout,), generator = say(world, [SEARCH_MIRA, ANSWER], codec, limits, index=3)
+            assert len(generator.submitted) == num_asked
+            assert rollout.episode.stop_reason is StopReason.TOTAL_TOKENS
+            assert bool(rollout.episode.turns[0].observation) == (num_asked == 2)
+
+    def test_passages_that_found_no_room_do_not_count_as_shown(
+        self, toy_world: Any, policy: Policy
+    ):
+        world = toy_world(metrics=["support_recall"])
+        shown, _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, WIDE)
+        assert shown[0].episode.passages
+        limits = replace(WIDE, max_total_tokens=len(shown[0].trajectory) - 30)
+        cut, _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, limits)
+        assert cut[0].episode.stop_reason is StopReason.TOTAL_TOKENS
+        assert cut[0].episode.passages == () and cut[0].episode.turns[0].observation == ""
+
+
+class TestEpisodeText:
+    def test_forced_opening_belongs_to_the_first_turn_and_to_the_prompt(
+        self, toy_world: Any, policy: Policy
+    ):
+        world = toy_world()
+        (rollout,), _ = say(
+            world, ["mira</search>", ANSWER], policy.renderer, WIDE, forced="search"
+        )
+        turn = rollout.episode.turns[0]
+        assert turn.text == world.protocol.opening("search") + "mira</search>"
+        assert turn.action.queries == ("mira",) and rollout.episode.format_score == 1.0
+        opening = world.protocol.opening("search")
+        prompt = rollout.trajectory.ids[: rollout.trajectory.num_prompt_tokens]
+        assert policy.renderer.decode(prompt).endswith(opening)
+        assert rollout.trajectory.num_model_tokens == len(
+            policy.renderer.encode_model_text("mira</search>")
+        ) + len(policy.renderer.encode_model_text(ANSWER))
+
+    def test_siblings_share_prompt_ids_and_group(self, toy_world: Any, policy: Policy):
+        rollouts, _ = say(toy_world(), [ANSWER], policy.renderer, group_size=3)
+        prompts = {r.trajectory.ids[: r.trajectory.num_prompt_tokens] for r in rollouts}
+        assert len(prompts) == 1 and len({r.trajectory.group_id for r in rollouts}) == 1
+        assert len({r.trajectory.rollout_id for r in rollouts}) == 3
+        assert len({r.episode.task.id for r in rollouts}) == 1
+
+    def test_plain_gymnasium_env_is_driven_all_the_same(self, toy_world: Any, policy: Policy):
+        """An env that knows nothing of us: seeded by us, equal for all siblings, env rewards."""
+        world = toy_world("plain", reward="env", metrics=["format"])
+        rollouts, _ = say(world, [ANSWER], policy.renderer, group_size=3)
+        again, _ = say(world, [ANSWER], policy.renderer, group_size=3)
+        assert [r.scored.reward for r in rollouts] == [0.25] * 3
+        assert rollouts[0].episode.task.question.startswith("guess ")
+        assert rollouts[0].trajectory.ids == rollouts[2].trajectory.ids == again[1].trajectory.ids
+        assert rollouts[0].episode.turns[0].action.kind == "answer"
+
+
+class TestScripted:
+    def test_demonstrations_have_no_logprobs_and_the_tokens_of_training(
+        self, toy_world: Any, policy: Policy
+    ):
+        world = toy_world()
+        generator = ScriptedGenerator(policy.renderer.encode_model_text, policy.renderer.decode)
+        driver = RolloutDriver(generator, policy.renderer, WIDE)
+        request = RolloutRequest("d", world, "train", 1, (0,), script=world.script("expert"))
+        (rollout,) = driver.run([request])[0].rollouts
+        assert rollout.trajectory.origin is Origin.DEMONSTRATION
+        assert set(rollout.trajectory.sampler_logps) == {None}
+        assert rollout.scored.reward == 1.0 and rollout.episode.num_searches == 1
+        # Played by hand with the same texts: the same ids, observation included.
+        texts = [turn.text for turn in rollout.episode.turns]
+        (played,), _ = say(world, texts, policy.renderer, WIDE, index=1)
+        assert played.trajectory.ids == rollout.trajectory.ids
+        assert played.trajectory.authors == rollout.trajectory.authors
+
+    def test_generator_without_an_expert_says_what_is_missing(self):
+        codec = ByteCodec()
+        generator = ScriptedGenerator(codec.encode_model_text, codec.decode)
+        with pytest.raises(GenerationFailure, match="one expert per dialogue"):
+            generator.open([1], 2, [0, 1])
+
+
+FAULTS = {
+    "reset-raises": "ZeroDivisionError: the reset of this env is broken",
+    "prompt-not-text": "reset.. returned int as its prompt; expected text",
+    "step-raises": "KeyError: 'the step of this env is broken'",
+    "step-exits": "SystemExit: 3",
+    "observation-not-text": "step.. returned NoneType as its observation; expected text",
+    "reward-not-number": "step.. returned 'much' as the reward; expected a finite number",
+    "four-tuple": "ValueError: not enough values to unpack",
+}
+
+
+class TestFailures:
+    """Unscored is not zero: a failed episode is classified, attributed, counted and left out."""
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_env_at_fault_is_named(self, toy_world: Any, policy: Policy, fault: str):
+        world = toy_world("toy-faulty", fault=fault, metrics=["format"])
+        (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer)
+        failure = rollout.episode.failure
+        assert failure is not None and failure.kind is FailureKind.ENVIRONMENT
+        assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
+        assert re.search(FAULTS[fault], failure.message), failure.message
+        assert "Traceback" in failure.detail
+        assert rollout.episode.stop_reason is StopReason.FAILED
+        assert rollout.scored.reward is None and rollout.scored.scores == {}
+
+    @pytest.mark.parametrize("fault", ["reset-hangs", "step-hangs"])
+    def test_env_that_hangs_is_given_up_and_says_where(
+        self, toy_world: Any, policy: Policy, fault: str
+    ):
+        world = toy_world("toy-faulty", fault=fault)
+        started = time.perf_counter()
+        limits = replace(LIMITS, env_timeout_s=0.2)
+        (rollout,), _ = say(world, [SEARCH_MIRA, ANSWER], policy.renderer, limits)
+        assert time.perf_counter() - started < 5
+        failure = rollout.episode.failure
+        assert failure is not None and failure.kind is FailureKind.TIMEOUT
+        assert "did not return within 0.2 s" in failure.message
+        assert "time.sleep(HANG_S)" in failure.detail
+
+    @pytest.mark.parametrize("fault", ["reset-hangs", "step-hangs"])
+    def test_a_batch_of_hanging_episodes_costs_about_one_time_out(
+        self, toy_world: Any, policy: Policy, fault: str
+    ):
+        """Not one per episode: 64 of them at 60 s each were an hour of silence."""
+        world = toy_world("toy-faulty", fault=fault, every=2)
+        generator = SayingGenerator(policy.renderer.encode_model_text, [ANSWER])
+        driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=0.4))
+        requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2, 3, 4)) for i in range(12)]
+        for index, rollout in run_within(4, driver, requests):  # one after another: 24 × 0.4 s
+            failure = rollout.episode.failure
+            assert rollout.episode.task.index == index
+            assert rollout.trajectory.group_id == f"g{index}"
+            assert (failure is None) == (index % 2 == 1)
+            if failure is not None:
+                assert failure.kind is FailureKind.TIMEOUT
+                assert failure.owner == "env 'toy-faulty' (plugin toy_world)"
+                assert "time.sleep(HANG_S)" in failure.detail
+
+    def test_a_hanging_neighbour_changes_no_other_episode(self, toy_world: Any, policy: Policy):
+        def episodes(first: int) -> dict[str, Any]:
+            world = toy_world("toy-faulty", fault="step-hangs", every=1000)
+            generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA, ANSWER])
+            driver = RolloutDriver(generator, policy.renderer, replace(LIMITS, env_timeout_s=1.0))
+            requests = [RolloutRequest(f"g{i}", world, "train", i, (1, 2)) for i in range(first, 9)]
+            return {
+                r.trajectory.rollout_id: (r.trajectory.ids, r.scored.reward)
+                for group in driver.run(requests)
+                for r in group.rollouts
+                if not r.trajectory.rollout_id.startswith("g0/")
+            }
+
+        assert episodes(0) == episodes(1)  # task 0 is the one that hangs
+
+    def test_one_index_is_built_however_many_ask_for_it_at_once(self):
+        """A slow index built once per waiting episode would make all of them miss the deadline."""
+        built = []
+
+        def build(passages: Any) -> Any:
+            time.sleep(0.2)
+            built.append(passages)
+            return object()
+
+        shared = IndexCache(build)
+        passages = [Passage("p", "text")]
+        calls = [(lambda: shared(passages), "x")] * 8 + [(lambda: shared([]), "x")]
+        outcomes = call_together(calls, timeout_s=0.8)
+        assert len(built) == 2 and all(isinstance(o, Returned) for o in outcomes)
+        assert len({id(o.value) for o in outcomes if isinstance(o, Returned)}) == 2
+
+    def test_hanging_instance_is_not_used_again(self, toy_world: Any, policy: Policy):
+        world = toy_world("toy-faulty", fault="step-raises", every=2)
+        used = []
+        for index in (1, 2, 3, 1):
+            before = list(world._idle)
+            (rollout,), _ = say(world, [ANSWER], policy.renderer, index=index)
+            used.append(before[-1] if before else None)
+            assert (rollout.episode.failure is None) == (index % 2 == 1)
+        assert used[0] is used[1] is not None
+        assert used[2] is None and used[3] is not None
+
+    def test_retriever_at_fault_is_named_and_is_never_an_empty_result(
+        self, toy_world: Any, policy: Policy
+    ):
+        (rollout,), _ = say(toy_world(retriever="broken"), [SEARCH_MIRA, ANSWER], policy.renderer)
+        failure = rollout.episode.failure
+        assert failure is not None and failure.kind is FailureKind.RETRIEVER
+        assert failure.owner == "retriever 'broken' (plugin toy_world)"
+        assert "ConnectionError: the index is gone" in failure.message
+        assert rollout.scored.reward is None and rollout.episode.num_model_tokens > 0
+
+    @pytest.mark.parametrize(
+        ("reward", "kind", "text"),
+        [
+            ("raises", FailureKind.SCORING, "raised IndexError: no such judge"),
+            ("hangs", FailureKind.TIMEOUT, "did not return within 0.2 s"),
+        ],
+    )
+    def test_reward_at_fault_is_named(
+        self, toy_world: Any, policy: Policy, reward: str, kind: FailureKind, text: str
+    ):
+        world = toy_world(reward=f"em+{reward}", reward_timeout_s=0.2)
+        (rollout,), _ = say(world, [ANSWER], policy.renderer)
+        assert rollout.episode.failure is None  # the episode itself is whole
+        failure = rollout.scored.failure
+        assert failure is not None and failure.kind is kind and text in failure.message
+        assert failure.owner == f"reward '{reward}' of plugin toy_world"
+        assert rollout.scored.reward is None
+
+    def test_reward_that_declines_is_unscored_but_no_failure(self, toy_world: Any, policy: Policy):
+        (rollout,), _ = say(toy_world(reward="em+declines"), [ANSWER], policy.renderer)
+        assert rollout.scored.reward is None and rollout.scored.failure is None
+        assert "the judge is away" in (rollout.scored.unscored or "")
+        metrics = summarise([rollout])
+        assert metrics["unscored"]["value"] == 1.0 and metrics["failed"]["value"] == 0.0
+
+    def test_siblings_with_different_prompts_do_not_share_one(self, toy_world: Any, policy: Policy):
+        world = toy_world("toy-faulty", fault="prompt-varies")
+        rollouts, _ = say(world, [ANSWER], policy.renderer, group_size=3)
+        failed = [r.episode.failure for r in rollouts]
+        assert failed[0] is None and failed[1] is not None and failed[2] is not None
+        assert "two rollouts of one group different prompts" in failed[1].message
+
+    def test_failures_are_counted_and_leave_the_other_metrics(self, toy_world: Any, policy: Policy):
+        world = toy_world("toy-faulty", fault="step-raises", every=2, reward="format")
+        rollouts = [
+            say(world, [ANSWER], policy.renderer, index=index)[0][0] for index in (0, 1, 2, 3)
+        ]
+        metrics = summarise(rollouts)
+        assert (metrics["failed"]["value"], metrics["failed"]["n"]) == (0.5, 4)
+        assert (metrics["reward"]["value"], metrics["reward"]["n"]) == (1.0, 2)
+
+    def test_generator_that_loses_a_dialogue_is_found_out(self, toy_world: Any, policy: Policy):
+        class Losing(SayingGenerator):
+            def poll(self) -> list[Any]:
+                return super().poll()[1:]
+
+        driver = RolloutDriver(
+            Losing(policy.renderer.encode_model_text, [ANSWER]), policy.renderer, WIDE
+        )
+        request = RolloutRequest("g", toy_world(), "train", 0, (1, 2))
+        lost, kept = driver.run([request])[0].rollouts
+        assert kept.is_scored and lost.episode.failure is not None
+        assert lost.episode.failure.kind is FailureKind.GENERATION
+
+
+def test_asked_to_stop_it_closes_everything_in_flight(toy_world: Any, policy: Policy):
+    generator = SayingGenerator(policy.renderer.encode_model_text, [SEARCH_MIRA] * 9)
+    driver = RolloutDriver(generator, policy.renderer, WIDE)
+    world = toy_world()
+    request = RolloutRequest("g", world, "train", 0, (1, 2, 3))
+    progress: list[tuple[int, int]] = []
+    with pytest.raises(Interrupted):
+        driver.run(
+            [request],
+            on_progress=lambda done, total: progress.append((done, total)),
+            should_stop=lambda: len(progress) == 2,
+        )
+    assert progress == [(0, 3), (0, 3)] and len(generator.closed) == 3
+    # Its environments too: whoever closes the world closes them.
+    assert len(world._idle) == 3

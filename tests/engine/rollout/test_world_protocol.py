@@ -1,0 +1,190 @@
+"""Which protocol a task is played with: named, the environment's own, or the default; and what a
+protocol without a search leaves out."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest import MonkeyPatch
+
+from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.core.episode import ACT, SEARCH
+from searchrl.engine.metrics.evaluation import evaluate_both
+from searchrl.engine.rollout.drivers import make_scripted_driver
+from searchrl.engine.rollout.world import make_worlds, name_defaults
+from searchrl.errors import ConfigError
+from searchrl.plugins import Registry, load_plugins
+from searchrl.plugins.make import make_env
+from searchrl.programs.evaluate import evaluate
+
+LAKE = {"name": "gym:FrozenLake-v1", "max_turns": 4}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load_plugins()
+
+
+def named(registry: Registry, *layers: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    config = name_defaults(build_config(*layers), registry)
+    return [(task.protocol.name, task.protocol.settings) for task in config.tasks]
+
+
+def test_the_environments_own_protocol_is_used_where_none_is_named(registry: Registry):
+    assert named(registry, {"env": LAKE}) == [("act", {})]
+    assert named(registry, {}) == [("think-search-answer", {})]
+    assert named(registry, {"env": LAKE, "protocol": "auto"}) == [("act", {})]
+
+
+def test_settings_without_a_name_go_to_that_protocol(registry: Registry):
+    own = {"protocol": {"instruction": "Move."}}
+    assert named(registry, {"env": LAKE}, own) == [("act", {"instruction": "Move."})]
+    assert named(registry, own) == [("think-search-answer", {"instruction": "Move."})]
+    expected = [("think-search-answer", {"instruction": "Move."})]
+    assert named(registry, own, {"protocol": "think-search-answer"}) == expected
+
+
+def test_settings_of_another_named_protocol_do_not_carry_over(registry: Registry):
+    named_one = {"protocol": {"name": "think-search-answer", "search": "find"}}
+    assert named(registry, named_one, {"env": LAKE, "protocol": "act"}) == [("act", {})]
+    assert named(registry, named_one, {"env": LAKE, "protocol": "auto"}) == [("act", {})]
+
+
+def test_a_named_protocol_wins_over_the_environments_own(registry: Registry):
+    config = build_config({"env": LAKE, "protocol": "think-search-answer"})
+    assert named(registry, {"env": LAKE, "protocol": "think-search-answer"})[0][0] != "act"
+    with pytest.raises(ConfigError, match="needs acts, and .*-answer' has none"):
+        make_worlds(config, registry)
+
+
+@pytest.mark.parametrize("env", ["regulations", "corpus"])
+def test_a_search_environment_refuses_a_protocol_without_searches(registry: Registry, env: str):
+    with pytest.raises(ConfigError, match=f"env {env} needs searches.*has none: act"):
+        make_worlds(build_config({"env": env, "protocol": "act"}), registry)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "qwen3_4b_lora"])
+def test_a_preset_names_no_protocol(registry: Registry, preset: str):
+    assert named(registry, load_preset(preset), {"env": LAKE}) == [("act", {})]
+
+
+def test_each_task_has_its_own(registry: Registry):
+    tasks = [{"env": "regulations"}, {"env": LAKE}, {"env": LAKE, "protocol": {"act": "do"}}]
+    config = build_config({"tasks": [{**task, "reward": "env"} for task in tasks]})
+    worlds = make_worlds(config, registry)
+    stops = [("</search>", "</answer>"), ("</act>",), ("</do>",)]
+    assert [world.protocol.stops for world in worlds] == stops
+    assert [world.config.protocol.name for world in worlds] == ["think-search-answer", "act", "act"]
+    stored = name_defaults(config, registry)
+    assert build_config(stored.to_dict()) == stored
+    assert name_defaults(stored, registry) == stored
+
+
+def test_make_env_uses_it_too():
+    assert "</act>" in make_env(LAKE["name"]).unwrapped.protocol.stops  # type: ignore[attr-defined]
+    env = make_env(LAKE["name"], protocol={"name": "act", "act": "do"})
+    assert env.unwrapped.protocol.stops == ("</do>",)  # type: ignore[attr-defined]
+
+
+def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
+    (tmp_path / "walk.py").write_text(
+        textwrap.dedent("""
+            from searchrl import hookimpl
+            from searchrl.envs.foreign import make_gym_env
+            from searchrl.protocols.act import ThinkAct
+
+            @hookimpl
+            def register_protocols(register):
+                register("walk", lambda: ThinkAct(act="go"))
+
+            @hookimpl
+            def register_envs(register):
+                register("lake:", make_gym_env, protocol="walk")
+                register("bad", make_gym_env, protocol="wlk")
+        """)
+    )
+    loaded = load_plugins([str(tmp_path / "walk.py")], entry_points=False)
+    config = build_config({"env": "lake:FrozenLake-v1", "reward": "env"})
+    assert make_worlds(config, loaded)[0].protocol.stops == ("</go>",)
+    with pytest.raises(ConfigError, match="unknown protocol 'wlk'.*walk"):
+        make_worlds(build_config({"env": "bad"}), loaded)
+
+
+@pytest.mark.parametrize("protocol", [3, "", ["act"]])
+def test_a_registration_with_no_name_for_a_protocol_is_a_fault(tmp_path: Path, protocol: object):
+    (tmp_path / "slip.py").write_text(
+        "from searchrl import hookimpl\n@hookimpl\ndef register_envs(register):\n"
+        f"    register('slip', lambda *, protocol, retriever: None, protocol={protocol!r})\n"
+    )
+    (failure,) = load_plugins([str(tmp_path / "slip.py")], entry_points=False).failures
+    assert "expected the name of a tag protocol" in str(failure) and failure.line == 4
+
+
+class TestInstructions:
+    def instruction(self, registry: Registry, *layers: dict[str, Any]) -> str:
+        return make_worlds(build_config(*layers), registry)[0].protocol.instruction
+
+    def test_a_small_model_gets_none_whatever_the_protocol(self, registry: Registry):
+        for task in ({}, {"env": LAKE}, {"protocol": {"search": "find"}}):
+            assert self.instruction(registry, task) != ""
+            assert self.instruction(registry, load_preset("tiny"), task) == ""
+
+    def test_one_that_was_written_is_always_shown(self, registry: Registry):
+        own = {"protocol": {"instruction": "Move."}}
+        assert self.instruction(registry, load_preset("tiny"), {"env": LAKE}, own) == "Move."
+
+
+class TestForced:
+    def evaluated(self, registry: Registry, monkeypatch: MonkeyPatch, tasks: list[Any]):
+        config: RunConfig = build_config({"tasks": tasks, "eval": {"num_tasks": 4}})
+        worlds = make_worlds(config, registry)
+        driver = make_scripted_driver(config)
+        asked: list[Any] = []
+        run = driver.run
+
+        def scripted(requests: Any, **rest: Any) -> Any:
+            asked.extend((r.world.name, r.forced) for r in requests)
+            scripts = (r.world.script(r.world.entry.script_names[0]) for r in requests)
+            pairs = zip(requests, scripts, strict=True)
+            return run([replace(r, script=script, forced=None) for r, script in pairs], **rest)
+
+        monkeypatch.setattr(driver, "run", scripted)
+        return evaluate_both(worlds, driver, config.eval, seed=0), asked
+
+    def test_nothing_is_forced_where_nobody_searches(
+        self, registry: Registry, monkeypatch: MonkeyPatch
+    ):
+        result, asked = self.evaluated(registry, monkeypatch, [{"env": LAKE, "reward": "env"}])
+        assert not result.forced and "em_forced" not in result.metrics
+        assert {forced for _, forced in asked} == {None}
+
+    def test_only_tasks_with_a_search_are_forced(
+        self, registry: Registry, monkeypatch: MonkeyPatch
+    ):
+        tasks = [{"env": LAKE, "reward": "env"}, {"env": "regulations"}]
+        result, asked = self.evaluated(registry, monkeypatch, tasks)
+        assert {name for name, forced in asked if forced == SEARCH} == {"regulations"}
+        assert result.metrics["regulations/em_forced"]["n"] == 2
+        assert "gym:FrozenLake-v1/em_forced" not in result.metrics
+
+
+class TestScripts:
+    def test_without_an_expert_one_sentence_names_what_there_is(self, registry: Registry):
+        (world,) = make_worlds(build_config({"env": LAKE, "reward": "env"}), registry)
+        with pytest.raises(ConfigError, match="FrozenLake-v1'.*'expert'.*random.*scripted:NAME"):
+            world.script("expert")
+        assert world.can_open(ACT) and not world.can_open(SEARCH)
+
+    def test_random_play_is_evaluated_without_a_model(self):
+        settings = {"env": LAKE, "reward": "env", "policy": "scripted:random"}
+        first = evaluate({**settings, "eval": {"num_tasks": 8}})
+        again = evaluate({**settings, "eval": {"num_tasks": 8}})
+        turns = [[t.text for t in r.episode.turns] for r in first.rollouts]
+        assert turns == [[t.text for t in r.episode.turns] for r in again.rollouts]
+        assert first.metrics["format"]["value"] == 1.0
+        assert first.metrics["invalid_turns"]["value"] == 0.0
+        assert first.metrics["failed"]["value"] == 0.0

@@ -1,0 +1,251 @@
+"""`searchrl runs`: what it says of a run is in its files, and pruning takes what it may."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import complaint, succeed
+from damage import flip
+from reseal import reseal
+from rich.console import Console
+
+from searchrl.run_folder import Run, list_checkpoints
+from searchrl.runs.listing import State, describe_run, list_runs, prune_checkpoints
+from searchrl.trackers.rows import encode_row
+
+
+@pytest.fixture
+def run(micro_run: Path, tmp_path: Path) -> Path:
+    """A finished run of one step, with checkpoints 0 and 1, the second the best."""
+    folder = tmp_path / "runs" / "mine"
+    shutil.copytree(micro_run, folder)
+    return folder
+
+
+def change(run: Path, name: str, **facts: Any) -> None:
+    values = json.loads((run / name).read_text("utf-8"))
+    (run / name).write_text(json.dumps(values | facts), "utf-8")
+
+
+def rows(*words: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(succeed("runs", *words, "--json").stdout)["runs"]
+    return found
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_row_says_what_when_how_far_how_good_and_how_large(run: Path) -> None:
+    (row,) = rows(run.parent)
+    summary = Run.open(run).summary
+    assert (row["program"], row["envs"], row["model"]) == ("train", ["regulations"], "model")
+    assert row["started"] == Run.open(run).provenance["started"] and row["duration_s"] > 0
+    assert (row["state"], row["step"], row["num_steps"]) == ("finished", 1, 1)
+    assert row["figure"] == "em"
+    assert [row["before"], row["after"]] == [summary[t]["em"]["value"] for t in ("before", "after")]
+    assert row["bytes"] == size_of(run)
+    assert row["checkpoint_bytes"] == size_of(run / "checkpoints") > 0
+
+
+def test_table_shows_every_run_of_the_default_folder(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent.parent)
+    text = succeed("runs", env={"COLUMNS": "160"}).stdout
+    assert "runs/mine" in text and "train regulations, model" in text and "finished" in text
+    assert "em 0.000 → 0.000 (test)" in text
+
+
+def test_runs_inside_of_runs_and_other_folders_are_none(run: Path) -> None:
+    shutil.copytree(run, run / "copy")
+    (run.parent / "other").mkdir()
+    (run.parent / "other" / "config.yaml").write_text("a: 1")
+    assert [row["path"] for row in rows(run.parent)] == [str(run)]
+
+
+def test_state_is_told_from_the_files_and_the_process(run: Path) -> None:
+    def state() -> State:
+        return describe_run(Run(run)).state
+
+    assert state() is State.FINISHED
+    (run / "summary.json").unlink()
+    here = platform.node()
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
+        ended.wait()
+    change(run, "provenance.json", process={"host": here, "pid": ended.pid})
+    assert state() is State.STOPPED
+    change(run, "provenance.json", process={"host": here, "pid": os.getpid()})
+    assert state() is State.RUNNING
+    change(run, "provenance.json", process={"host": "another", "pid": os.getpid()})
+    assert state() is State.STOPPED
+    shutil.rmtree(run / "checkpoints")
+    assert state() is State.BROKEN
+
+
+def test_run_whose_files_are_damaged_is_listed_all_the_same(run: Path) -> None:
+    (run / "summary.json").write_text("{")
+    (run / "metrics.jsonl").write_text("{\n")
+    change(run, "provenance.json", process=None)
+    (row,) = list_runs([run.parent])
+    assert row.path == run and row.figures is None and row.state is State.STOPPED
+
+
+def name_best(run: Path, step: int) -> None:
+    path = run / "checkpoints" / "step_000001" / "state.json"
+    state = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(state | {"best": state["best"] | {"step": step}}), "utf-8")
+    reseal(run)
+
+
+def test_pruning_keeps_the_newest_and_the_best(run: Path) -> None:
+    assert [folder.name for folder in list_checkpoints(run)] == ["step_000000", "step_000001"]
+    name_best(run, 0)
+    assert "nothing to remove" in succeed("runs", run, "--prune").stdout
+    name_best(run, 1)
+    kept = size_of(run / "checkpoints")
+    dry = succeed("runs", run, "--prune", "--dry-run").stdout
+    assert "would remove step_000000" in dry and size_of(run / "checkpoints") == kept
+    text = succeed("runs", run, "--prune").stdout
+    assert "removed step_000000" in text and "freed" in text
+    assert [folder.name for folder in list_checkpoints(run)] == ["step_000001"]
+
+
+def test_all_checkpoints_go_only_where_the_policy_is_elsewhere(run: Path) -> None:
+    shutil.move(run / "policy", run / "elsewhere")
+    assert "all there is" in succeed("runs", run, "--prune", "--keep", 0).stdout
+    assert len(list_checkpoints(run)) == 2
+    shutil.move(run / "elsewhere", run / "policy")
+    (one,) = rows(run, "--prune", "--keep", 0)
+    assert one["removed"] == ["step_000000", "step_000001"] and one["freed_bytes"] > 0
+    assert not list_checkpoints(run)
+    succeed("eval", run, "--num-tasks", 1, "--no-forced")
+
+
+def test_run_that_is_under_way_is_left_alone(run: Path) -> None:
+    (run / "summary.json").unlink()
+    change(run, "provenance.json", process={"host": platform.node(), "pid": os.getpid()})
+    pruned = prune_checkpoints(Run(run), 1)
+    assert pruned.reason == "it is running" and len(list_checkpoints(run)) == 2
+
+
+def test_mistakes_are_said(tmp_path: Path) -> None:
+    assert "there is no folder" in complaint("runs", tmp_path / "none")
+    assert "goes with --prune" in complaint("runs", tmp_path, "--keep", 1)
+    assert "no runs in" in succeed("runs", tmp_path).stdout
+
+
+def test_listing_needs_no_torch(run: Path) -> None:
+    code = (
+        "import sys\nfrom searchrl.cli import main\n"
+        f"try: main(['runs', {str(run)!r}])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_path_of_a_run_is_whole_in_80_columns(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.rename(run.with_name("a-run-of-17-chars"))
+    monkeypatch.chdir(run.parent.parent)
+    narrow = Console(width=80, record=True, force_terminal=True)
+    monkeypatch.setattr("searchrl.cli.terminal.make_console", lambda stream: narrow)
+    succeed("runs")
+    assert "runs/a-run-of-17-chars " in narrow.export_text()
+
+
+def test_name_of_a_run_is_on_one_line_for_other_programs(run: Path) -> None:
+    run = run.rename(run.with_name("a-run-of-many-characters-" * 5))
+    (line,) = [line for line in succeed("runs", run).stdout.splitlines() if "train reg" in line]
+    assert line.startswith(f"{run} ")
+
+
+def test_figures_of_test_and_validation_tasks_are_told_apart(run: Path) -> None:
+    (run / "summary.json").unlink()
+    rows_before = [row for row in Run(run).read_metrics().rows if row["phase"] != "after"]
+    (run / "metrics.jsonl").write_bytes(b"".join(map(encode_row, rows_before)))
+    reseal(run)
+    (row,) = rows(run)
+    assert (row["before_on"], row["after_on"]) == ("test", "validation")
+    assert "em 0.000 (test), 0.000 (validation)" in succeed("runs", run).stdout
+
+
+class TestDamage:
+    def test_weights_without_checksums_are_damaged(self, run: Path) -> None:
+        """They were changed after their checksums were deleted, and nothing was said."""
+        (run / "policy" / "checksums.json").unlink()
+        flip(run / "policy" / "model.safetensors")
+        said = "".join(rows(run, "--verify")[0]["damaged"])
+        assert f"'{run / 'policy' / 'checksums.json'}' is damaged: it is missing" in said
+
+    def test_verify_names_rollouts_that_are_gone(self, run: Path) -> None:
+        (gone,) = (run / "rollouts").glob("step_000001*")
+        gone.unlink()
+        said = "".join(rows(run, "--verify")[0]["damaged"])
+        assert str(gone) in said and "missing" in said
+
+    def test_verify_names_a_policy_that_is_gone(self, run: Path) -> None:
+        shutil.rmtree(run / "policy")
+        assert str(run / "policy") in "".join(rows(run, "--verify")[0]["damaged"])
+
+    def test_verify_goes_on_after_a_damaged_configuration(self, run: Path) -> None:
+        (run / "config.yaml").write_text("a: [")
+        assert str(run / "config.yaml") in "".join(rows(run, "--verify")[0]["damaged"])
+
+    def test_damaged_files_are_named_in_the_table_and_flips_with_verify(self, run: Path) -> None:
+        assert rows(run, "--verify")[0]["damaged"] == []
+        weights = run / "policy" / "model.safetensors"
+        flip(weights)
+        assert rows(run)[0]["damaged"] == []
+        (said,) = rows(run, "--verify")[0]["damaged"]
+        assert said.startswith(f"'{weights}' is damaged: its content is not what was written")
+        (run / "checkpoints" / "step_000001" / "optimizer.json").write_text("{")
+        (row,) = rows(run)
+        assert row["checkpoints"] == 1 and "optimizer.json' is damaged" in row["damaged"][0]
+        text = succeed("runs", run, env={"COLUMNS": "1000"}).stdout
+        assert "finished, damaged" in text and "optimizer.json' is damaged" in text
+
+    def test_pruning_never_removes_the_last_whole_checkpoint(self, run: Path) -> None:
+        name_best(run, 1)
+        newest, older = (run / "checkpoints" / f"step_{step:06d}" for step in (1, 0))
+        flip(newest / "policy" / "model.safetensors")  # of the same size
+        assert "nothing to remove" in succeed("runs", run, "--prune").stdout
+        assert newest.is_dir() and older.is_dir()
+        flip(older / "policy" / "model.safetensors")
+        assert "none of its checkpoints is whole" in succeed("runs", run, "--prune").stdout
+        flip(run / "policy" / "model.safetensors")
+        assert "all there is" in succeed("runs", run, "--prune", "--keep", 0).stdout
+        assert newest.is_dir()
+
+    def test_pruning_removes_what_a_kill_left(self, run: Path) -> None:
+        left = run / "checkpoints" / ".step_000007.partial"
+        left.mkdir()
+        succeed("runs", run, "--prune", "--keep", 9, "--dry-run")
+        assert left.is_dir()
+        succeed("runs", run, "--prune", "--keep", 9)
+        assert not left.exists()
+
+    @pytest.mark.parametrize("text", ["{}", '{"process": 3, "duration_s": "x", "program": []}'])
+    def test_records_of_another_shape_leave_their_facts_out(self, run: Path, text: str) -> None:
+        (run / "provenance.json").write_text(text)
+        (run / "summary.json").write_text('{"before": 3, "after": {"em": []}}')
+        config = "tasks: [3, {env: 4}]\nmodel: 7\nsft: [1]\nmax_steps: x\n"
+        (run / "config.yaml").write_text(config)
+        (row,) = rows(run)
+        assert row["duration_s"] is None and row["num_steps"] is None
+        # The evaluations in metrics.jsonl are whole.
+        values = {one["phase"]: one["em"] for one in Run.open(run).metrics if "em" in one}
+        assert [row["figure"], row["before"], row["after"]] == [
+            "em", values["before"], values["after"]
+        ]  # fmt: skip
+        named = " ".join(row["damaged"])
+        assert "provenance.json' " in named and "summary.json' is damaged" in named
+        assert succeed("runs", run).stdout

@@ -1,0 +1,223 @@
+"""Figures by task: the interval of a mean, of a difference, and the test of a difference."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchrl.contracts import Paired
+from searchrl.statistics import (
+    MCNEMAR,
+    SIGN_FLIP,
+    compare,
+    estimate,
+    find_interval,
+    kendall,
+    mcnemar,
+    proportion,
+    spearman,
+)
+
+ZERO_ONE = st.sampled_from([0.0, 1.0])
+
+
+def compare_pairs(pairs: Sequence[tuple[float, float]]) -> Paired:
+    first, second = (
+        {"x": {str(task): value for task, value in enumerate(side)}}
+        for side in zip(*pairs, strict=True)
+    )
+    return compare(first, second)["x"]
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "p"),
+    [(0, 0, 1.0), (5, 5, 1.0), (6, 0, 2 / 64), (0, 6, 2 / 64), (8, 1, 2 * 10 / 512)],
+)
+def test_mcnemars_test_is_that_of_a_coin(won: int, lost: int, p: float) -> None:
+    assert mcnemar(won, lost) == pytest.approx(p)
+
+
+def test_many_changes_are_no_overflow() -> None:
+    assert 0 < mcnemar(900, 700) < 1e-6
+
+
+@given(st.lists(st.tuples(ZERO_ONE, ZERO_ONE), min_size=1, max_size=60))
+def test_a_difference_lies_in_its_interval_and_turns_with_its_sides(
+    pairs: list[tuple[float, float]],
+) -> None:
+    one = compare_pairs(pairs)
+    other = compare_pairs([(b, a) for a, b in pairs])
+    assert -1 <= one["low"] <= one["value"] <= one["high"] <= 1
+    assert other["value"] == -one["value"] and other["p"] == one["p"] and one["n"] == len(pairs)
+    assert other["low"] == pytest.approx(-one["high"]) and one["test"] == MCNEMAR
+    assert one["high"] - one["low"] > 1 / (len(pairs) + 2), "few tasks are never certain"
+
+
+def test_the_interval_of_shares_is_that_of_bonett_and_price() -> None:
+    """By hand: 16 pairs, 0 won and 4 lost; so 1/18 and 5/18."""
+    found = compare_pairs([(0.0, 1.0)] * 4 + [(1.0, 1.0)] * 12)
+    half = 1.959964 * math.sqrt((6 / 18 - (4 / 18) ** 2) / 18)
+    assert found["value"] == -0.25
+    assert found["low"] == pytest.approx(-4 / 18 - half, abs=1e-6)
+    assert found["high"] == pytest.approx(-4 / 18 + half, abs=1e-6)
+    assert found["high"] > 0 and found["p"] == 0.125, "interval and test say the same"
+
+
+@pytest.mark.parametrize("shares", [(0.05, 0.02, 0.9), (0.3, 0.1, 0.3), (0.0, 0.02, 0.5)])
+def test_the_interval_of_shares_holds_the_truth(shares: tuple[float, float, float]) -> None:
+    rng = random.Random(11)
+    won, lost, both = shares
+    kinds = [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.0, 0.0)]
+    held = 0
+    for _ in range(300):
+        found = compare_pairs(rng.choices(kinds, (won, lost, both, 1 - won - lost - both), k=30))
+        held += found["low"] <= won - lost <= found["high"]
+    assert held >= 0.93 * 300
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e-6])
+def test_few_differences_are_counted_out(scale: float) -> None:
+    """Three times better: of eight patterns of signs, two are as far out; in any unit."""
+    better = compare_pairs([(0.1 * scale, 0.0), (0.2 * scale, 0.0), (0.3 * scale, 0.0)])
+    assert better["p"] == 2 / 8 and better["test"] == SIGN_FLIP
+    mixed = compare_pairs([(0.1 * scale, 0.0), (0.2 * scale, 0.0), (0.0, 0.3 * scale)])
+    assert mixed["p"] == 1.0
+    many = compare_pairs([(0.1 * i * scale, 0.0) for i in range(1, 40)])
+    assert many["p"] == pytest.approx(1 / 10_001)
+
+
+@given(st.integers(1, 10), st.integers(0, 10), st.integers(0, 5))
+def test_counting_out_is_mcnemars_test_where_both_can_be_had(won: int, lost: int, same: int):
+    pairs = [(1.0, 0.0)] * won + [(0.0, 1.0)] * min(lost, 13 - won) + [(1.0, 1.0)] * same
+    halves = [(one / 2, other / 2) for one, other in pairs]
+    assert compare_pairs(halves)["p"] == pytest.approx(compare_pairs(pairs)["p"])
+
+
+def covered(draw: Callable[[int], np.ndarray], truth: float, strata: Sequence[int] = ()) -> float:
+    """The share of 500 intervals that hold the truth, of those there are."""
+    found = [find_interval(draw(number), strata) for number in range(500)]
+    given = [ends for ends in found if ends]
+    return sum(low <= truth <= high for low, high in given) / len(given)
+
+
+@pytest.mark.parametrize("n", [10, 20, 50])
+def test_the_interval_of_differences_that_are_mostly_equal_holds_the_truth(n: int) -> None:
+    """85 % of the pairs are equal; the percentiles of a bootstrap covered .66 to .90."""
+    rng = np.random.default_rng(13)
+    held = covered(lambda _: np.where(rng.random(n) < 0.15, rng.exponential(1, n), 0.0), 0.15)
+    assert held >= 0.93
+
+
+@pytest.mark.parametrize("n", [20, 50])
+def test_the_interval_of_a_long_tail_holds_the_truth(n: int) -> None:
+    rng = np.random.default_rng(17)
+    assert covered(lambda _: rng.lognormal(0, 1, n), math.exp(0.5)) >= 0.93
+
+
+def test_a_stratum_of_one_task_is_not_known_for_certain() -> None:
+    rng = np.random.default_rng(19)
+    sizes = (3, 1, 1, 1)
+    strata = [number for number, size in enumerate(sizes) for _ in range(size)]
+    level = np.array(strata) * 0.3
+    assert covered(lambda _: level + rng.normal(0, 1, 6), level.mean(), strata) >= 0.93
+
+
+def test_strata_take_the_spread_between_them_out() -> None:
+    values = np.array([0.0, 0.1, 0.2, 5.0, 5.1, 5.2])
+    low, high = find_interval(values, list("aaabbb")) or (0.0, 0.0)
+    # By hand: spread 0.1 within, so the error is 0.1 / sqrt(6), and t has 4 degrees of freedom.
+    assert (low, high) == pytest.approx((2.6 - 0.11335, 2.6 + 0.11335), abs=1e-5)
+    wide = find_interval(values) or (0.0, 0.0)
+    assert wide[1] - wide[0] > 10 * (high - low)
+
+
+def test_too_few_differences_have_a_test_and_no_interval() -> None:
+    for others in ([], [(0.9, 0.4)]):
+        found = compare_pairs([(0.3, 0.3), *others, (0.5, 0.5), (0.2, 0.2)])
+        assert "low" not in found and found["p"] == 1.0
+    constant = compare_pairs([(0.1 * n + 0.2, 0.1 * n) for n in range(9)])
+    assert "low" not in constant and constant["p"] < 0.01
+
+
+def test_pairing_sees_what_two_intervals_hide() -> None:
+    """Every task is a little better, whatever its own difficulty."""
+    rng = random.Random(3)
+    tasks = [rng.random() for _ in range(60)]
+    found = compare_pairs([(hard + 0.02 + rng.random() * 0.01, hard) for hard in tasks])
+    assert found["test"] == SIGN_FLIP and found["p"] < 0.001
+    assert 0.02 < found["low"] < found["high"] < 0.03
+
+
+def test_nothing_is_found_where_nothing_is() -> None:
+    rng = random.Random(5)
+    num_found = 0
+    for _ in range(40):
+        pairs = [(rng.random(), rng.random()) for _ in range(30)]
+        num_found += compare_pairs(pairs)["p"] < 0.05
+    assert num_found <= 6
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    rng = random.Random(7)
+    held = 0
+    for _ in range(100):
+        found = compare_pairs([(rng.gauss(0.3, 1), 0.0) for _ in range(40)])
+        held += found["low"] <= 0.3 <= found["high"]
+    assert 88 <= held <= 100
+
+
+def test_only_tasks_and_figures_of_both_are_compared() -> None:
+    first = {"em": {"a": 1.0, "b": 1.0, "c": 0.0}, "f1": {"a": 0.5}, "env": {"a": 1.0}}
+    second = {"em": {"b": 0.0, "c": 0.0, "d": 1.0}, "f1": {"b": 0.5}}
+    found = compare(first, second)
+    assert set(found) == {"em"}
+    assert found["em"]["n"] == 2 and math.isclose(found["em"]["value"], 0.5)
+
+
+def test_a_mean_has_the_interval_of_its_kind() -> None:
+    """Shares have Wilson's, others Student's t, and figures of 0 to 1 stay there."""
+    tasks = [f"t{number}" for number in range(7)]
+    found = estimate({
+        "even": dict(zip(tasks, (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), strict=True)),
+        "high": dict(zip(tasks, (0.7, 1.0, 1.0, 1.0, 1.0, 0.9, 0.9), strict=True)),
+        "none": {},
+        "all": dict.fromkeys(tasks, 1.0),
+        "equal": dict.fromkeys(tasks, 0.1),
+    })  # fmt: skip
+    assert list(found) == ["even", "high", "all", "equal"]
+    half = 2.446912 * math.sqrt(28 / 6 / 7)
+    assert (found["even"]["low"], found["even"]["high"]) == pytest.approx((-half, half), abs=1e-5)
+    assert found["high"]["high"] == 1.0 and found["high"]["low"] > 0
+    assert found["all"] == proportion(7, 7)
+    assert found["equal"] == {"value": pytest.approx(0.1), "n": 7}
+
+
+def test_a_figure_among_many_is_compared_as_it_is_alone() -> None:
+    rng = random.Random(13)
+    sides = [
+        {name: {str(task): rng.random() for task in range(25)} for name in ("a", "b", "c")}
+        for _ in range(2)
+    ]
+    together = compare(*sides)
+    for name in "abc":
+        alone = compare_pairs(
+            [(sides[0][name][task], sides[1][name][task]) for task in map(str, range(25))]
+        )
+        assert together[name]["p"] == alone["p"]
+        for end in ("value", "low", "high"):
+            assert math.isclose(together[name][end], alone[end], abs_tol=1e-12)
+
+
+def test_rank_correlations_of_ties_by_hand_and_of_constants() -> None:
+    """Six pairs: four in order, one out of it, one tied in the second."""
+    first, second = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 3.0]
+    assert kendall(first, second) == pytest.approx((4 - 1) / math.sqrt(6 * 5))
+    # Ranks 1 to 4 against 1, 3.5, 2, 3.5.
+    assert spearman(first, second) == pytest.approx(3 / math.sqrt(5 * 4.5))
+    assert kendall(first, [1.0] * 4) is None and spearman([2.0] * 4, second) is None

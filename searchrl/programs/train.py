@@ -162,16 +162,12 @@ class _Training:
             # What everything later is compared with; part of checkpoint 0.
             progress.before = self.evaluate("before", 0)
             self.checkpoint()
-        self.validate(trackers)
-        self.heed_alarms()
+        self.finish_step(trackers)  # what a kill left undone
         for step in range(progress.step + 1, config.max_steps + 1):
             metrics = self.train_step(step)
             trackers.log(step, metrics, "train")
             self.observer.step(step, config.max_steps, metrics)
-            self.validate(trackers)
-            self.heed_alarms()
-            if step % config.checkpoint.every == 0 or step == config.max_steps:
-                self.checkpoint()
+            self.finish_step(trackers)
             if workers.agree_to_stop(self.stop.asked):
                 raise Interrupted
         after = self.evaluate("after", config.max_steps)
@@ -183,6 +179,14 @@ class _Training:
             self.observer.note(line)
         self.writer.write_summary(summary)
         return summary
+
+    def finish_step(self, trackers: Trackers) -> None:
+        """Validate, ask the alarms and save, each if it is due after the last step."""
+        self.validate(trackers)
+        self.heed_alarms()
+        step = self.progress.step
+        if step % self.config.checkpoint.every == 0 or step == self.config.max_steps:
+            self.checkpoint()
 
     def train_step(self, step: int) -> Metrics:
         """Sample groups, update once, record every trajectory and the metrics; returns these.

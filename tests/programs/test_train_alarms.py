@@ -249,7 +249,14 @@ class TestRollback:
             if where == "load":
                 patch.setattr("searchrl.programs.alarms.load_checkpoint", killed)
             elif where == "anew":
-                patch.setattr(RunWriter, "update_provenance", killed)
+                real_update = RunWriter.update_provenance
+
+                def update(writer: RunWriter, **facts: Any) -> None:
+                    if "rollbacks" in facts:
+                        raise PowerCut
+                    real_update(writer, **facts)
+
+                patch.setattr(RunWriter, "update_provenance", update)
             elif where == "checkpoint":
                 real, count = AlarmDesk.heed, []
 

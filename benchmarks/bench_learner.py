@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from searchrl.algorithms import make_grpo
+from searchrl.algorithms.builtin import make_grpo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import Group, TrainItem
 from searchrl.core.trajectory import Trajectory, TurnStop

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from searchrl.algorithms import make_grpo
+from searchrl.algorithms.builtin import make_grpo
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import Group, TrainItem, make_groups

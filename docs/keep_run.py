@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from searchrl.run_folder import Run
+from searchrl import Run
 from searchrl.run_folder.rollouts import write_rollouts
 from searchrl.run_folder.sealing import encode_sealed
 

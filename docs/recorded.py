@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from searchrl import Run
 from searchrl.contracts import Metric
-from searchrl.run_folder import Run
 
 DOCS = Path(__file__).resolve().parent
 RECORD = DOCS / "recorded_run"

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import two_runs
 from recorded import COLLAPSED, DOCS, RECORD
 
+from searchrl import Run
 from searchrl.report.folder import write_report
-from searchrl.run_folder import Run
 
 if TYPE_CHECKING:
     from browser import Browser

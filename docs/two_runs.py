@@ -16,10 +16,10 @@ from keep_run import NUM_TASKS
 from recorded import DOCS, Recorded
 from recorded_pages import as_prose, as_table, bare, fence, fill, listed, versions
 
+from searchrl import Run
 from searchrl.cli.screen.figures import format_metric
 from searchrl.report.patterns import find_pattern
 from searchrl.report.tokens import open_texts
-from searchrl.run_folder import Run
 
 PAGE = DOCS / "read-a-run.md"
 

@@ -8,14 +8,9 @@ import math
 
 import torch
 
-from searchrl.core.advantage import StepScores, grpo_advantages
-from searchrl.core.loss import (
-    LossSettings,
-    Reduction,
-    loss_columns,
-    ppo_clip_loss,
-    token_weights,
-)
+from searchrl.algorithms import LossSettings, StepScores, ppo_clip_loss, token_weights
+from searchrl.core.advantage import grpo_advantages
+from searchrl.core.loss import Reduction, loss_columns
 
 CLIP_LOW, CLIP_HIGH, BETA = 0.2, 0.28, 0.1
 

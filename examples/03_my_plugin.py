@@ -7,8 +7,8 @@ Or let it play itself: python examples/03_my_plugin.py
 """
 
 from searchrl import hookimpl
-from searchrl.core.episode import ANSWER, SEARCH, Action, Passage, Task
-from searchrl.envs.text import TextEnv
+from searchrl.contracts import ANSWER, SEARCH, Action, Passage, Task
+from searchrl.envs import TextEnv
 from searchrl.rewards import FunctionReward
 
 CAPITALS = """

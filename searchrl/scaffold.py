@@ -17,9 +17,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from searchrl import ConfigError, Registry
 from searchrl.core.encoding import encode_text
-from searchrl.errors import ConfigError
-from searchrl.plugins import Registry
 
 MAX_NAME_LENGTH = 60
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from searchrl.contracts import MAX_REWARD, Metric, Paired
+from searchrl.contracts import Metric, Paired
+from searchrl.contracts.problems import MAX_REWARD
 
 Z_95 = 1.959963984540054
 

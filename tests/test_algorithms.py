@@ -14,7 +14,7 @@ import pytest
 import torch
 from train_toy import Crash, PowerCut, assert_same_run, settings, weights_of
 
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
 from searchrl.core.advantage import dr_grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups

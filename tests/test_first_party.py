@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections import Counter
@@ -20,19 +19,6 @@ MANY_ROOMS = {"searchrl-control", "searchrl-dag", "searchrl-judge", "searchrl-re
 """Packages of several subjects: ADR 0013 says why, and what holds for them instead."""
 MAX_LINES_OF_A_FILE = 450
 MAX_FILES_OF_A_ROOM = 14
-MAY_IMPORT = {
-    *("algorithms", "api_client", "config", "contracts", "core", "data", "envs", "errors"),
-    *("hookspecs", "protocols", "retrieval", "rewards", "run_folder", "testing", "tool_calls"),
-    "trackers",
-}
-ONE_DOOR = ("api_client.",)
-"""Rooms whose files are their own: a package imports from the room."""
-MAY_TAKE = {
-    *("compare", "estimate", "hookimpl", "Entry", "Registry", "load_plugins"),
-    *("make_judge", "make_retriever_factory"),
-}
-"""Public names of `searchrl` itself."""
-
 every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 
 
@@ -77,52 +63,6 @@ def test_a_package_has_a_readme_and_tests_and_stands_in_the_list(package: Path) 
     assert f"[{package.name}]({package.name}/README.md)" in (PLUGINS / "README.md").read_text(
         "utf-8"
     )
-
-
-def find_closed(source: str) -> list[str]:
-    """What a file names of the core that a package may not use: by an import, or as a text."""
-    found: list[str] = []
-    for node in ast.walk(ast.parse(source)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "searchrl":
-            names = [f"searchrl.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-            own = [alias.name for alias in node.names if alias.name.startswith("_")]
-            if names[0].startswith("searchrl."):  # a private name, of whatever module
-                found += [f"{names[0]}.{name}" for name in own]
-        elif isinstance(node, ast.Constant) and re.fullmatch(r"searchrl(\.\w+)+", str(node.value)):
-            names = [str(node.value)]
-        for name in names:
-            top, _, rest = name.partition(".")
-            is_inner = rest.startswith(ONE_DOOR)
-            if top == "searchrl" and (is_inner or rest.split(".")[0] not in MAY_IMPORT | MAY_TAKE):
-                found.append(name)
-    return found
-
-
-@every_package
-def test_a_package_needs_no_engine_and_no_program(package: Path) -> None:
-    for file in sources(package):
-        assert find_closed(file.read_text("utf-8")) == [], file
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import searchrl.engine.metrics",
-        "import searchrl",  # all of it can be reached from there
-        "def f():\n    from searchrl.programs.train import train",
-        "from searchrl import cli",
-        "from searchrl import hookimpl, train",
-        "from searchrl.core.columns import _private",
-        "importlib.import_module('searchrl.engine')",
-    ],
-)
-def test_every_way_to_the_engine_is_seen(source: str) -> None:
-    assert find_closed(f"from searchrl import hookimpl\nimport searchrl.core\n{source}")
 
 
 def test_name_of_a_package_that_is_not_installed_says_how_to_find_packages() -> None:

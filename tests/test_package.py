@@ -63,7 +63,7 @@ def data_files() -> list[Path]:
         path
         for path in PACKAGE.rglob("*")
         if path.is_file()
-        and path.suffix not in (".py", ".pyc", ".pyo")
+        and path.suffix not in (".py", ".pyi", ".pyc", ".pyo")
         and not path.name.startswith(".")
     )
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import searchrl
-from searchrl.run_folder import Run
+from searchrl import Run
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "docs"))

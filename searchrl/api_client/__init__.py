@@ -1,26 +1,32 @@
-"""Asking servers over HTTP: the names that packages may import.
+"""Asking servers over HTTP, and calls with a time limit: the names that packages may import.
 
-A model behind an OpenAI-compatible address is a `Client` (its settings: `EndpointConfig` of
-`searchrl.config.endpoint`), any other server that takes JSON a `Server`. Both send through the
+A model behind an OpenAI-compatible address is a `Client` (its settings:
+`EndpointConfig`), any other server that takes JSON a `Server`. Both send through the
 official `openai` client, which is loaded with the first of them; what was answered is kept in a
-`JsonCache`.
+`JsonCache`. `call_together` makes several calls at once, each with its time limit; one that failed
+is `Raised`.
 """
 
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.client import Client
 from searchrl.api_client.exchange import Finish, Message, Reply, Request
 from searchrl.api_client.server import Refused, Server, read_key
+from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
+from searchrl.tool_calls import Raised, call_together
 
 __all__ = [
     "Client",
+    "EndpointConfig",
     "Finish",
     "JsonCache",
     "Message",
+    "Raised",
     "Refused",
     "Reply",
     "Request",
     "Server",
     "Traffic",
+    "call_together",
     "read_key",
 ]

@@ -1,77 +1,91 @@
 """Contracts of the plugin kinds: what a protocol, retriever, reward, tracker, alarm … must do.
 
-Structural types (`typing.Protocol`): a plugin never has to inherit from us; and the checks of what
-crosses several boundaries. Parts on floor 1 know each other through this room alone; names become
-objects in `plugins`. All names are imported from here: `from searchrl.contracts import Reward`.
+Structural types (`typing.Protocol`): a plugin never has to inherit from us; the records that cross
+boundaries (`Task`, `Episode`, `Passage`, …), and the checks of what crosses several of them. Parts
+on floor 1 know each other through this room alone; names become objects in `plugins`.
 """
 
-from searchrl.contracts.playing import Drawer, Expert, ExpertFactory, TagProtocol, TokenBudget
-from searchrl.contracts.problems import (
-    JUDGE_SCALE,
-    MAX_REWARD,
-    find_action_problem,
-    find_alert_problem,
-    find_passages_problem,
-    find_ranks_problem,
-    find_slice_problem,
-    find_task_problem,
-    find_verdict_problem,
-)
+from searchrl.contracts.playing import Expert, TagProtocol, TokenBudget
+from searchrl.contracts.problems import JUDGE_SCALE, find_passages_problem, find_verdict_problem
 from searchrl.contracts.retrieving import (
-    RankingRetriever,
     Retriever,
     RetrieverFactory,
     StoredRetriever,
 )
 from searchrl.contracts.scoring import GroupReward, Judge, PaidJudge, RankingJudge, Reward
 from searchrl.contracts.settings import (
-    Account,
     Address,
-    Command,
     FilePath,
-    ModuleName,
-    NeedsTrust,
     VariableName,
-    Weights,
 )
 from searchrl.contracts.traffic import Traffic
 from searchrl.contracts.watching import Alarm, Metric, Paired, Tracker
+from searchrl.core.alert import AlarmAction, Alert, Severity
+from searchrl.core.drawing import Drawing, Graph, Table
+from searchrl.core.encoding import make_encodable
+from searchrl.core.episode import (
+    ACT,
+    ANSWER,
+    INVALID,
+    SEARCH,
+    TOOL,
+    Action,
+    Episode,
+    EpisodeTurn,
+    JudgeCase,
+    Passage,
+    Score,
+    Task,
+    ToolCall,
+    Unscored,
+    Verdict,
+)
+from searchrl.core.history import History
 
 __all__ = [
+    "ACT",
+    "ANSWER",
+    "INVALID",
     "JUDGE_SCALE",
-    "MAX_REWARD",
-    "Account",
+    "SEARCH",
+    "TOOL",
+    "Action",
     "Address",
     "Alarm",
-    "Command",
-    "Drawer",
+    "AlarmAction",
+    "Alert",
+    "Drawing",
+    "Episode",
+    "EpisodeTurn",
     "Expert",
-    "ExpertFactory",
     "FilePath",
+    "Graph",
     "GroupReward",
+    "History",
     "Judge",
+    "JudgeCase",
     "Metric",
-    "ModuleName",
-    "NeedsTrust",
     "PaidJudge",
     "Paired",
+    "Passage",
     "RankingJudge",
-    "RankingRetriever",
     "Retriever",
     "RetrieverFactory",
     "Reward",
+    "Score",
+    "Severity",
     "StoredRetriever",
+    "Table",
     "TagProtocol",
+    "Task",
     "TokenBudget",
+    "ToolCall",
     "Tracker",
     "Traffic",
+    "Unscored",
     "VariableName",
-    "Weights",
-    "find_action_problem",
-    "find_alert_problem",
+    "Verdict",
     "find_passages_problem",
-    "find_ranks_problem",
-    "find_slice_problem",
-    "find_task_problem",
     "find_verdict_problem",
+    "make_encodable",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from searchrl.contracts import find_slice_problem
+from searchrl.contracts.problems import find_slice_problem
 from searchrl.core.episode import Task
 from searchrl.data.evidence import NO_EVIDENCE, Evidence, read_evidence
 from searchrl.data.problems import BadRow, Row, ensure_encodable

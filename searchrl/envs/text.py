@@ -20,13 +20,8 @@ from typing import Any, ClassVar, get_type_hints
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from searchrl.contracts import (
-    RankingRetriever,
-    Retriever,
-    RetrieverFactory,
-    TagProtocol,
-    TokenBudget,
-)
+from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
 from searchrl.envs.splits import ensure_index, ensure_split

@@ -175,7 +175,7 @@ def register_algorithms(register: Register) -> None:
         ("masked_tis", "the same, without the tokens that disagree too much"),
         ("llds", "GRPO that keeps good rollouts likely"),
     ):
-        register(name, f"searchrl.algorithms:make_{name}", description=description)
+        register(name, f"searchrl.algorithms.builtin:make_{name}", description=description)
 
 
 @hookimpl

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from searchrl.contracts import ExpertFactory
+from searchrl.contracts.playing import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
 from searchrl.plugins.provenance import Origin, Owner, PluginRecord, find_url, hash_owner, tracing

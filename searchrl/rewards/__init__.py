@@ -1,27 +1,10 @@
 """Rewards: components, answer scoring, the expression language and the scorer.
 
-Re-exports the names other floors use. `answers` compares answers, `components` holds the
-built-in components, `expression` reads `0.2*format+em`, `scorer` runs and combines them. Nothing
-here knows tokens, groups or models.
+`answers` compares answers, `components` holds the built-in components, `judged` asks judges,
+`expression` reads `0.2*format+em`, `scorer` runs and combines them. Nothing here knows tokens,
+groups or models.
 """
 
-from searchrl.rewards.components import BUILTIN_REWARDS, FunctionGroupReward, FunctionReward
-from searchrl.rewards.expression import (
-    Expression,
-    RewardSchedule,
-    UnknownComponentError,
-    parse_expression,
-)
-from searchrl.rewards.scorer import ScoredEpisode, Scorer
+import lazy_loader
 
-__all__ = [
-    "BUILTIN_REWARDS",
-    "Expression",
-    "FunctionGroupReward",
-    "FunctionReward",
-    "RewardSchedule",
-    "ScoredEpisode",
-    "Scorer",
-    "UnknownComponentError",
-    "parse_expression",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

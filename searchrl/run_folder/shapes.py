@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from searchrl.contracts import MAX_REWARD, find_action_problem, find_task_problem
+from searchrl.contracts.problems import MAX_REWARD, find_action_problem, find_task_problem
 from searchrl.core.episode import ANSWER, SEARCH, Action, FailureKind, StopReason, Task
 from searchrl.errors import DamagedError, show_value
 from searchrl.run_folder.sealing import read_sealed

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
 from searchrl.config import RunConfig, build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import AdvantageFn, grpo_advantages

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from engine_toy import caught_step, enlarge_lora, make_trajectory, micro_policy, token_logps
 
-from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import LossColumns, LossSettings

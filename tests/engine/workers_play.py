@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from engine_toy import LIMITS, TOY_PLUGIN, micro_policy, near_items
 
-from searchrl.algorithms import make_grpo, make_tis
+from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.config import build_config
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import make_groups

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from searchrl.contracts import ExpertFactory
+from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Action, Passage, Task
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.envs.regulations.world.school import NUM_SCHOOLS

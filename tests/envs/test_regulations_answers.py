@@ -11,7 +11,7 @@ from searchrl.core.episode import ANSWER, Action, Episode, EpisodeTurn, Task
 from searchrl.envs.regulations import RegulationsEnv
 from searchrl.envs.regulations.world.names import Value, ValueKind, spell
 from searchrl.envs.text import same_answer
-from searchrl.rewards import BUILTIN_REWARDS
+from searchrl.rewards.components import BUILTIN_REWARDS
 
 CASES = [
     (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playing import PROTOCOL, Played, make_env, mean, play
 
-from searchrl.contracts import Expert, ExpertFactory, TagProtocol
+from searchrl.contracts import Expert, TagProtocol
+from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import ANSWER, SEARCH, Passage, Task
 from searchrl.envs.regulations import (
     RegulationsEnv,

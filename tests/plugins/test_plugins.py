@@ -416,5 +416,5 @@ def test_worker_refuses_a_plugin_that_was_edited_meanwhile(tmp_path: Path) -> No
 
 # --- the package ---------------------------------------------------------------------------
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+    with pytest.raises(AttributeError, match="trian"):
         _ = searchrl.trian  # type: ignore[attr-defined]

@@ -11,7 +11,8 @@ import pytest
 from command_line import succeed
 from train_toy import Crash, settings
 
-from searchrl.algorithms import Algorithm, make_grpo, make_reinforce_pp, make_rloo
+from searchrl.algorithms.builtin import make_grpo, make_reinforce_pp, make_rloo
+from searchrl.algorithms.record import Algorithm
 from searchrl.config import build_config
 from searchrl.engine.model import hub
 from searchrl.engine.rollout.world import make_worlds

@@ -22,7 +22,7 @@ PLUGIN = '''
 from dataclasses import replace
 
 from searchrl import hookimpl
-from searchrl.algorithms import make_grpo
+from searchrl.algorithms.builtin import make_grpo
 
 
 def make_shown():

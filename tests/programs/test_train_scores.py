@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from train_toy import TOY_PLUGIN, Crash, settings
 
-from searchrl.algorithms import Algorithm, make_dapo, make_grpo, make_llds
+from searchrl.algorithms.builtin import make_dapo, make_grpo, make_llds
+from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import StepScores, grpo_advantages
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.errors import FailureLimitError
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.usefixtures("threads_restored")]
 
 BY_TURN = """
 from searchrl import hookimpl
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.episode import Score
 from searchrl.rewards import FunctionReward

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_texts import PASSAGES, SOUP, characters
 
-from searchrl.contracts import TagProtocol, find_action_problem
+from searchrl.contracts import TagProtocol
+from searchrl.contracts.problems import find_action_problem
 from searchrl.core.episode import ACT, ANSWER, INVALID, SEARCH, TOOL, Action, Passage, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins

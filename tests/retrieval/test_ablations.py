@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from searchrl.contracts import RankingRetriever
+from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Passage
 from searchrl.retrieval.ablations import EmptyRetriever, RandomRetriever
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from searchrl.contracts import Drawer
+from searchrl.contracts.playing import Drawer
 from searchrl.core.drawing import Table
 from searchrl.core.episode import (
     ANSWER,
@@ -21,7 +21,7 @@ from searchrl.core.episode import (
     Task,
     Unscored,
 )
-from searchrl.rewards import BUILTIN_REWARDS
+from searchrl.rewards.components import BUILTIN_REWARDS
 
 
 def search(query: str, *ids: str) -> EpisodeTurn:

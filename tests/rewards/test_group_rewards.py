@@ -16,14 +16,10 @@ from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.world import make_worlds
 from searchrl.plugins import load_plugins
-from searchrl.rewards import (
-    BUILTIN_REWARDS,
-    FunctionGroupReward,
-    RewardSchedule,
-    ScoredEpisode,
-    Scorer,
-)
-from searchrl.rewards.scorer import score_together
+from searchrl.rewards import FunctionGroupReward
+from searchrl.rewards.components import BUILTIN_REWARDS
+from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.scorer import ScoredEpisode, Scorer, score_together
 
 TASK = Task("t1", "test", 0, "Where?", answers=("Paris",))
 PARIS = Episode(TASK, final_answer="Paris")

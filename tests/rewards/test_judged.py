@@ -15,9 +15,10 @@ from searchrl.engine.rollout.world import make_worlds
 from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure, PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
-from searchrl.rewards import RewardSchedule, Scorer
+from searchrl.rewards.expression import RewardSchedule
 from searchrl.rewards.judged import ask_ranking, make_judged
 from searchrl.rewards.lexical import LexicalJudge
+from searchrl.rewards.scorer import Scorer
 
 TASK = Task("t", "test", 0, "When does it close?", answers=("16:45", "at 16:45"))
 

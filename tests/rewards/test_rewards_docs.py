@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from searchrl.plugins import load_plugins
-from searchrl.rewards import BUILTIN_REWARDS, Scorer
 from searchrl.rewards.answers import normalize_n1, normalize_n2
+from searchrl.rewards.components import BUILTIN_REWARDS
 from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.scorer import Scorer
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "rewards.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")

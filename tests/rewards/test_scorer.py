@@ -25,7 +25,9 @@ from searchrl.core.episode import (
     Unscored,
 )
 from searchrl.errors import PluginError, UnknownNameError
-from searchrl.rewards import BUILTIN_REWARDS, RewardSchedule, ScoredEpisode, Scorer
+from searchrl.rewards.components import BUILTIN_REWARDS
+from searchrl.rewards.expression import RewardSchedule
+from searchrl.rewards.scorer import ScoredEpisode, Scorer
 
 EPISODE = Episode(
     Task("t1", "test", 0, "Where?", answers=("Paris",)),

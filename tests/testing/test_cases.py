@@ -9,9 +9,10 @@ import pytest
 
 from searchrl.core.episode import SEARCH, Passage, StopReason, Task
 from searchrl.protocols import ThinkSearchAnswer
-from searchrl.rewards import BUILTIN_REWARDS
-from searchrl.testing import RewardCase, make_episode, reward_cases
+from searchrl.rewards.components import BUILTIN_REWARDS
+from searchrl.testing import make_episode, reward_cases
 from searchrl.testing.kit import cases, policies, steps
+from searchrl.testing.kit.cases import RewardCase
 
 CASES = {case.name: case for case in reward_cases()}
 

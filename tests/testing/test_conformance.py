@@ -15,9 +15,9 @@ from fixtures.unsound import SOUND, fault_lines, write_unsound
 import searchrl.testing
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.testing import Report, Status, assert_conforms, check_plugin, conformance_cases
+from searchrl.testing import Status, assert_conforms, check_plugin, conformance_cases
 from searchrl.testing.conformance import check_entry, criteria_of, find_entries, find_failures
-from searchrl.testing.criteria import Criterion, Problem
+from searchrl.testing.criteria import Criterion, Problem, Report
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import run_criteria
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from fixtures.unsound import SOUND, fault_lines, faults_of, write_unsound
 
-from searchrl.testing import Report, Status, check_plugin
+from searchrl.testing import Status, check_plugin
 from searchrl.testing.conformance import criteria_of
+from searchrl.testing.criteria import Report
 from searchrl.testing.kinds import envs
 from searchrl.testing.kit import fuzz
 

@@ -32,7 +32,7 @@ from searchrl_control.environment.worlds import World
 from searchrl_control.policies.space import Space
 from torch import Tensor
 
-from searchrl.errors import DataError
+from searchrl import DataError
 
 ACTIONS = find_set(HEADS)
 NUMBERS = tuple(ACTIONS.index(source) for source in SOURCES)

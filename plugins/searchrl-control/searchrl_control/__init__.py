@@ -6,8 +6,7 @@ import, `gymnasium.make("searchrl_control:searchrl/RetrievalControl-v0")` does.
 
 import gymnasium
 
-from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterEnv, RegisterReward
+from searchrl import Register, RegisterEnv, RegisterReward, hookimpl
 
 PLUGIN_API = 2
 

@@ -12,7 +12,7 @@ from searchrl_control.searchers.library import Library
 from searchrl_control.searchers.vectors import NamedEncoder, Vectors
 from searchrl_retrieval.dense.encoders import as_text, normalise
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 
 DIM = 12

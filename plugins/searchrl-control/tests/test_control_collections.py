@@ -17,7 +17,7 @@ from searchrl_control.collections.judged import read_judged
 from searchrl_control.collections.places import find_collection
 from searchrl_control.environment.worlds import Place, World
 
-from searchrl.errors import ConfigError, DataError
+from searchrl import ConfigError, DataError
 
 IDS = [f"q{number}" for number in range(11)]
 

@@ -27,8 +27,8 @@ from searchrl_control.comparison.study import Boards
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.policies.space import Decided, row_of
 
+from searchrl import PolicyError
 from searchrl.cli import main
-from searchrl.errors import PolicyError
 
 MODULE = "searchrl_control"
 

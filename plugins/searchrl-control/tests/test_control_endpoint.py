@@ -13,8 +13,8 @@ import pytest
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.reformulate.writer import ask_endpoint
 
-from searchrl.config.endpoint import EndpointConfig
-from searchrl.errors import EndpointFailure
+from searchrl import EndpointFailure
+from searchrl.api_client import EndpointConfig
 
 
 class Model(BaseHTTPRequestHandler):

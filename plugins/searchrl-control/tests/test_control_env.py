@@ -16,10 +16,10 @@ from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.measures import ndcg
 from searchrl_control.environment.worlds import Place, World
 
-from searchrl.core.episode import JudgeCase, Unscored, Verdict
-from searchrl.envs.foreign import TextAdapter
-from searchrl.errors import ConfigError, EnvironmentFailure, ScoringFailure
-from searchrl.protocols.act import ThinkAct
+from searchrl import ConfigError, EnvironmentFailure, ScoringFailure
+from searchrl.contracts import JudgeCase, Unscored, Verdict
+from searchrl.envs import TextAdapter
+from searchrl.protocols import ThinkAct
 
 ID = "searchrl_control:searchrl/RetrievalControl-v0"
 

@@ -20,7 +20,7 @@ from searchrl_control.generation.written import (
     write_questions,
 )
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 E, M, H = Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD
 TOLMERE = PASSAGES[0]

@@ -19,7 +19,7 @@ from searchrl_control.policies.networks import (
 )
 from searchrl_control.policies.space import Space, row_of, space_of
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 B, S = 6, 5
 NETWORKS = (make_linear, make_mlp, make_gru)

@@ -22,8 +22,8 @@ from searchrl_control.generation.curriculum import LEVELS
 from searchrl_control.generation.written import Kind
 from searchrl_control.training.folder import build_settings
 
+from searchrl import load_yaml
 from searchrl.cli import main
-from searchrl.config import load_yaml
 
 REPO = Path(__file__).resolve().parents[3]
 PAGE = (REPO / "docs" / "retrieval-control.md").read_text("utf-8")

@@ -15,7 +15,7 @@ from searchrl_control.reformulate.writer import Written, read_line
 from searchrl_control.searchers.question import Question
 
 from searchrl.api_client import JsonCache
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 
 ASKED = Asked("where does salt come from", {"salt": 1.0, "come": 1.0}, PASSAGES[:2])
 

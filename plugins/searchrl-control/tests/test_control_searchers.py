@@ -19,8 +19,8 @@ from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.fusion import fuse as fuse_passages
 from searchrl_retrieval.fusion import min_max
 
-from searchrl.core.episode import Passage
-from searchrl.errors import DataError
+from searchrl import DataError
+from searchrl.contracts import Passage
 
 TEXTS = [text for text, _ in QUESTIONS.values()]
 

@@ -15,7 +15,7 @@ from searchrl_control.policies.networks import make_gru, make_linear, make_mlp
 from searchrl_control.policies.space import Space, row_of, space_of
 from searchrl_control.policies.typical import FARTHEST, TYPICAL, means_and_spreads
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 every_network = pytest.mark.parametrize("make", [make_linear, make_mlp, make_gru])
 

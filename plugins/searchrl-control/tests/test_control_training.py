@@ -18,8 +18,7 @@ from searchrl_control.policies.space import masked_logps
 from searchrl_control.training.folder import build_settings
 from searchrl_control.training.loop import Played, Training
 
-from searchrl.errors import ConfigError
-from searchrl.plugins import load_plugins
+from searchrl import ConfigError, load_plugins
 
 MODULE = "searchrl_control"
 

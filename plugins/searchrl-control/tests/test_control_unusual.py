@@ -15,7 +15,7 @@ from searchrl_control.environment.actions import SETS
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.worlds import Place, World
 
-from searchrl.errors import DataError
+from searchrl import DataError
 
 Rows = Sequence[Mapping[str, Any]]
 Qrels = Sequence[tuple[str, str, int]]

@@ -16,7 +16,7 @@ from searchrl_control.environment.actions import HEADS
 from searchrl_control.environment.env import MAX_STEPS, RetrievalControlEnv
 from searchrl_control.policies.space import row_of, space_of
 
-from searchrl.errors import DataError
+from searchrl import DataError
 
 _FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 

@@ -1,7 +1,6 @@
 """Plan-then-search: one turn plans a graph of queries over several sources. Only hooks."""
 
-from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterEnv, RegisterReward, RegisterTool
+from searchrl import Register, RegisterEnv, RegisterReward, RegisterTool, hookimpl
 
 PLUGIN_API = 2
 

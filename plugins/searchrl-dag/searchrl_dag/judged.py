@@ -6,10 +6,8 @@ answers, and the judge is not asked. Which judge it is, the configuration says.
 
 from __future__ import annotations
 
-from searchrl.contracts import JUDGE_SCALE, Judge
-from searchrl.core.episode import Episode, Unscored
-from searchrl.rewards.components import FunctionReward
-from searchrl.rewards.judged import ask_judge
+from searchrl.contracts import JUDGE_SCALE, Episode, Judge, Unscored
+from searchrl.rewards import FunctionReward, ask_judge
 from searchrl_dag.rewards import make_dag
 
 

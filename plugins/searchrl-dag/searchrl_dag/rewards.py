@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from searchrl.core.episode import SEARCH, Episode
-from searchrl.rewards.components import FunctionReward
+from searchrl.contracts import SEARCH, Episode
+from searchrl.rewards import FunctionReward
 from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.reading import read_any_plan
 

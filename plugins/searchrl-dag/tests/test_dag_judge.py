@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from searchrl_dag.judged import make_dag_judge
 
-from searchrl.core.episode import SEARCH, Action, Episode, EpisodeTurn, JudgeCase, Task, Verdict
+from searchrl.contracts import SEARCH, Action, Episode, EpisodeTurn, JudgeCase, Task, Verdict
 from searchrl.testing import check_plugin
 
 TASK = Task("t", "test", 0, "Who signed it?", answers=("Ada Lovelace",))

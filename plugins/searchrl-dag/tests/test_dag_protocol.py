@@ -12,10 +12,8 @@ from searchrl_dag.plans.protocol import NodeResult, SearchDag
 from searchrl_dag.rewards import make_dag, make_levels, make_nodes
 
 import searchrl
-from searchrl.contracts import TokenBudget
-from searchrl.core.drawing import Graph, Table
-from searchrl.core.episode import INVALID, SEARCH, Action, Passage, Task
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import INVALID, SEARCH, Action, Graph, Passage, Table, Task, TokenBudget
 from searchrl.protocols import FIRST_THOUGHT
 from searchrl.testing import Says, check_plugin, make_episode, play_episode
 

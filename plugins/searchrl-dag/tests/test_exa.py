@@ -17,9 +17,8 @@ from searchrl_dag.exa.client import KEY_ENV, ExaRetriever
 from searchrl_dag.exa.pace import Pace
 from searchrl_dag.exa.wire import Content, Form, write_request
 
-from searchrl.contracts import StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl import ConfigError, RetrieverFailure
+from searchrl.contracts import Passage, StoredRetriever
 
 
 @pytest.fixture(autouse=True)

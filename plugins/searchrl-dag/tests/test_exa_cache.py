@@ -17,8 +17,8 @@ from exa_server import KEY, Sent, exa_server, failing, recorded, searching
 from searchrl_dag.exa.client import KEY_ENV, ExaRetriever, ReplayMiss
 
 import searchrl
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage
 from searchrl.retrieval import BM25Retriever
 from searchrl.testing import PASSAGES, Status, check_plugin
 

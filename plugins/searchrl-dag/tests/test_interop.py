@@ -18,11 +18,11 @@ from searchrl_dag.multisource.own import OwnQuestionsEnv
 from searchrl_dag.plans.protocol import SearchDag
 
 import searchrl
-from searchrl import load_plugins
+from searchrl import load_plugins, load_yaml
 from searchrl.cli import main
-from searchrl.config import build_config, load_preset, load_yaml
+from searchrl.config import build_config, load_preset
 from searchrl.config.keys import config_keys
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.envs.corpus import DEMO_FOLDER
 from searchrl.retrieval import BM25Retriever
 

@@ -11,9 +11,8 @@ from searchrl_dag.multisource.heuristics import guess_plan
 from searchrl_dag.multisource.world import SOURCES, make_world
 
 import searchrl
-from searchrl import load_plugins
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl import ConfigError, RetrieverFailure, load_plugins
+from searchrl.contracts import Passage
 
 MODULE = "searchrl_dag"
 SOME = 60

@@ -13,7 +13,7 @@ from exa_server import KEY, Sent, exa_server
 from searchrl_dag.exa.client import KEY_ENV
 
 import searchrl
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 from searchrl.testing import check_plugin
 
 MODULE = "searchrl_dag"

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from searchrl import load_plugins
+from searchrl import ConfigError, load_plugins
 from searchrl.config import build_config, load_preset
-from searchrl.errors import ConfigError
 from searchrl.programs.setup.carrying import carried_settings
 from searchrl.programs.setup.planning import plan_run
-from searchrl.rewards import RewardSchedule
+from searchrl.rewards.expression import RewardSchedule
 
 PRESET = "searchrl_dag:presets/published"
 

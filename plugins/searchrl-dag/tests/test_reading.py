@@ -12,8 +12,8 @@ from searchrl_dag.plans.plan import Edge, Node, Plan, fill
 from searchrl_dag.plans.protocol import SearchDag
 from searchrl_dag.plans.reading import Fault, PlanReader, Violation, read_any_plan
 
-from searchrl.core.episode import INVALID as INVALID_KIND
-from searchrl.core.episode import SEARCH
+from searchrl.contracts import INVALID as INVALID_KIND
+from searchrl.contracts import SEARCH
 
 READER = PlanReader(
     {"general": "General", "news": "News", "academic": "Academic"}, {"academy": "academic"}, 6

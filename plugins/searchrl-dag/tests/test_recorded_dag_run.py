@@ -14,8 +14,8 @@ sys.path.insert(0, str(HERE))
 import record_dag_run as record  # noqa: E402
 from click.testing import CliRunner  # noqa: E402
 
+from searchrl import Run  # noqa: E402
 from searchrl.cli import main  # noqa: E402
-from searchrl.run_folder import Run  # noqa: E402
 from searchrl.run_folder.changes import describe_sources  # noqa: E402
 
 RUN = Run.open(record.RECORD)

@@ -11,8 +11,8 @@ from searchrl_dag.multisource.running import PlanRunner, parent_text
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import NodeResult
 
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage
 
 SOURCES = ("general", "news", "academic")
 DIAMOND = Plan(

@@ -5,11 +5,9 @@ import re
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from searchrl.core.drawing import Table
-from searchrl.core.episode import ANSWER, TOOL, Action, ToolCall
-from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.envs.text_space import TextSpace
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import ANSWER, TOOL, Action, Table, ToolCall
+from searchrl.envs import TextSpace, ensure_index, ensure_split
 from searchrl_gsm_tools.calculator import calculate
 from searchrl_gsm_tools.problems import NUM_TASKS, make_task
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from searchrl.core.episode import Task
+from searchrl.contracts import Task
 from searchrl_gsm_tools.calculator import calculate
 
 NUM_TASKS = {"train": 4000, "test": 400}

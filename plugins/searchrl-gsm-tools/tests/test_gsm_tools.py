@@ -7,12 +7,9 @@ from searchrl_gsm_tools.calculator import CALCULATOR, MAX_CHARS, calculate
 from searchrl_gsm_tools.env import GsmTools
 from searchrl_gsm_tools.problems import NUM_TASKS, make_task
 
-from searchrl import load_plugins
+from searchrl import ConfigError, evaluate, load_plugins, train
+from searchrl.contracts import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.core.drawing import find_drawings_problem
-from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, ToolCall
-from searchrl.errors import ConfigError
-from searchrl.programs.evaluate import evaluate
-from searchrl.programs.train import train
 from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
 
 PROTOCOL = ToolCallProtocol(tools=[CALCULATOR])

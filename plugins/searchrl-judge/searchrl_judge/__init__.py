@@ -1,7 +1,6 @@
 """Judges that ask a model, a reward that ranks groups, and a report on judges. Only hooks."""
 
-from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterReward
+from searchrl import Register, RegisterReward, hookimpl
 
 PLUGIN_API = 2
 

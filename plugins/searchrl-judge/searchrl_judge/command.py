@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from searchrl.errors import ConfigError, SearchRLError
+from searchrl import ConfigError, SearchRLError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,8 +115,7 @@ def _make_judges(
     names: Mapping[str, str | None], assignments: Sequence[str], plugins: Sequence[str]
 ) -> dict[str, Judge]:
     """The judges that are named, with their settings."""
-    from searchrl import load_plugins, make_judge
-    from searchrl.config import merge, parse_set
+    from searchrl import load_plugins, make_judge, merge, parse_set
 
     before = click.get_current_context().find_root().params.get("plugin") or ()
     registry = load_plugins([*before, *plugins], must_load=True)

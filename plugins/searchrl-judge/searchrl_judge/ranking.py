@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.contracts import GroupReward, Judge, RankingJudge
-from searchrl.core.episode import Episode, Unscored
-from searchrl.rewards import FunctionGroupReward
-from searchrl.rewards.judged import ask_judge, ask_ranking
+from searchrl.contracts import Episode, GroupReward, Judge, RankingJudge, Unscored
+from searchrl.rewards import FunctionGroupReward, ask_judge, ask_ranking
 
 
 def make_ranked(judge: Judge) -> GroupReward:

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from searchrl.rewards.answers import cover_em
+from searchrl.rewards import cover_em
 
 
 def shown(body: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from searchrl_judge.asking.judge import GEMINI_URL, MAX_DRAWS, make_endpoint, ma
 from searchrl_judge.asking.prompts import MAX_CHARS, clean
 from searchrl_judge.asking.replies import Unreadable, read_scores, read_verdict
 
-from searchrl import load_plugins
-from searchrl.core.episode import JudgeCase, Unscored, Verdict
-from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure
+from searchrl import BudgetSpent, ConfigError, EndpointFailure, load_plugins
+from searchrl.contracts import JudgeCase, Unscored, Verdict
 
 CASE = JudgeCase("When does it close?", "at 16:45", ("16:45",))
 KEY = "sk-secret-0123"

@@ -18,9 +18,9 @@ from searchrl_judge.looking.cases import OWN, Labelled, read_cases
 from searchrl_judge.looking.injections import FORMS, make_attacks, read_orders
 from searchrl_judge.looking.report import look_at, pick_wrong
 
+from searchrl import DataError
 from searchrl.cli import main
-from searchrl.core.episode import JudgeCase, Unscored, Verdict
-from searchrl.errors import DataError
+from searchrl.contracts import JudgeCase, Unscored, Verdict
 from searchrl.rewards.lexical import LexicalJudge
 from searchrl.testing import Status, check_plugin
 

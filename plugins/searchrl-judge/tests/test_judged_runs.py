@@ -12,16 +12,14 @@ from click.testing import CliRunner
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 from judge_models import careful, say
 
-from searchrl import load_plugins
+from searchrl import BudgetSpent, PluginError, Run, evaluate, load_plugins, train
 from searchrl.cli import main
 from searchrl.config import build_config
-from searchrl.core.episode import Episode, FailureKind, Task
+from searchrl.contracts import Episode, Task
+from searchrl.core.episode import FailureKind
 from searchrl.engine.rollout.world import make_scorer, name_defaults
-from searchrl.errors import BudgetSpent, FailureLimitError, PluginError
-from searchrl.programs.evaluate import evaluate
-from searchrl.programs.train import train
+from searchrl.errors import FailureLimitError
 from searchrl.rewards.scorer import score_together
-from searchrl.run_folder import Run
 from searchrl.run_folder.changes import describe_sources
 from searchrl.trust.permission import Permission
 

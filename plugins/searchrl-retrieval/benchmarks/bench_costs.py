@@ -30,10 +30,8 @@ from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.kinds import KINDS, find_kind
 
-from searchrl import load_plugins, make_retriever_factory
-from searchrl.config import parse_set
-from searchrl.contracts import Retriever
-from searchrl.core.episode import Passage
+from searchrl import load_plugins, make_retriever_factory, parse_set
+from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import has_passages, open_passages, write_passages
 
 MIB = 1 << 20

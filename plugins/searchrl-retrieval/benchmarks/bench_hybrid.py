@@ -29,8 +29,7 @@ from searchrl_retrieval.fusion import FUSIONS, fuse
 from searchrl_retrieval.hybrid import VECTOR_WEIGHT
 
 from searchrl import compare
-from searchrl.contracts import Paired
-from searchrl.core.episode import Passage
+from searchrl.contracts import Paired, Passage
 
 COLLECTIONS = {
     "SciFact": ("ir/scifact", "train", "test"),

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.data import Problems, load_corpus, parse_rows
 from searchrl.retrieval import tokenize
 

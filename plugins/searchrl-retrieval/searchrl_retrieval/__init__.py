@@ -1,7 +1,6 @@
 """Search engines for real corpora, with their indexes on disk. Only hooks: nothing is loaded."""
 
-from searchrl import hookimpl
-from searchrl.hookspecs import Register, RegisterTool
+from searchrl import Register, RegisterTool, hookimpl
 
 PLUGIN_API = 2
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 
 def need(who: str, extra: str, *modules: str) -> None:

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage
 
 RANK_CONSTANT = 60
 """Of reciprocal rank fusion: how little the first places stand out. The value of the paper."""

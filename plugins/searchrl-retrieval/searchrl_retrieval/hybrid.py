@@ -11,9 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from searchrl.contracts import Retriever, RetrieverFactory, StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl import ConfigError, RetrieverFailure
+from searchrl.contracts import Passage, Retriever, RetrieverFactory, StoredRetriever
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.dense.kinds import make_static
 from searchrl_retrieval.fusion import FUSIONS, fuse

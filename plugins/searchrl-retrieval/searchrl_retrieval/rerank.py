@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from searchrl.contracts import Retriever, RetrieverFactory, StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl import ConfigError, RetrieverFailure
+from searchrl.contracts import Passage, Retriever, RetrieverFactory, StoredRetriever
 from searchrl_retrieval.bm25s.kind import make_bm25s
 from searchrl_retrieval.dense.encoders import as_plain, as_text
 from searchrl_retrieval.dense.models import find_model, load_model

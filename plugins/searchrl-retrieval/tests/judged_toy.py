@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 
 FACTS = {
     "d1": ("Otter", "The otter lives in rivers and eats fish."),

@@ -16,8 +16,7 @@ from searchrl_retrieval.http.app import Serving, make_app
 from searchrl_retrieval.http.serving import bind, configure, show_address
 from searchrl_retrieval.http.wire import Limits
 
-from searchrl.contracts import Retriever
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import BM25Retriever
 
 TOWN = (

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 
 WORDS = "park library book opens nine closes five dog cat river bridge the at query passage".split()
 

@@ -14,10 +14,8 @@ from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.index.build import build_index
 
-from searchrl import load_plugins, make_env
-from searchrl.contracts import StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError, load_plugins, make_env
+from searchrl.contracts import Passage, StoredRetriever
 from searchrl.retrieval import PassageStore, progress
 
 PASSAGES = [

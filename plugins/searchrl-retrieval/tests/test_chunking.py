@@ -19,10 +19,10 @@ from searchrl_retrieval.chunking.code import (
 from searchrl_retrieval.chunking.languages import LANGUAGES, load_grammar
 from searchrl_retrieval.chunking.prose import chunk_passages
 
+from searchrl import ConfigError
 from searchrl.cli import main
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.data import Problems
-from searchrl.errors import ConfigError
 
 PYTHON = '''"""Opening hours."""
 

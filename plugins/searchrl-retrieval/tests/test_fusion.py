@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searchrl_retrieval.fusion import FUSIONS, Points, fuse, min_max, reciprocal_ranks
 
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage
 
 Ranking = list[Passage]
 

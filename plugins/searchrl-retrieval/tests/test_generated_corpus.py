@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 
 _FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 

@@ -14,8 +14,8 @@ import pytest
 from retrieval_servers import Asked, Odd, documents, odd_server
 from searchrl_retrieval.http.client import HttpRetriever
 
+from searchrl import ConfigError, RetrieverFailure
 from searchrl.contracts import StoredRetriever
-from searchrl.errors import ConfigError, RetrieverFailure
 
 KEY = "sk-secret-0123"
 

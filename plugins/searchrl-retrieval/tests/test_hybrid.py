@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 from searchrl_retrieval.hybrid import VECTOR_WEIGHT, make_hybrid
 
-from searchrl import load_plugins, make_retriever_factory
-from searchrl.contracts import Retriever, StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, RetrieverFailure
+from searchrl import ConfigError, RetrieverFailure, load_plugins, make_retriever_factory
+from searchrl.contracts import Passage, Retriever, StoredRetriever
 
 CORPUS = tuple(Passage(name, f"text {name}", f"title {name}") for name in "abcdef")
 

@@ -156,7 +156,7 @@ def test_kept_indexes_are_listed_the_damaged_ones_too(tmp_path: Path, corpus: Pa
 SLOW_BUILD = """
 import sys, time
 from pathlib import Path
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl_retrieval.bm25s import counting, scoring
 from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.index.build import build_index

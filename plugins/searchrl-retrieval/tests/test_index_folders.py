@@ -22,7 +22,7 @@ from searchrl_retrieval.index.manifest import CACHE_VARIABLE, IndexFault, write_
 from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import PassageStore, write_passages
 
 PASSAGES = [Passage(f"p{i}", f"text of passage {i}", f"title {i}") for i in range(10)]
@@ -343,7 +343,7 @@ def test_full_disk_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest.Monk
 
 TWO_BUILDERS = """
 import sys, time
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl_retrieval.bm25s import counting
 from searchrl_retrieval.bm25s.kind import Bm25s, make_bm25s
 

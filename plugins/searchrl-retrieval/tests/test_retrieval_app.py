@@ -24,7 +24,7 @@ from searchrl_retrieval.http.batching import Batcher
 from searchrl_retrieval.http.intake import Intake
 from searchrl_retrieval.http.wire import Limits
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import BM25Retriever
 
 LINE = httpx2.Client(timeout=60, verify=False)

@@ -21,8 +21,8 @@ from searchrl_retrieval.http.wire import (
     write_request,
 )
 
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage
 
 LIMITS = Limits(topk=3, max_k=10, queries=4, query_chars=20, passages=24)
 

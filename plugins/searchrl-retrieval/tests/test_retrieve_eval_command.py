@@ -15,8 +15,8 @@ from searchrl_retrieval.evaluation import records
 from searchrl_retrieval.evaluation.collection import read_collection
 from searchrl_retrieval.evaluation.contenders import Contender, read_contenders
 
+from searchrl import ConfigError
 from searchrl.cli import main
-from searchrl.errors import ConfigError
 
 pytest.importorskip("ir_measures")
 

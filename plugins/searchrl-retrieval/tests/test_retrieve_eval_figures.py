@@ -20,8 +20,8 @@ from searchrl_retrieval.evaluation.collection import find_passages, read_collect
 from searchrl_retrieval.evaluation.judging import Judged, compare_all, judge
 from searchrl_retrieval.evaluation.measures import measure
 
-from searchrl.core.episode import Passage
-from searchrl.errors import PluginError, RetrieverFailure
+from searchrl import PluginError, RetrieverFailure
+from searchrl.contracts import Passage
 from searchrl.retrieval import BM25Retriever, EmptyRetriever, write_passages
 
 IDS = [f"d{number}" for number in range(8)]

@@ -23,9 +23,8 @@ from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 from searchrl_retrieval.rerank import make_rerank
 
-from searchrl import load_plugins, make_retriever_factory
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError, load_plugins, make_retriever_factory
+from searchrl.contracts import Passage
 
 
 @pytest.fixture(autouse=True)

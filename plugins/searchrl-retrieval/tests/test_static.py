@@ -28,10 +28,9 @@ from searchrl_retrieval.dense.vectors import FaissVectors, write_vectors
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.manifest import IndexFault
 
-from searchrl import load_plugins, make_retriever_factory
-from searchrl.contracts import RankingRetriever, StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError, load_plugins, make_retriever_factory
+from searchrl.contracts import Passage, StoredRetriever
+from searchrl.contracts.retrieving import RankingRetriever
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +282,7 @@ import logging, socket, sys
 def refuse(*args, **kwargs):
     raise AssertionError("a connection is opened")
 socket.socket.connect = socket.getaddrinfo = refuse
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl_retrieval.dense.kinds import make_static
 from searchrl_retrieval.hybrid import make_hybrid
 from functools import partial

@@ -1,6 +1,6 @@
 """Weights & Biases as a tracker of SearchRL: the plugin, which imports no `wandb` itself."""
 
-from searchrl.hookspecs import Register, hookimpl
+from searchrl import Register, hookimpl
 
 PLUGIN_API = 2
 

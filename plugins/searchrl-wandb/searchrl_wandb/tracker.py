@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import yaml
 
+from searchrl import ConfigError
 from searchrl.contracts import Metric
-from searchrl.errors import ConfigError
 
 STATE_FILE = "wandb_run.json"
 """In the run folder: `{"id": …, "step": …}`, the W&B run and the last step it was given."""

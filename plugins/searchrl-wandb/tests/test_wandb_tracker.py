@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from searchrl_wandb.tracker import STATE_FILE, WandbTracker
 
+from searchrl import ConfigError
 from searchrl.contracts import Metric
-from searchrl.errors import ConfigError
 from searchrl.testing import assert_conforms, sample_log
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.columns import LossStats, loss_columns
 from searchrl.core.group import Group, Trainable

@@ -14,15 +14,9 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from searchrl.contracts import (
-    Expert,
-    ExpertFactory,
-    TokenBudget,
-    find_action_problem,
-    find_passages_problem,
-    find_ranks_problem,
-    find_task_problem,
-)
+from searchrl.contracts import Expert, TokenBudget, find_passages_problem
+from searchrl.contracts.playing import ExpertFactory
+from searchrl.contracts.problems import find_action_problem, find_ranks_problem, find_task_problem
 from searchrl.core.episode import (
     Action,
     Failure,

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from searchrl.contracts import Expert, ExpertFactory
+from searchrl.contracts import Expert
+from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import EpisodeTurn, Failure, StopReason, Task
 from searchrl.core.trajectory import Origin, Trajectory
 from searchrl.engine.rollout.boundary import Stepped

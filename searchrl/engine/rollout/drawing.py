@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from searchrl.contracts import Drawer
+from searchrl.contracts.playing import Drawer
 from searchrl.core.drawing import Drawing, Text, find_drawings_problem
 from searchrl.core.episode import Episode
 from searchrl.engine.rollout.world import Env, TaskWorld

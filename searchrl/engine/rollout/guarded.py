@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from searchrl.contracts import (
-    RankingRetriever,
     Retriever,
     RetrieverFactory,
     StoredRetriever,
     TagProtocol,
     TokenBudget,
-    find_action_problem,
 )
+from searchrl.contracts.problems import find_action_problem
+from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Action, Passage
 from searchrl.errors import PluginError, ProtocolFailure
 from searchrl.retrieval.indexes import IndexCache

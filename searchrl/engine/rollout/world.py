@@ -20,7 +20,8 @@ import gymnasium
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import stages_of
 from searchrl.config.sections import AUTO, Named, TaskConfig
-from searchrl.contracts import ExpertFactory, TagProtocol
+from searchrl.contracts import TagProtocol
+from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
 from searchrl.engine.rollout.guarded import GuardedProtocol, GuardedRetrievers
 from searchrl.engine.rollout.scorers import build_scorer, can_open, ensure_is_read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.config import RunConfig
 from searchrl.config.packaged import EMBEDDED, package_of
 from searchrl.core.advantage import StepScores

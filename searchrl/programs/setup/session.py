@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import EvalConfig, RolloutConfig, SamplingConfig
 from searchrl.engine.checks import doctor
 from searchrl.engine.checks.report import Report

@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real

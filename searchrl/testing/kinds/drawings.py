@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from searchrl.contracts import Drawer
+from searchrl.contracts.playing import Drawer
 from searchrl.core.drawing import find_drawings_problem
 from searchrl.core.episode import Episode, Task
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion

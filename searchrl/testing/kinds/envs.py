@@ -21,7 +21,8 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env
 
 from searchrl.config.packaged import find_packaged, package_of
-from searchrl.contracts import TokenBudget, find_task_problem
+from searchrl.contracts import TokenBudget
+from searchrl.contracts.problems import find_task_problem
 from searchrl.core.episode import ANSWER, TOOL, Action, Task
 from searchrl.engine.rollout.boundary import step_env
 from searchrl.plugins.registry import describe_error

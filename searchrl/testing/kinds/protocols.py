@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from searchrl.contracts import TagProtocol, TokenBudget, find_action_problem
+from searchrl.contracts import TagProtocol, TokenBudget
+from searchrl.contracts.problems import find_action_problem
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
 from searchrl.errors import ConfigError
 from searchrl.plugins.registry import describe_error

@@ -12,13 +12,9 @@ import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from searchrl.contracts import (
-    RankingRetriever,
-    Retriever,
-    StoredRetriever,
-    find_passages_problem,
-    find_ranks_problem,
-)
+from searchrl.contracts import Retriever, StoredRetriever, find_passages_problem
+from searchrl.contracts.problems import find_ranks_problem
+from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Passage
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated

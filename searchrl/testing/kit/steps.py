@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from searchrl.algorithms import Algorithm
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig
 from searchrl.core.advantage import StepScores
 

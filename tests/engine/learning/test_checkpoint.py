@@ -16,7 +16,8 @@ from engine_toy import enlarge_lora, micro_policy, play
 from pytest import MonkeyPatch
 from safetensors.torch import load_file, save_file
 
-from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
 from searchrl.core.group import Group, make_groups
 from searchrl.engine.learning import checkpoint as module
 from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy

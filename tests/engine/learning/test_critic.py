@@ -12,7 +12,8 @@ import torch
 from engine_toy import make_learner, make_trajectory, micro_policy
 from torch import Tensor, nn
 
-from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.core.columns import LossColumns, LossStats, loss_columns
 from searchrl.core.group import TrainItem, make_groups, settle

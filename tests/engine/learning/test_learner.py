@@ -13,7 +13,8 @@ import pytest
 import torch
 from engine_toy import caught_step, micro_policy, near_items, pack_items, play
 
-from searchrl.algorithms import Algorithm, make_dr_grpo, make_grpo, make_gspo, make_llds, make_rloo
+from searchrl.algorithms.builtin import make_dr_grpo, make_grpo, make_gspo, make_llds, make_rloo
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.loss import Reduction

@@ -12,7 +12,8 @@ from engine_toy import pack_items, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchrl.algorithms import Algorithm, make_grpo
+from searchrl.algorithms.builtin import make_grpo
+from searchrl.algorithms.record import Algorithm
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.advantage import StepScores, dead_groups, dr_grpo_advantages, grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups

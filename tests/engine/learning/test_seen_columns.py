@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packed_toy import make_items, make_learner, make_policy
 
-from searchrl.algorithms import make_cispo, make_grpo
+from searchrl.algorithms.builtin import make_cispo, make_grpo
 from searchrl.core.group import make_groups
 from searchrl.core.trajectory import TokenColumns
 from searchrl.engine.learning.learner import Learner

@@ -20,7 +20,7 @@ from packed_toy import (
     with_own_logps,
 )
 
-from searchrl.algorithms import make_grpo, make_gspo, make_llds
+from searchrl.algorithms.builtin import make_grpo, make_gspo, make_llds
 from searchrl.core.advantage import grpo_advantages
 from searchrl.core.group import Group, TrainItem, make_groups
 from searchrl.core.reduction import Reduction

@@ -21,7 +21,7 @@ from packed_toy import (
 )
 from torch import nn
 
-from searchrl.algorithms import make_grpo, make_tis
+from searchrl.algorithms.builtin import make_grpo, make_tis
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.reduction import Reduction
 from searchrl.engine.learning.learner import Learner, is_out_of_memory

@@ -12,7 +12,7 @@ from engine_toy import pack_items
 from packed_toy import LENGTHS, caught_gradients, is_close, make_items, make_learner, make_policy
 from pytest import MonkeyPatch
 
-from searchrl.algorithms import make_grpo, make_gspo
+from searchrl.algorithms.builtin import make_grpo, make_gspo
 from searchrl.config.sections import AlgorithmConfig, OptimConfig
 from searchrl.core.group import TrainItem, make_groups
 from searchrl.core.trajectory import Trajectory, TurnStop

@@ -289,7 +289,9 @@ class TestScoring:
                 assert "time.sleep(HANG_S)" in failure.detail
 
     def test_a_deadline_of_the_component_itself_is_not_taken_for_ours(self):
-        from searchrl.rewards import FunctionReward, RewardSchedule, Scorer
+        from searchrl.rewards import FunctionReward
+        from searchrl.rewards.expression import RewardSchedule
+        from searchrl.rewards.scorer import Scorer
 
         def late(episode: Any) -> float:
             raise DeadlineExceeded("the judge's own call", 3.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from searchrl.config import build_config
-from searchrl.contracts import find_ranks_problem
+from searchrl.contracts.problems import find_ranks_problem
 from searchrl.core.drawing import Graph, Table, Text, find_drawings_problem
 from searchrl.engine.rollout.drawing import MAX_DRAWINGS
 from searchrl.engine.rollout.records import rollout_record

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from searchrl.errors import DataError
+from searchrl import DataError
 
 SEED = 18
 TRAIN_SHARE = 0.5

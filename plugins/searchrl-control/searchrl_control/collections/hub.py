@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from searchrl.errors import ConfigError, DataError
+from searchrl import ConfigError, DataError
 
 BEIR = ("nfcorpus", "scifact", "fiqa", "arguana", "scidocs")
 """Collections that are known by name. All are small enough for one machine."""

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from searchrl_retrieval.evaluation.collection import Collection, read_collection
 
-from searchrl.core.episode import Passage
+from searchrl import DataError
+from searchrl.contracts import Passage
 from searchrl.data import find_judgements
-from searchrl.errors import DataError
 from searchrl_control.collections.halves import SEED, TRAIN_SHARE, Halves, draw_halves
 
 TRAIN, TEST = "train", "test"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from searchrl.errors import DataError, suggest, suggest_path
+from searchrl import DataError, suggest, suggest_path
 from searchrl_control.collections.demo import DEMO, write_demo
 from searchrl_control.collections.hub import BEIR, download_beir
 

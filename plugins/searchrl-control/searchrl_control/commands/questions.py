@@ -69,7 +69,7 @@ def questions(
       searchrl control questions made --collection data/scifact --kind multi \\
         --writer endpoint:http://localhost:8000/v1 --model Qwen/Qwen3-4B
     """
-    from searchrl.errors import ConfigError
+    from searchrl import ConfigError
     from searchrl_control.collections.judged import TEST
     from searchrl_control.environment.worlds import open_world
     from searchrl_control.generation.leakage import Leakage
@@ -105,16 +105,16 @@ def questions(
 
 
 def _find_writer(name: str, model: str | None, world: World) -> Writer:
-    from searchrl.config.endpoint import endpoint_address
-    from searchrl.errors import ConfigError
+    from searchrl import ConfigError
     from searchrl_control.generation.written import TemplateWriter, model_writer
     from searchrl_control.reformulate.weights import load_weights
     from searchrl_control.reformulate.writer import ask_endpoint
 
-    address = endpoint_address(name)
-    if (address is None) != (model is None):
+    scheme, _, address = name.partition(":")
+    is_server = scheme == "endpoint"
+    if is_server != (model is not None):
         raise ConfigError("--writer endpoint:URL and --model NAME go together")
-    if address is not None and model is not None:
+    if is_server and model is not None:
         return model_writer(ask_endpoint(address, model))
     if name == _TEMPLATE:
         return TemplateWriter(world.library)

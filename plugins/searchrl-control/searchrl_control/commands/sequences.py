@@ -61,8 +61,7 @@ def sequences(
     """
     from searchrl_retrieval.commands.surroundings import load_registry
 
-    from searchrl.config import load_yaml
-    from searchrl.errors import ConfigError
+    from searchrl import ConfigError, load_yaml
     from searchrl_control.collections.judged import TRAIN
     from searchrl_control.comparison.fixed import FixedSequences
     from searchrl_control.comparison.opening import open_envs
@@ -126,7 +125,7 @@ def _show(told: dict[str, Any], top: int) -> None:
 
 def _read_only(text: str | None) -> list[Any] | None:
     """The actions in a list of names."""
-    from searchrl.errors import ConfigError, suggest
+    from searchrl import ConfigError, suggest
     from searchrl_control.environment.actions import Action
 
     if text is None:

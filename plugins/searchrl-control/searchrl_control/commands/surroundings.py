@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(path_type=Path)
@@ -42,7 +42,7 @@ def read_assignments(
     Raises:
         ConfigError: an assignment cannot be read.
     """
-    from searchrl.config import merge, parse_set
+    from searchrl import merge, parse_set
 
     said = list(map(parse_set, assignments))
     of_env = [one["env"] for one in said if isinstance(one.get("env"), Mapping)]

@@ -49,8 +49,7 @@ def train(
     """
     from searchrl_retrieval.commands.surroundings import load_registry
 
-    from searchrl.config import load_yaml
-    from searchrl.errors import ConfigError
+    from searchrl import ConfigError, load_yaml
     from searchrl_control.comparison.runs import ensure_asks_nobody
     from searchrl_control.environment.worlds import ENV
     from searchrl_control.training import folder

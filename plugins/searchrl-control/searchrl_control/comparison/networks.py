@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from searchrl.errors import PolicyError
+from searchrl import PolicyError
 from searchrl_control.comparison.playing import Played
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.env import RetrievalControlEnv

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from searchrl import Registry
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, Registry, suggest
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.environment.worlds import ENV
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from searchrl.errors import ConfigError, DamagedError, RunFolderError
+from searchrl import ConfigError, DamagedError, RunFolderError
 from searchrl_control.environment.rewards import NDCG
 from searchrl_control.environment.worlds import ENDPOINT
 from searchrl_control.generation.curriculum import ANY

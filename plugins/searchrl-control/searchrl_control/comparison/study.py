@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from searchrl.errors import ConfigError, DamagedError, RunFolderError
+from searchrl import ConfigError, DamagedError, RunFolderError
 from searchrl_control.collections.judged import TEST, TRAIN
 from searchrl_control.comparison.fixed import FixedSequences, Say
 from searchrl_control.comparison.networks import Board, Watched

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
 
 
 class Action(StrEnum):

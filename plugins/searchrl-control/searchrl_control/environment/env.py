@@ -16,11 +16,10 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Dict, Discrete
 
-from searchrl.contracts import Judge
-from searchrl.core.episode import ACT, Passage, Task, Unscored
-from searchrl.core.episode import Action as Act
-from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.errors import ConfigError, EnvironmentFailure, suggest
+from searchrl import ConfigError, EnvironmentFailure, suggest
+from searchrl.contracts import ACT, Judge, Passage, Task, Unscored
+from searchrl.contracts import Action as Act
+from searchrl.envs import ensure_index, ensure_split
 from searchrl_control.collections.judged import SPLITS, TRAIN, Judged
 from searchrl_control.environment.actions import Action
 from searchrl_control.environment.features import BOUND

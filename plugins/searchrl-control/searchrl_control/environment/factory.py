@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from searchrl.contracts import RetrieverFactory, TagProtocol
-from searchrl.envs.foreign import TextAdapter
+from searchrl.envs import TextAdapter
 from searchrl_control.collections.halves import SEED, TRAIN_SHARE
 from searchrl_control.environment.actions import PUBLISHED
 from searchrl_control.environment.env import MAX_STEPS, STEP_COST, RetrievalControlEnv

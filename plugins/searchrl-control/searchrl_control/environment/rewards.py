@@ -10,9 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.contracts import JUDGE_SCALE, Judge, Reward, find_verdict_problem
-from searchrl.core.episode import Episode, JudgeCase, Passage, Score, Unscored
-from searchrl.errors import ConfigError, ScoringFailure, suggest
+from searchrl import ConfigError, ScoringFailure, suggest
+from searchrl.contracts import (
+    JUDGE_SCALE,
+    Episode,
+    Judge,
+    JudgeCase,
+    Passage,
+    Reward,
+    Score,
+    Unscored,
+    find_verdict_problem,
+)
 
 NDCG, GAIN, JUDGED = "ndcg", "gain", "judge"
 KINDS = (NDCG, GAIN, JUDGED)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from searchrl.config.endpoint import EndpointConfig
-from searchrl.core.episode import Task
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
+from searchrl.api_client import EndpointConfig
+from searchrl.contracts import Task
 from searchrl_control.collections.halves import SEED, TRAIN_SHARE, write_halves
 from searchrl_control.collections.judged import Judged, JudgedCollection, read_judged
 from searchrl_control.collections.places import default_cache, find_collection

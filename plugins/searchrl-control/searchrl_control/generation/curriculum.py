@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
 from searchrl_control.generation.difficulty import Difficulty
 
 ANY, MOSTLY_HARD = "any", "mostly_hard"

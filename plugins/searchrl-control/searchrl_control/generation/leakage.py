@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 
 RUN = 6

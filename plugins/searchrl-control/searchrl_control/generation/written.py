@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize
 from searchrl_control.collections.judged import Judged
 from searchrl_control.generation.leakage import Leakage

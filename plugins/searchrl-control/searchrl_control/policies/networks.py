@@ -18,7 +18,7 @@ import torch
 from pydantic import Field, ValidationError, validate_call
 from torch import Tensor, nn
 
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
 from searchrl_control.environment.candidates import CANDIDATE_FEATURES
 from searchrl_control.environment.heads import SOURCES
 from searchrl_control.policies.inputs import Inputs

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
 from searchrl_control.environment.actions import Action
 from searchrl_control.policies.space import Space
 

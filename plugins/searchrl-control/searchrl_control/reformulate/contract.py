@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ the core's `JsonCache`, so several processes may share it. Caller: the environme
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from searchrl.api_client import JsonCache
-from searchrl.core.episode import is_finite_number
 from searchrl_control.reformulate.contract import Asked, Reformulator, Rewrite
 
 
@@ -65,6 +65,9 @@ def _read(value: Any) -> Rewrite | None:
     text, weights = value.get("text"), value.get("weights")
     if not isinstance(text, str) or not isinstance(weights, Mapping):
         return None
-    if not all(isinstance(k, str) and is_finite_number(v) for k, v in weights.items()):
+    if not all(
+        isinstance(k, str) and isinstance(v, int | float) and math.isfinite(v)
+        for k, v in weights.items()
+    ):
         return None
     return Rewrite(text, {term: float(weight) for term, weight in weights.items()})

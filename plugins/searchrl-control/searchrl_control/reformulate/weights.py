@@ -12,13 +12,11 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchrl.config.endpoint import endpoint_address
-from searchrl.config.packaged import EMBEDDED, find_packaged
-from searchrl.errors import ConfigError, PolicyError, suggest_path
-from searchrl.run_folder import choose_policy
+from searchrl import ConfigError, PolicyError, choose_policy, find_packaged, suggest_path
 from searchrl_control.reformulate.writer import MAX_TOKENS, Ask
 
 _TINY = "tiny"
+_EMBEDDED = "searchrl:assets/tiny"
 _SCRIPTED = "scripted"
 
 
@@ -52,12 +50,12 @@ def _find_folder(name: str) -> Path:
             f"'{name}' replays the tasks of its own environment and writes no other text; name a "
             "run, the folder of a model, or a server (env.reformulator=endpoint)"
         )
-    if endpoint_address(name) is not None:
+    if name.startswith("endpoint:"):
         raise ConfigError(
             f"'{name}' is a server: --set env.reformulator=endpoint --set env.url=ADDRESS "
             "--set env.endpoint_model=NAME"
         )
-    packaged = find_packaged(EMBEDDED if name == _TINY else name)
+    packaged = find_packaged(_EMBEDDED if name == _TINY else name)
     path = packaged or Path(name).expanduser()
     chosen = choose_policy(path) if path.is_dir() else None
     if chosen is None:

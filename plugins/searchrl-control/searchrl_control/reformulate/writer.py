@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from searchrl.api_client import Client, Message, Request
-from searchrl.config.endpoint import EndpointConfig
-from searchrl.errors import EndpointFailure
+from searchrl import EndpointFailure
+from searchrl.api_client import Client, EndpointConfig, Message, Request
 from searchrl_control.reformulate.contract import Asked, Rewrite
 
 Ask = Callable[[str], str]

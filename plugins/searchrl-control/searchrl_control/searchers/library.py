@@ -14,7 +14,7 @@ from pathlib import Path
 
 from searchrl_retrieval.bm25s.kind import Bm25s
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl_control.searchers.feedback import Neighbours
 from searchrl_control.searchers.links import Links
 from searchrl_control.searchers.terms import TermIndex

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from searchrl_retrieval.bm25s.kind import Bm25s
 from searchrl_retrieval.bm25s.words import Analyzer
 
-from searchrl.core.episode import Passage
-from searchrl.errors import DataError
+from searchrl import DataError
+from searchrl.contracts import Passage
 from searchrl_control.searchers.ranking import Scores
 
 Query = Mapping[int, float]

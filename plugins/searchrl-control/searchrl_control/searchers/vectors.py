@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from searchrl_retrieval.dense.encoders import Encoder, as_text
 from searchrl_retrieval.dense.models import find_model, fingerprint_model
 
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
+from searchrl.contracts import Passage
 from searchrl_control.searchers.ranking import Scores
 
 Vectors = NDArray[np.float32]

@@ -23,10 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from searchrl import Entry
-from searchrl.config import merge
-from searchrl.config.faults import explain
-from searchrl.errors import ConfigError, DamagedError, RunFolderError, SearchRLError
+from searchrl import ConfigError, DamagedError, Entry, RunFolderError, SearchRLError, explain, merge
 from searchrl_control.training.loop import Settings, Training
 
 CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"

@@ -23,8 +23,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from searchrl import Entry
-from searchrl.errors import ConfigError, PolicyError
+from searchrl import ConfigError, Entry, PolicyError
 from searchrl_control.collections.judged import TRAIN
 from searchrl_control.environment.env import RetrievalControlEnv
 from searchrl_control.generation.curriculum import ANY

@@ -19,10 +19,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from searchrl import ConfigError, EndpointFailure, RetrieverFailure
 from searchrl.api_client import JsonCache, Server, read_key
-from searchrl.contracts import Address
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, EndpointFailure, RetrieverFailure
+from searchrl.contracts import Address, Passage
 from searchrl_dag.exa.pace import pace_of
 from searchrl_dag.exa.wire import Content, Form, cut_answer, read_passages, write_request
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage
 
 MAX_RESULTS = 100
 """Results of one search, at most: what the interface takes."""

@@ -15,11 +15,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from searchrl.contracts import RetrieverFactory, TagProtocol
-from searchrl.core.episode import Action, Passage, Task
-from searchrl.envs.results import Found
-from searchrl.envs.text import Matches, TextEnv, same_answer
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
+from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
+from searchrl.envs import Found, Matches, TextEnv, same_answer
 from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
 from searchrl_dag.multisource.sources import Corpus, Sources
 from searchrl_dag.multisource.world import World, make_world

@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from searchrl.contracts import Expert
-from searchrl.core.episode import Passage, Task
-from searchrl.envs.reading import UNKNOWN, names_in
+from searchrl.contracts import Expert, Passage, Task
+from searchrl.envs import UNKNOWN, names_in
 from searchrl_dag.multisource.planner import Planner, fit_sources
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan

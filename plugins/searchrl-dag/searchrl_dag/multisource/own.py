@@ -12,13 +12,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from searchrl.contracts import RetrieverFactory, TagProtocol
-from searchrl.core.episode import Action, Passage, Task
+from searchrl import ConfigError, suggest
+from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
 from searchrl.data import Dataset
-from searchrl.envs.corpus import CorpusEnv, CorpusSettings
-from searchrl.envs.results import Found
-from searchrl.envs.text import SearchSettings
-from searchrl.errors import ConfigError, suggest
+from searchrl.envs import CorpusEnv, CorpusSettings, Found, SearchSettings
 from searchrl_dag.multisource.sources import Sources
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from searchrl.core.episode import ANSWER, Action
-from searchrl.envs.scripts import Shown
+from searchrl.contracts import ANSWER, Action
+from searchrl.envs import Shown
 from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.protocol import SearchDag
 

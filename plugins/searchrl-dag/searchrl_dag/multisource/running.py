@@ -11,12 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from searchrl.contracts import Retriever
-from searchrl.core.episode import Passage
-from searchrl.envs.reading import names_in
-from searchrl.envs.results import find_result_problem
-from searchrl.errors import RetrieverFailure
-from searchrl.tool_calls import Raised, call_together
+from searchrl import RetrieverFailure
+from searchrl.api_client import Raised, call_together
+from searchrl.contracts import Passage, Retriever
+from searchrl.envs import find_result_problem, names_in
 from searchrl_dag.plans.plan import Node, Plan, fill
 from searchrl_dag.plans.protocol import NodeResult
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from searchrl.contracts import Expert
-from searchrl.core.episode import Task
-from searchrl.envs.reading import UNKNOWN
+from searchrl.contracts import Expert, Task
+from searchrl.envs import UNKNOWN
 from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.heuristics import make_every_source

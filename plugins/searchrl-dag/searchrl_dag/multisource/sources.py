@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
-from searchrl.core.episode import Passage
-from searchrl.envs.results import Found, round_robin
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import Passage, Retriever, RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.envs import Found, round_robin
 from searchrl.retrieval import IndexCache
 from searchrl_dag.multisource.running import PlanRunner
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.words import Wordings
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from searchrl.core.drawing import Drawing, Graph, Table
-from searchrl.core.episode import EpisodeTurn
+from searchrl.contracts import Drawing, EpisodeTurn, Graph, Table
 from searchrl_dag.plans.plan import Plan
 
 _MAX_LABEL, _MAX_FOUND = 120, 400

@@ -15,19 +15,29 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from searchrl.contracts import TokenBudget
-from searchrl.core.drawing import Drawing
-from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Episode, Passage
-from searchrl.errors import ConfigError
-from searchrl.protocols.inline import (
+from searchrl import ConfigError
+from searchrl.contracts import (
+    ANSWER,
+    INVALID,
+    SEARCH,
+    Action,
+    Drawing,
+    Episode,
+    Passage,
+    TokenBudget,
+)
+from searchrl.protocols import (
     ANSWER_THOUGHT,
     FIRST_THOUGHT,
+    NO_PASSAGE,
     InlineProtocol,
+    Line,
+    Part,
+    Tags,
+    ensure_tag_names,
     invalid,
     load_instruction,
 )
-from searchrl.protocols.tags import Part, Tags, ensure_tag_names
-from searchrl.protocols.wrapping import NO_PASSAGE, Line
 from searchrl_dag.plans.drawing import draw_plans
 from searchrl_dag.plans.plan import Node, Plan
 from searchrl_dag.plans.reading import PlanReader, Violation, fold_source

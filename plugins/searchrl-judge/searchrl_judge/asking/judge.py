@@ -16,11 +16,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from searchrl.api_client import Client, Finish, Reply, Request, Traffic
-from searchrl.config.endpoint import EndpointConfig
-from searchrl.contracts import Address, VariableName
-from searchrl.core.episode import JudgeCase, Unscored, Verdict
-from searchrl.errors import ConfigError, EndpointFailure
+from searchrl import ConfigError, EndpointFailure
+from searchrl.api_client import Client, EndpointConfig, Finish, Reply, Request, Traffic
+from searchrl.contracts import Address, JudgeCase, Unscored, VariableName, Verdict
 from searchrl_judge.asking.prompts import (
     MAX_RANKED,
     ask_better,

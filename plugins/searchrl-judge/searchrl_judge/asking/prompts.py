@@ -15,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from searchrl import ConfigError, suggest_path
 from searchrl.api_client import Message, Request
-from searchrl.core.encoding import make_encodable
-from searchrl.core.episode import JudgeCase
-from searchrl.errors import ConfigError, suggest_path
-from searchrl.protocols.inline import read_plain
+from searchrl.contracts import JudgeCase, make_encodable
+from searchrl.protocols import read_plain
 
 MAX_CHARS = 2000
 """Characters of an answer that a judge is shown. The answers of search agents are a few words."""

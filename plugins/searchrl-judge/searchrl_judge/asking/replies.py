@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from searchrl.core.episode import Verdict
-from searchrl.errors import show_value
+from searchrl import show_value
+from searchrl.contracts import Verdict
 from searchrl_judge.asking.prompts import BETTER, TOP, WORDS, name_answers
 
 _MAX_REASON = 300

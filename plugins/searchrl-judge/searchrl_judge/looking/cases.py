@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from searchrl.contracts import JUDGE_SCALE
-from searchrl.core.episode import JudgeCase
+from searchrl import show_value
+from searchrl.contracts import JUDGE_SCALE, JudgeCase
 from searchrl.data import BadRow, Problems, Row, parse_rows
-from searchrl.errors import show_value
 
 OWN = Path(__file__).resolve().parents[1] / "assets" / "cases.jsonl"
 """41 answers to 13 questions in six languages, each with the score that a person gave."""

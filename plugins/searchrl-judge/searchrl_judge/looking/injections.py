@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from searchrl.core.episode import JudgeCase
+from searchrl.contracts import JudgeCase
 
 _TABLE = Path(__file__).resolve().parents[1] / "assets" / "injections.toml"
 _TAGS = 0xE0000

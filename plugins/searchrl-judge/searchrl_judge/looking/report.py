@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from searchrl.contracts import Judge, find_verdict_problem
-from searchrl.core.episode import JudgeCase, Unscored, Verdict
-from searchrl.errors import BudgetSpent, SearchRLError
-from searchrl.rewards.answers import em
+from searchrl import BudgetSpent, SearchRLError
+from searchrl.contracts import Judge, JudgeCase, Unscored, Verdict, find_verdict_problem
+from searchrl.rewards import em
 from searchrl_judge.looking.agreement import Agreement, Share, compare, make_share
 from searchrl_judge.looking.cases import Labelled
 from searchrl_judge.looking.injections import Attack, make_attacks

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import tokenize, tracked
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.index.work import Work

@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from searchrl.contracts import Retriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, suggest
+from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import PassageStore
 from searchrl_retrieval.bm25s.words import PLAIN, STOP_WORDS, Analyzer
 from searchrl_retrieval.index.places import open_or_build

@@ -14,7 +14,7 @@ import numpy as np
 from bm25s import BM25
 from numpy.typing import NDArray
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import PassageStore
 from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer

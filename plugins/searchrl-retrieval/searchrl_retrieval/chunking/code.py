@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.data import Problems, read_text
 from searchrl_retrieval.chunking.languages import (
     LANGUAGES,

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from searchrl.core.episode import Passage
+from searchrl import ConfigError
+from searchrl.contracts import Passage
 from searchrl.data import split_prose
-from searchrl.errors import ConfigError
 
 _LEAST = 40
 """Characters below which a limit makes no sense."""

@@ -16,11 +16,8 @@ from typing import Any, TypeVar
 
 import click
 
-from searchrl import Registry, make_retriever_factory
-from searchrl.config import merge, parse_set
-from searchrl.contracts import Retriever, StoredRetriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, Registry, make_retriever_factory, merge, parse_set, suggest
+from searchrl.contracts import Passage, Retriever, StoredRetriever
 from searchrl.retrieval import listening
 from searchrl_retrieval.commands.surroundings import load_registry
 from searchrl_retrieval.index.folder import open_index

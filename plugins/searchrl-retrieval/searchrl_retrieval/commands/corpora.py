@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from searchrl.core.episode import Passage
+from searchrl import ConfigError, suggest_path
+from searchrl.contracts import Passage
 from searchrl.data import Problems, load_corpus
-from searchrl.errors import ConfigError, suggest_path
 from searchrl.retrieval import PassageStore
 from searchrl_retrieval.chunking.code import read_code_folder
 from searchrl_retrieval.chunking.prose import chunk_passages

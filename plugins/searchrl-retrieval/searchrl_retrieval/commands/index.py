@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, DataError
+from searchrl import ConfigError, DataError
+from searchrl.contracts import Passage
 from searchrl.retrieval import PassageStore, tracked
 from searchrl_retrieval.commands.choice import (
     DEFAULT,

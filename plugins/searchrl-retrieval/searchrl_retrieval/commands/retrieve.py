@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import Passage
 from searchrl_retrieval.commands.choice import JSON, PLUGIN, SET, open_choice, showing_progress
 from searchrl_retrieval.commands.corpora import Corpus, corpus_flags
 from searchrl_retrieval.commands.surroundings import quiet_stdout

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

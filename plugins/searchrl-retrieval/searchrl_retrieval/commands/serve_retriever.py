@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
+from searchrl import ConfigError
 from searchrl.api_client import read_key
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl.contracts import Passage
 from searchrl_retrieval.commands.choice import DEFAULT, PLUGIN, SET, open_choice, showing_progress
 from searchrl_retrieval.commands.corpora import Corpus, corpus_flags
 from searchrl_retrieval.extras import need

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import tracked
 from searchrl_retrieval.dense.encoders import Encoder, Vectors
 from searchrl_retrieval.index.work import Work

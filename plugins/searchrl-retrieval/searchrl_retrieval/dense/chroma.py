@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import Passage
 from searchrl.retrieval import fingerprint_passages, tracked
 from searchrl_retrieval.dense.building import encode_block
 from searchrl_retrieval.dense.encoders import Encoder, Vectors, as_plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 
 if TYPE_CHECKING:
     import numpy as np

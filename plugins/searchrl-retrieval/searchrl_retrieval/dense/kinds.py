@@ -15,9 +15,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from searchrl.contracts import Retriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import PassageStore
 from searchrl_retrieval.dense.building import encode_parts
 from searchrl_retrieval.dense.chroma import open_chroma

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl.errors import ConfigError, show_value, suggest_path
+from searchrl import ConfigError, show_value, suggest_path
 
 _OWN_CLASS = re.compile(r"sentence_transformers(\.[a-z]\w*)*\.[A-Z]\w*")
 """A class of that library; what its modules have imported, such as `os`, is none."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import PassageStore
 from searchrl_retrieval.dense.encoders import Encoder, Vectors
 from searchrl_retrieval.dense.vectors import FaissVectors, Found

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl_retrieval.dense.encoders import Vectors, as_plain, as_text
 from searchrl_retrieval.dense.models import load_model
 from searchrl_retrieval.dense.prefixes import Prefixes

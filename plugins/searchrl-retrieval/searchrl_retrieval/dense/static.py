@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import Passage
 from searchrl_retrieval.dense.encoders import Vectors, as_plain, as_text, normalise
 
 if TYPE_CHECKING:

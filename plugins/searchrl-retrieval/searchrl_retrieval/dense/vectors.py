@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 from searchrl_retrieval.dense.encoders import Vectors
 
 Layout = Literal["flat", "hnsw", "pq"]

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from searchrl.core.episode import Passage
+from searchrl import DataError, show_value, suggest_path
+from searchrl.contracts import Passage
 from searchrl.data import (
     Pool,
     Problems,
@@ -24,7 +25,6 @@ from searchrl.data import (
     read_judgements,
     read_questions,
 )
-from searchrl.errors import DataError, show_value, suggest_path
 from searchrl.retrieval import PassageStore, has_passages
 
 TEST = "test"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from searchrl.config import parse_set
-from searchrl.errors import ConfigError, suggest
+from searchrl import ConfigError, parse_set, suggest
 
 EVERY = "retriever"
 """Settings under this name go to every retriever, as in all other commands."""

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from searchrl import compare, estimate
+from searchrl import PluginError, RetrieverFailure, SearchRLError, compare, estimate
 from searchrl.contracts import (
     Metric,
     Paired,
+    Passage,
     Retriever,
     RetrieverFactory,
     find_passages_problem,
 )
-from searchrl.core.episode import Passage
-from searchrl.errors import PluginError, RetrieverFailure, SearchRLError
 from searchrl.retrieval import tracked
 from searchrl_retrieval.evaluation.collection import Collection, find_passages
 from searchrl_retrieval.evaluation.measures import CUTOFFS, Figures, measure

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 
 CUTOFFS = (5, 10, 100)
 """Ranks at which everything is measured if nobody says."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 from searchrl_retrieval.evaluation.judging import Judged
 from searchrl_retrieval.evaluation.measures import ALL_GOLD
 from searchrl_retrieval.evaluation.table import headline, title

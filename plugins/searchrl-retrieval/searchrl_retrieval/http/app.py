@@ -18,8 +18,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from searchrl import RetrieverFailure
 from searchrl.contracts import Retriever
-from searchrl.errors import RetrieverFailure
 from searchrl_retrieval.http.batching import Batcher, Found
 from searchrl_retrieval.http.intake import App, Intake
 from searchrl_retrieval.http.wire import BadRequest, Limits, read_request, write_answer

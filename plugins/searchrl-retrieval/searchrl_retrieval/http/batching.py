@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from searchrl.contracts import Retriever, find_passages_problem
-from searchrl.core.episode import Passage
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
+from searchrl.contracts import Passage, Retriever, find_passages_problem
 
 QUERIES_AT_ONCE = 64
 """Queries of one call of the retriever, at most."""

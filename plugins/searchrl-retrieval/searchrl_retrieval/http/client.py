@@ -12,10 +12,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from searchrl import ConfigError, EndpointFailure, RetrieverFailure
 from searchrl.api_client import Refused, Server, read_key
-from searchrl.contracts import Address, VariableName
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError, EndpointFailure, RetrieverFailure
+from searchrl.contracts import Address, Passage, VariableName
 from searchrl_retrieval.http.wire import Form, read_answer, write_request
 
 _TOO_LARGE = 413

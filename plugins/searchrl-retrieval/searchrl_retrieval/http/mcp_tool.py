@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 
-from searchrl.errors import RetrieverFailure
+from searchrl import RetrieverFailure
 from searchrl_retrieval.http.batching import Found
 from searchrl_retrieval.http.wire import Asked, BadRequest, ensure_within
 

@@ -16,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
 from searchrl_retrieval.http.intake import App
 
 END_S = 10

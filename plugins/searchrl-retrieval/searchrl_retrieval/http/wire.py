@@ -18,10 +18,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from searchrl.core.encoding import make_encodable
-from searchrl.core.episode import Passage
+from searchrl import RetrieverFailure, show_value
+from searchrl.contracts import Passage, make_encodable
 from searchrl.data import BadRow, parse_passage
-from searchrl.errors import RetrieverFailure, show_value
 
 
 class Form(StrEnum):

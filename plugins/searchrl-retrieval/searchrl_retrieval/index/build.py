@@ -22,7 +22,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from searchrl.core.episode import Passage
+from searchrl.contracts import Passage
 from searchrl.retrieval import (
     PassageStore,
     has_passages,

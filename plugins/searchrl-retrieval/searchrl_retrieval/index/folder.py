@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from searchrl import SearchRLError, show_value, suggest_path
 from searchrl.contracts import Retriever
-from searchrl.errors import SearchRLError, show_value, suggest_path
 from searchrl.retrieval import PassageStore, open_passages
 from searchrl_retrieval.index.kinds import PLACES, IndexKind, find_kind
 from searchrl_retrieval.index.manifest import (

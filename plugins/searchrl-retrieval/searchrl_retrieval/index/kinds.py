@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from searchrl import UnknownNameError, suggest
 from searchrl.contracts import Retriever
-from searchrl.errors import UnknownNameError, suggest
 from searchrl.retrieval import PassageStore
 from searchrl_retrieval.index.work import Work
 

@@ -16,9 +16,7 @@ from typing import Any
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
-from searchrl.errors import SearchRLError
-from searchrl.run_folder.sealing import file_fault, hash_file
-from searchrl.trackers.rows import replace_file
+from searchrl import SearchRLError, file_fault, hash_file, replace_file
 
 FORMAT = 1
 """The layout of index folders; another one is refused as outdated."""

@@ -16,9 +16,8 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from searchrl.contracts import Retriever
-from searchrl.core.episode import Passage
-from searchrl.errors import ConfigError
+from searchrl import ConfigError
+from searchrl.contracts import Passage, Retriever
 from searchrl.retrieval import PassageStore, fingerprint_passages
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import Index, find_index, open_index

@@ -1,0 +1,102 @@
+"""What an algorithm is: an advantage function, a loss function and a reduction, and its numbers.
+
+The mathematics lives in `core`; nothing here chooses a loss by string inside a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from searchrl.config.sections import AlgorithmConfig
+from searchrl.core import advantage
+from searchrl.core.advantage import AdvantageFn, TargetFn
+from searchrl.core.group import Group, Trainable
+from searchrl.core.reduction import LossSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Parameter
+
+    from searchrl.core.columns import LossColumns, LossStats
+
+    LossFn = Callable[[LossColumns, LossSettings], tuple[Tensor, LossStats]]
+
+Groups = Sequence[Group[Trainable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """What turns scored rollouts into a gradient.
+
+    `advantages` sees the whole optimiser step and returns one per rollout, turn or token. `loss` is
+    `loss(columns, settings) -> (loss, LossStats)`, like `core.loss.ppo_clip_loss`. `reduction`
+    names a `core.reduction.Reduction`; `constant` divides by `rollout.max_total_tokens`. `extend`
+    may add rollouts to groups, `parameters` may add trainable ones, `state_dict` is checkpointed
+    and `load_state_dict` restores it; all of these do nothing by default. Raises TypeError for
+    `targets` without `needs_values`.
+    """
+
+    name: str
+    advantages: AdvantageFn
+    loss: LossFn
+    reduction: str = "sequence-mean"
+    extend: Callable[[Groups, int], Groups] = lambda groups, step: groups
+    parameters: Callable[[], Iterable[Parameter]] = tuple
+    state_dict: Callable[[], Mapping[str, Any]] = dict
+    load_state_dict: Callable[[Mapping[str, Any]], None] = lambda state: None
+    clip_low: float = 0.2
+    """Of the algorithm, like `clip_high` and `beta`: used where the run sets none."""
+    clip_high: float = 0.2
+    beta: float = 1e-3
+    needs_trainer_logp: bool = False
+    """Old log-probs are recomputed by the trainer before the update, not the sampler's record."""
+    trains_entropy: bool = False
+    """Gradients flow through `LossColumns.entropy_T` too, which takes a second pass of the head."""
+    holds_solved_groups: bool = False
+    """All-correct groups, though dead, get a `LossColumns.hold_weight_T`: for LLDS."""
+    max_refills: int | None = None
+    """Dynamic sampling: how often groups of one constant reward are replaced by other prompts.
+
+    None: never, and no such metric.
+    """
+    length_penalty: Callable[[int, int], float] | None = None
+    """(tokens the model wrote, `rollout.max_total_tokens`) -> added to the reward, at most 0."""
+    needs_values: bool = False
+    """Its advantages read `StepScores.values`: the policy must have a critic."""
+    targets: TargetFn | None = None
+    """What values are to become, per turn: `LossColumns.target_T`, beside `value_T`. With
+    `needs_values` alone."""
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for targets without values."""
+        if self.targets is not None and not self.needs_values:
+            raise TypeError(
+                f"algorithm '{self.name}' has targets, which are what values are to become, and "
+                "asks for no values: add needs_values=True"
+            )
+
+    @property
+    def reads_turn_scores(self) -> bool:
+        """Whether its advantages may read the scores of single turns; those of `core` do not."""
+        function: Any = self.advantages
+        while isinstance(function, partial):
+            function = function.func
+        return function not in advantage.REWARD_ONLY
+
+    def resolve(self, settings: AlgorithmConfig) -> LossSettings:
+        """Return the numbers of a run: its own, and the algorithm's where it sets none."""
+        given = settings.clip_low, settings.clip_high, settings.beta
+        own = self.clip_low, self.clip_high, self.beta
+        clip_low, clip_high, beta = (
+            mine if value is None else value for value, mine in zip(given, own, strict=True)
+        )
+        reduction = self.reduction if settings.reduction == "auto" else settings.reduction
+        return LossSettings(clip_low, clip_high, beta, reduction)
+
+    def length_penalty_of(self, max_total_tokens: int) -> Callable[[int], float] | None:
+        """Return the length penalty of a run as a function of the tokens alone."""
+        penalty = self.length_penalty
+        return None if penalty is None else lambda num_tokens: penalty(num_tokens, max_total_tokens)

@@ -1,0 +1,80 @@
+"""The public surface: ten modules, few names, each documented, and nothing else for packages."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+MODULES = (
+    *("searchrl", "searchrl.contracts", "searchrl.algorithms", "searchrl.envs", "searchrl.data"),
+    *("searchrl.protocols", "searchrl.rewards", "searchrl.retrieval", "searchrl.api_client"),
+    "searchrl.testing",
+)
+MAX_NAMES = 150
+PACKAGE_FILES = sorted(
+    file
+    for package in (REPO / "plugins").iterdir()
+    for file in (package / package.name.replace("-", "_")).rglob("*.py")
+)
+
+
+def public(module: str) -> dict[str, object]:
+    return {name: getattr(importlib.import_module(module), name) for name in names_of(module)}
+
+
+def names_of(module: str) -> list[str]:
+    return list(importlib.import_module(module).__all__)
+
+
+def test_there_are_few_names_and_each_has_one_place() -> None:
+    names = [name for module in MODULES for name in names_of(module)]
+    assert len(set(names)) == len(names) <= MAX_NAMES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_name_is_documented(module: str) -> None:
+    page = (REPO / "docs" / "write-a-plugin.md").read_text("utf-8")
+    (row,) = re.findall(rf"^\| `{module}` \|(.*)$", page, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == set(names_of(module))
+    things = public(module).items()
+    assert not [name for name, one in things if callable(one) and not one.__doc__]
+
+
+def find_closed(source: str) -> list[str]:
+    """What a file names of SearchRL beside the public names: by an import, or as a text."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [one.name for one in node.names if one.name.partition(".")[0] == "searchrl"]
+        elif isinstance(node, ast.ImportFrom) and re.match(r"searchrl\b", node.module or ""):
+            module = node.module or ""
+            known = names_of(module) if module in MODULES else []
+            found += [f"{module}.{one.name}" for one in node.names if one.name not in known]
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"searchrl(\.\w+)+", str(node.value)):
+            found.append(str(node.value))
+    return found
+
+
+@pytest.mark.parametrize("file", PACKAGE_FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_a_package_uses_public_names_alone(file: Path) -> None:
+    assert find_closed(file.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import searchrl",  # all of it can be reached from there
+        "import searchrl.engine.metrics",
+        "def f():\n    from searchrl.programs.train import train",
+        "from searchrl import cli",
+        "from searchrl.contracts import _private",
+        "importlib.import_module('searchrl.engine')",
+    ],
+)
+def test_every_way_to_another_name_is_seen(source: str) -> None:
+    assert find_closed(f"from searchrl import hookimpl\n{source}")

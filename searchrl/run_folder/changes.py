@@ -8,7 +8,6 @@ are no longer of one run, so it has to be allowed, and is then recorded (`change
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -168,7 +167,7 @@ def _hash(path: Path) -> str:
 
 
 def _environments(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Of each environment of Gymnasium's: the distribution, or the file's hash, behind its id."""
+    """Of each environment of Gymnasium's: the distribution that it is from, if it has one."""
     for name in dict.fromkeys(task.env.name for task in config.tasks):
         scheme, _, env_id = name.partition(":")
         if scheme != "gym" or not env_id:
@@ -176,10 +175,7 @@ def _environments(config: RunConfig) -> Iterator[tuple[str, str]]:
         try:
             made_by = gymnasium.spec(env_id).entry_point
             module = made_by if isinstance(made_by, str) else getattr(made_by, "__module__", "")
-            module = module.partition(":")[0]
-            if owner := find_distribution(module):
+            if owner := find_distribution(module.partition(":")[0]):
                 yield name, f"{owner.name} {owner.version}"
-            elif (spec := importlib.util.find_spec(module)) is not None and spec.origin:
-                yield name, _hash(Path(spec.origin))
         except (GymnasiumError, ImportError, ValueError):  # whoever makes it says so
             continue

@@ -37,7 +37,8 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
         DamagedError: if weights are there and none of them is whole.
     """
     faults: list[str] = []
-    for candidate in (folder, *_policies_of(folder)):
+    inner = [folder, *reversed(checkpoint_folders(folder))]
+    for candidate in (folder, *(one / POLICY for one in inner)):
         if not _is_meant(candidate, folder):
             continue
         try:
@@ -54,7 +55,11 @@ def choose_policy(folder: Path) -> PolicyChoice | None:
         return PolicyChoice(candidate, tuple(faults))
     if not faults:
         return None
-    raise DamagedError("\n".join((*faults, _way_out(folder))))
+    run = next((one for one in folder.absolute().parents[:3] if checkpoint_folders(one)), None)
+    way_on = f"To take the newest whole weights of the same run, name it: '{run}'"
+    raise DamagedError(
+        "\n".join((*faults, way_on if run else "There are no whole weights beside these"))
+    )
 
 
 def verify_policy(folder: Path, *, deep: bool = True) -> None:
@@ -66,8 +71,7 @@ def verify_policy(folder: Path, *, deep: bool = True) -> None:
         DamagedError: naming the first file that is not what was written.
     """
     is_of_run = is_policy_of_run(folder)
-    is_in_checkpoint = is_of_run and is_checkpoint_name(folder.absolute().parent.name)
-    if is_in_checkpoint:
+    if is_of_run and is_checkpoint_name(folder.absolute().parent.name):
         verify_folder(folder.parent, f"{folder.name}/", deep=deep)
     elif is_of_run or os.path.exists(folder / CHECKSUMS):
         verify_folder(folder, deep=deep)
@@ -89,23 +93,3 @@ def is_policy_of_run(folder: Path) -> bool:
     above = folder.absolute().parent
     is_in_checkpoint = above.parent.name == FOLDER and is_checkpoint_name(above.name)
     return folder.name == POLICY and (is_in_checkpoint or os.path.exists(above / "config.yaml"))
-
-
-def _policies_of(run_dir: Path) -> list[Path]:
-    """Where a run keeps weights: the final policy, then its checkpoints, the newest first."""
-    found = [one / POLICY for one in reversed(checkpoint_folders(run_dir))]
-    return [run_dir / POLICY, *found]
-
-
-def _way_out(folder: Path) -> str:
-    """What to do when the weights that were named are damaged."""
-    named = (folder.absolute(), folder.absolute() / POLICY)
-    above = (one for one in folder.absolute().parents[:3] if checkpoint_folders(one))
-    for one in (one for run_dir in above for one in _policies_of(run_dir)):
-        if one not in named and one.exists():
-            try:
-                verify_policy(one)
-            except DamagedError:
-                continue
-            return f"Whole weights of the same run are in '{one}'"
-    return "There are no whole weights beside these"

@@ -10,7 +10,7 @@ import hashlib
 import io
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os.path import lexists
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,10 +61,8 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         """Open a run folder. Raises `RunFolderError` if it holds no run, or what is not plain."""
         folder = Path(path)
-        if looks_like_run(folder):
-            ensure_plain(folder)
-            read_whole(folder / CONFIG, _config_help(folder))
-        elif not os.path.isfile(folder / CONFIG):
+        is_run = looks_like_run(folder)
+        if not is_run and not os.path.isfile(folder / CONFIG):
             fault = f"there is no run folder '{path}'"
             if os.path.isdir(folder):
                 fault = f"'{path}' is no run folder (it has no {CONFIG})"
@@ -73,6 +71,8 @@ class Run:
                 f"runs/.{suggest_path(path)}"
             )
         ensure_plain(folder)
+        if is_run:
+            read_whole(folder / CONFIG, _config_help(folder))
         return cls(folder)
 
     @classmethod
@@ -113,10 +113,8 @@ class Run:
 
     def find_end(self) -> str:
         """Say that training is over, and how to train on; "" while there is something to resume."""
-        try:
-            steps = self.summary.get("steps")
-        except DamagedError:  # resuming writes it again, from the other records
-            return ""
+        # Resuming writes a damaged one again, from the other records.
+        steps = read_or_empty(lambda: self.summary).get("steps")
         if steps is None:
             return ""
         return (
@@ -139,9 +137,10 @@ class Run:
 
     def measured(self, phase: str, step: int) -> dict[str, Any] | None:
         """The metrics of a phase at a step, with their intervals; None if they are not recorded."""
-        rows = self.read_metrics().rows
-        found = (row["metrics"] for row in rows if (row["phase"], row["step"]) == (phase, step))
-        return next(found, None)
+        for row in self.read_metrics().rows:
+            if (row["phase"], row["step"]) == (phase, step):
+                return dict(row["metrics"])
+        return None
 
     @property
     def alarms(self) -> list[dict[str, Any]]:
@@ -194,10 +193,8 @@ class Run:
 
     def _written(self, name: str) -> Mapping[str, Any] | None:
         """Size and checksum of a file as provenance.json knows them; None if it cannot be read."""
-        try:
-            return self.provenance.get(WRITTEN, {}).get(name)  # type: ignore[no-any-return]
-        except DamagedError:
-            return None
+        record = read_or_empty(lambda: self.provenance)
+        return record.get(WRITTEN, {}).get(name)  # type: ignore[no-any-return]
 
     def find_config_change(self) -> str:
         """Say that `config.yaml` is not what the run wrote, or ""; `DamagedError` if unreadable."""
@@ -207,6 +204,14 @@ class Run:
             f"'{self.path / CONFIG}' is not as the run wrote it: it was edited, or it is damaged. "
             "If nobody edited it, restore it from a copy: figures may be those of other settings"
         )
+
+
+def read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A record of a run; empty if it is damaged, which `find_damage` says."""
+    try:
+        return read()
+    except DamagedError:
+        return {}
 
 
 def looks_like_run(folder: Path) -> bool:
@@ -226,7 +231,7 @@ def find_damage(run_dir: Path) -> list[str]:
     run, found = Run(run_dir), list[str]()
     for look in (run.find_config_change, lambda: run.provenance, lambda: run.summary):
         try:
-            if isinstance(said := look(), str) and said:
+            if isinstance(said := look(), str):
                 found.append(said)
         except DamagedError as error:
             found.append(str(error))
@@ -235,8 +240,8 @@ def find_damage(run_dir: Path) -> list[str]:
             f"'{run_dir / PROVENANCE}' is missing: nothing says which plugins the run had, and "
             "whether other files are damaged. Restore it from a copy"
         )
-    found += [read.fault for read in (run.read_metrics(), run.read_alarms()) if read.fault]
-    return list(dict.fromkeys(found))
+    found += [run.read_metrics().fault, run.read_alarms().fault]
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def find_missing_rollouts(run: Run) -> Iterator[str]:
@@ -244,16 +249,16 @@ def find_missing_rollouts(run: Run) -> Iterator[str]:
     log, rows = run.config.log, run.read_metrics().rows
     if not log.rollouts or not any(row["phase"] == "train" for row in rows):
         return
-    there = {file.name.partition(".")[0] for file in (run.path / "rollouts").glob("*.jsonl*")}
     names = {"before": "eval_before", "after": "eval_after"}
     if not log.max_rollout_files:
         names |= {"train": "step_{:06d}", "during": "eval_during_{:06d}"}
+    suffix = ".jsonl.gz" if log.compress else ".jsonl"
     meant = [names[row["phase"]].format(row["step"]) for row in rows if row["phase"] in names]
-    if missing := [name for name in dict.fromkeys(meant) if name not in there]:
+    paths = [run.path / "rollouts" / f"{name}{suffix}" for name in dict.fromkeys(meant)]
+    if missing := [path for path in paths if not path.exists()]:
         others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        suffix = ".jsonl.gz" if log.compress else ".jsonl"
-        path = run.path / "rollouts" / f"{missing[0]}{suffix}"
-        yield str(DamagedError.of(path, f"it is missing{others}", f"{RESTORE}, or go on without"))
+        way_on = f"{RESTORE}, or go on without"
+        yield str(DamagedError.of(missing[0], f"it is missing{others}", way_on))
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

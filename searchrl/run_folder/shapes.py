@@ -168,7 +168,14 @@ class _Plugin(Shape):
     sha256: str | None = None
 
 
+class _Process(Shape):
+    host: str
+    pid: int
+
+
 class _Provenance(Shape):
+    program: str = ""
+    process: _Process | None = None
     started: str = ""
     duration_s: FiniteFloat | None = None
     versions: dict[str, str | None] = {}
@@ -187,6 +194,7 @@ class _Summary(Shape):
     steps: NonNegativeInt | None = None
     before: dict[str, MetricShape] | None = None
     after: dict[str, MetricShape] | None = None
+    eval: dict[str, MetricShape] | None = None
 
 
 _SHAPES: dict[str, type[Shape]] = {"provenance.json": _Provenance, "summary.json": _Summary}

@@ -79,6 +79,7 @@ class RunWriter:
         self._record: dict[str, Any] | None = None
         """What is in provenance.json; None: there is none."""
         self._growing = {METRICS: _Growing(), ALARMS: _Growing()}
+        """What was written to the files of rows."""
 
     @classmethod
     def create(cls, config: RunConfig, path: Path, spent_s: float = 0.0) -> RunWriter:
@@ -166,11 +167,9 @@ class RunWriter:
         """Rewrite a file of rows without those that will come again; a damaged one is kept, too."""
         path = self.path / name
         if read.fault:
-            kept_as = f"Kept as '{set_aside(path)}'. " if os.path.lexists(path) else ""
-            number = len(read.rows)
-            on_note(
-                f"{read.fault}. {kept_as}The {number} rows that can be read go on in a new file"
-            )
+            kept = f"Kept as '{set_aside(path)}'. " if os.path.lexists(path) else ""
+            rest = f"The {len(read.rows)} rows that can be read go on in a new file"
+            on_note(f"{read.fault}. {kept}{rest}")
         data = b"".join(encode_row(row) for row in read.rows if is_kept(row))
         self._growing[name] = _Growing(data)
         # First: the old file begins with these rows, so a kill in between damages nothing.
@@ -279,19 +278,14 @@ class RunWriter:
 
 
 class _Growing:
-    """Size and checksum of a file that grows at its end."""
+    """Size and checksum of a file that grows at its end; `facts` are what provenance.json holds."""
 
     def __init__(self, data: bytes = b"") -> None:
-        self._num_bytes = 0
-        self._hash = hashlib.sha256()
+        self._hash, self.facts = hashlib.sha256(), {"bytes": 0, "sha256": ""}
         self.add(data)
 
     def add(self, data: bytes) -> None:
         """Take in what was appended."""
-        self._num_bytes += len(data)
         self._hash.update(data)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """As provenance.json holds them."""
-        return {"bytes": self._num_bytes, "sha256": self._hash.hexdigest()}
+        num_bytes = self.facts["bytes"] + len(data)
+        self.facts = {"bytes": num_bytes, "sha256": self._hash.hexdigest()}

@@ -10,9 +10,8 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
@@ -24,9 +23,10 @@ from searchrl.plugins import Registry
 from searchrl.runs.source import Source
 from searchrl.trust.texts import clean
 
-TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
+if TYPE_CHECKING:
+    from searchrl.runs.export import Exported
 
-Kind = Literal["adapter", "merged", "whole"]
+TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
 
 BASE = "base"
 """The folder of an export that holds the base of its adapter, where no hub has it."""
@@ -35,24 +35,6 @@ _HEADLINES = ("reward", "em", "cover_em", "f1", "env", "searches", "passive", "s
 """The metrics that a card shows, where they were measured."""
 
 _TIMES = {"before": "before training", "after": "after training", "during": "this checkpoint"}
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What the export holds.
-
-    `base`: the adapter's base as others know it, or `BASE`. `repo`: where it is uploaded to.
-    """
-
-    name: str
-    kind: Kind
-    base: str | None
-    repo: str | None = None
-
-    @property
-    def place(self) -> str:
-        """What a reader of the card loads it from."""
-        return self.repo or "."
 
 
 def is_hub_id(name: str) -> bool:
@@ -64,7 +46,7 @@ def is_hub_id(name: str) -> bool:
     return "/" in name
 
 
-def make_card(source: Source, weights: Weights, registry: Registry, prompt: str = "") -> str:
+def make_card(source: Source, weights: Exported, registry: Registry, prompt: str = "") -> str:
     """The text of a model card, its header included. `prompt` is that of `find_prompt`."""
     config, figures = name_defaults(source.config, registry), source.figures
     task = config.tasks[0]
@@ -73,7 +55,7 @@ def make_card(source: Source, weights: Weights, registry: Registry, prompt: str 
     )
     stages = [task.reward] if isinstance(task.reward, str) else list(task.reward.values())
     envs = [one.env.name for one in config.tasks]
-    hub_base = weights.base if weights.base is not None and is_hub_id(weights.base) else None
+    hub_base = weights.base if is_hub_id(weights.base or "") else None
     measured = figures.get("after") or figures.get("during") or {}
     results = [
         EvalResult(

@@ -42,15 +42,9 @@ class Contender(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in a table."""
-        address = endpoint_address(self.config.policy)
-        return self.model if address is None else f"{self.model} at {address}"
-
-    @property
-    def model(self) -> str:
-        """What plays: a model, a run, or a script."""
-        if endpoint_address(self.config.policy) is not None:
-            return self.config.model.name
+        """What it is called in a table: a model, a run, or a script."""
+        if (address := endpoint_address(self.config.policy)) is not None:
+            return f"{self.config.model.name} at {address}"
         if self.plan is not None:
             return self.plan.model.label
         if self.config.policy != MODEL:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -24,21 +24,33 @@ from searchrl.errors import ConfigError, DamagedError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.sealing import CHECKSUMS
-from searchrl.runs.card import BASE, Kind, Weights, find_prompt, is_hub_id, make_card
+from searchrl.runs.card import BASE, find_prompt, is_hub_id, make_card
 from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain
 
 CPU = torch.device("cpu")
 
+Kind = Literal["adapter", "merged", "whole"]
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An export. `notes`: what the user should know of it."""
+    """An export.
+
+    `base`: the adapter's base as others know it, or `BASE`. `repo`: where it is uploaded to.
+    `notes`: what the user should know of it.
+    """
 
     path: Path
     kind: Kind
     base: str | None
+    repo: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return Path(self.repo or self.path.resolve()).name
 
     @property
     def is_complete(self) -> bool:
@@ -80,12 +92,10 @@ def export_policy(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"'{folder}' is not an empty folder; name a new one to export to")
     notes = [*source.notes, *find_missing_rollouts(source.run)]
-    kind: Kind = "merged" if merge else "adapter"
+    model = source.config.model
     known: str | None = None
-    name = source.config.model.name
-    found = resolve_model(name, CPU, str(source.policy))
+    found = resolve_model(model.name, CPU, str(source.policy))
     if found.adapter_path is None:
-        kind = "whole"
         if merge:
             notes.append("this run trained all weights: there is no adapter to merge")
         if base is not None:
@@ -95,10 +105,10 @@ def export_policy(
             )
     else:
         known = _base_name(found, base)
-        if merge and source.config.model.quantize != "none":
+        if merge and model.quantize != "none":
             notes.append(
-                f"the adapter was trained on weights in {source.config.model.quantize}; merged "
-                "into the weights as they are, answers can differ a little"
+                f"the adapter was trained on weights in {model.quantize}; merged into the weights "
+                "as they are, answers can differ a little"
             )
         if not merge and known != BASE and not is_hub_id(known):
             notes.append(
@@ -110,7 +120,8 @@ def export_policy(
         prompt = find_prompt(source)
     except DamagedError as error:  # the weights are whole
         notes.append(f"the card shows no prompt: {error}")
-    weights = Weights(Path(repo or folder.resolve()).name, kind, known, repo)
+    kind: Kind = "whole" if found.adapter_path is None else "merged" if merge else "adapter"
+    exported = Exported(folder, kind, known, repo, tuple(notes))
     with _filling(folder) as beside:
         if kind == "merged":
             _write_merged(source, found, beside)
@@ -119,13 +130,12 @@ def export_policy(
         if kind == "adapter":
             path = beside / "adapter_config.json"
             settings = json.loads(path.read_text("utf-8")) | {"base_model_name_or_path": known}
-            text = json.dumps(settings, indent=2, ensure_ascii=False)
-            path.write_bytes(encode_text(f"{text}\n"))
+            path.write_bytes(encode_text(json.dumps(settings, indent=2, ensure_ascii=False)))
             if known == BASE:
                 _copy_policy(Path(found.path), beside / BASE)
-        card = make_card(source, weights, registry, prompt)
+        card = make_card(source, exported, registry, prompt)
         (beside / "README.md").write_bytes(encode_text(card))
-    return Exported(folder, kind, known, tuple(notes))
+    return exported
 
 
 def _base_name(found: ResolvedModel, asked: str | None) -> str:
@@ -164,9 +174,8 @@ def _write_merged(source: Source, found: ResolvedModel, folder: Path) -> None:
         from transformers import AutoConfig
 
         ensure_plain_model(found.path)
-        stored = AutoConfig.from_pretrained(found.path, trust_remote_code=False)
-        name = str(getattr(stored, "dtype", None)).removeprefix("torch.")
-        dtype = name if name in ("float32", "bfloat16", "float16") else dtype
+        stored = AutoConfig.from_pretrained(found.path, trust_remote_code=False).dtype
+        dtype = str(stored).removeprefix("torch.") if stored is not None else dtype
     plain = model.model_copy(update={"quantize": "none", "dtype": dtype})
     policy = load_policy(plain, found, CPU, trainable=False)
     policy.model.merge_and_unload().save_pretrained(folder)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchrl.config import load_yaml
+from searchrl.config import RunConfig
 from searchrl.config.endpoint import MODEL
 from searchrl.envs.splits import VALIDATION
-from searchrl.errors import ConfigError, DamagedError, RunFolderError, RunInUseError, SearchRLError
+from searchrl.errors import ConfigError, DamagedError, RunFolderError, RunInUseError
 from searchrl.rewards.expression import HEADLINES
 from searchrl.run_folder import (
     Run,
@@ -33,7 +33,7 @@ from searchrl.run_folder import (
 )
 from searchrl.run_folder.checkpoints import checkpoint_folders, remove_checkpoint, step_of
 from searchrl.run_folder.policies import POLICY, verify_policy
-from searchrl.run_folder.reader import find_missing_rollouts
+from searchrl.run_folder.reader import find_missing_rollouts, read_or_empty
 from searchrl.run_folder.rollouts import read_rollouts, rollout_files
 from searchrl.trust.folders import find_odd, is_folder
 
@@ -143,32 +143,36 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
     """
     if find_odd(run.path) is not None:
         return RunRow(run.path, State.ODD, _size(run.path))
-    provenance, summary = _read(lambda: run.provenance), _read(lambda: run.summary)
-    settings = _read(lambda: load_yaml(run.path / "config.yaml"))
+    provenance, summary = read_or_empty(lambda: run.provenance), read_or_empty(lambda: run.summary)
+    config: RunConfig | None = None
+    with suppress(ConfigError, DamagedError):
+        config = run.config
     checkpoints = list_checkpoints(run.path)
     state = State.STOPPED if checkpoints else State.BROKEN
     if summary:
         state = State.FINISHED
     elif _is_alive(provenance.get("process")):
         state = State.RUNNING
-    tasks, stages = settings.get("tasks"), _at(settings, "sft", "stages")
-    program = str(provenance.get("program") or "run")
-    num_steps = _number(settings.get("max_steps")) if program == "train" else None
-    if program == "sft" and isinstance(stages, list):
-        num_steps = sum(_number(_at(stage, "steps")) or 0 for stage in stages)
+    program, num_steps, model = provenance.get("program") or "run", None, ""
+    if config is not None:
+        by_program = {"train": config.max_steps, "sft": sum(s.steps for s in config.sft.stages)}
+        num_steps = by_program.get(program)
+        model = config.model.name if config.policy == MODEL else config.policy
+        if Path(model).is_absolute():  # without the folder it lay in
+            model = Path(model).name
     recorded = [row["step"] for row in run.read_metrics().rows]
     return RunRow(
         path=run.path,
         state=state,
         num_bytes=_size(run.path),
         program=program,
-        envs=tuple(str(_at(t, "env", "name")) for t in (tasks if isinstance(tasks, list) else ())),
-        model=_model(settings),
-        started=str(provenance.get("started", "")),
-        duration_s=_number(provenance.get("duration_s")),
+        envs=() if config is None else tuple(task.env.name for task in config.tasks),
+        model=model,
+        started=provenance.get("started", ""),
+        duration_s=provenance.get("duration_s"),
         step=max([*map(step_of, checkpoints), *recorded], default=0),
-        num_steps=None if num_steps is None else int(num_steps),
-        figures=_figures(run, summary, settings),
+        num_steps=num_steps,
+        figures=_figures(run, summary, "test" if config is None else config.eval.split),
         checkpoint_bytes=_size(run.path / "checkpoints"),
         num_checkpoints=len(checkpoints),
         damaged=tuple(_find_all_damage(run, deep=deep)),
@@ -181,7 +185,7 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
     yield from filter(None, (checkpoint_fault(f, deep=deep) for f in checkpoint_folders(run.path)))
     policy = run.path / POLICY
     try:
-        if os.path.lexists(policy) or (deep and "policy" in _read(lambda: run.summary)):
+        if os.path.lexists(policy) or (deep and "policy" in read_or_empty(lambda: run.summary)):
             verify_policy(policy, deep=deep)
     except DamagedError as error:
         yield str(error)
@@ -195,39 +199,12 @@ def _find_all_damage(run: Run, *, deep: bool) -> Iterator[str]:
             yield str(error)
 
 
-def _read(reader: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    try:
-        return dict(reader())
-    except (OSError, ValueError, TypeError, RecursionError, SearchRLError):
-        return {}
-
-
-def _at(value: Any, *keys: str) -> Any:
-    """What is at a place of nested mappings; None if it is not there."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _model(settings: Mapping[str, Any]) -> str:
-    """The model of a run, without the folder it lay in."""
-    if (policy := str(settings.get("policy", MODEL))) != MODEL:
-        return policy
-    name = str(_at(settings, "model", "name") or "")
-    return Path(name).name if Path(name).is_absolute() else name
-
-
-def _is_alive(process: Any) -> bool:
+def _is_alive(process: Mapping[str, Any] | None) -> bool:
     """Whether a process of this machine is still there; one elsewhere is not asked."""
-    pid = _at(process, "pid")
-    if _at(process, "host") != platform.node() or not isinstance(pid, int):
+    if process is None or process["host"] != platform.node():
         return False
     try:
-        os.kill(pid, 0)
+        os.kill(process["pid"], 0)
     except (ProcessLookupError, OverflowError):  # the second: no process has such a number
         return False
     except OSError:  # it belongs to somebody else
@@ -235,9 +212,9 @@ def _is_alive(process: Any) -> bool:
     return True
 
 
-def _figures(run: Run, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Figures | None:
+def _figures(run: Run, summary: Mapping[str, Any], split: str) -> Figures | None:
     """The headline of a run: from its summary, or without one from its evaluations."""
-    split = after_on = str(_at(settings, "eval", "split") or "test")
+    after_on = split
     before, after = summary.get("before"), summary.get("after") or summary.get("eval")
     if not summary:
         rows, fault = run.read_metrics()
@@ -248,7 +225,7 @@ def _figures(run: Run, summary: Mapping[str, Any], settings: Mapping[str, Any]) 
         if after is None and "during" in by_phase:
             after, after_on = by_phase["during"], VALIDATION
     for name in sorted(HEADLINES, key=lambda one: one != summary.get("headline")):
-        first, last = (_number(_at(one, name, "value")) for one in (before, after))
+        first, last = ((one or {}).get(name, {}).get("value") for one in (before, after))
         if first is not None or last is not None:
             return Figures(name, first, last, split, after_on)
     return None
@@ -268,19 +245,14 @@ def _size(folder: Path) -> int:
 class Pruned:
     """What pruning a run took away, or `reason`: why it took nothing."""
 
-    run: Path
+    path: Path
     removed: tuple[str, ...] = ()
     freed_bytes: int = 0
-    reason: str = ""
+    reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "path": str(self.run),
-            "removed": list(self.removed),
-            "freed_bytes": self.freed_bytes,
-            "reason": self.reason or None,
-        }
+        return asdict(self) | {"path": str(self.path)}
 
 
 def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
@@ -310,7 +282,8 @@ def prune_checkpoints(run: Run, keep: int, *, is_dry: bool = False) -> Pruned:
     if len(newest) < min(keep, 1):
         return Pruned(run.path, reason="none of its checkpoints is whole")
     # The newest one knows the best.
-    best = _at(_read(lambda: read_state(found[-1])), "best", "step") if keep and found else None
+    known = read_state(found[-1]).get("best") if keep and found else None
+    best = known.get("step") if isinstance(known, dict) else None
     gone = [folder for folder in found if folder not in newest and step_of(folder) != best]
     freed = sum(map(_size, gone))
     if not is_dry:

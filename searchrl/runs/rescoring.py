@@ -8,10 +8,9 @@ no torch, and plays nothing.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from searchrl.config import RunConfig
 from searchrl.config.sections import TaskConfig
@@ -45,18 +44,12 @@ class Scored:
     unscored: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(NamedTuple):
     """An episode that two rewards rank differently: its rank in each, from 0 (worst) to 1."""
 
     first: Scored
     second: Scored
     ranks: tuple[float, float]
-
-    @property
-    def gap(self) -> float:
-        """How far apart the ranks are."""
-        return abs(self.ranks[0] - self.ranks[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +92,14 @@ def read_recorded(
                 f"rollout {row['rollout_id']!r} is of env {row['env']!r}, and the run has "
                 f"{', '.join(protocols)}; the folder holds files of another run"
             )
-        reward = row["reward"]
         scored = Scored(
             name=name_rollout(row),
             group=f"{row['phase']}/{row['step']}/{row['group_id']}",
             phase=row["phase"],
             episode=read_episode(row, protocols[row["env"]]),
-            reward=reward,
+            reward=row["reward"],
             scores=row["scores"],
-            unscored=None if reward is not None else row["unscored"] or "not scored",
+            unscored=row["unscored"] if row["reward"] is None else None,
         )
         found.append(scored)
     return found
@@ -140,20 +132,14 @@ def score_again(
 def compare_phases(
     first: Sequence[Scored], second: Sequence[Scored], num_shown: int = 3
 ) -> dict[str, Comparison]:
-    """`compare_rewards` for each phase, in the order in which they were recorded."""
-
-    found = {}
-    for phase in dict.fromkeys(one.phase for one in first):
-        left, right = ([one for one in side if one.phase == phase] for side in (first, second))
-        found[phase] = compare_rewards(left, right, num_shown)
-    return found
+    """Compare two rewards of the same episodes, in the same order: for each phase of these."""
+    both: dict[str, list[tuple[Scored, Scored]]] = {}
+    for pair in zip(first, second, strict=True):
+        both.setdefault(pair[0].phase, []).append(pair)
+    return {phase: _compare(pairs, num_shown) for phase, pairs in both.items()}
 
 
-def compare_rewards(
-    first: Sequence[Scored], second: Sequence[Scored], num_shown: int = 3
-) -> Comparison:
-    """Compare two rewards of the same episodes, in the same order."""
-    both = zip(first, second, strict=True)
+def _compare(both: Sequence[tuple[Scored, Scored]], num_shown: int) -> Comparison:
     pairs = [(a, b) for a, b in both if a.reward is not None and b.reward is not None]
     # `or 0.0` is for the type checker: none of these is None.
     one_side, other_side = ([pair[side].reward or 0.0 for pair in pairs] for side in (0, 1))
@@ -175,39 +161,31 @@ def compare_rewards(
         # No best episode by one reward is a best one by the other.
         num_flipped=sum(b not in group for b, group in zip(bests, groups.values(), strict=True)),
         unscored=(
-            sum(one.reward is None for one in first),
-            sum(one.reward is None for one in second),
+            sum(one.reward is None for one, _ in both),
+            sum(one.reward is None for _, one in both),
         ),
-        disagreements=_disagreements(pairs, num_shown),
+        disagreements=tuple(_disagreements(pairs, one_side, other_side)[:num_shown]),
     )
 
 
 def _disagreements(
-    pairs: Sequence[tuple[Scored, Scored]], num_shown: int
-) -> tuple[Disagreement, ...]:
+    pairs: Sequence[tuple[Scored, Scored]], *sides: Sequence[float]
+) -> list[Disagreement]:
     """The pairs whose ranks are farthest apart, at most one per task."""
-    if len(pairs) < 2:
-        return ()
-    sides = [_shares([pair[side].reward or 0.0 for pair in pairs]) for side in (0, 1)]
+    from scipy.stats import rankdata
+
+    # From 0 to 1: the share of the others that are below, ties half.
+    ranks = [((rankdata(side) - 1) / max(1, len(side) - 1)).tolist() for side in sides]
     found = [
         Disagreement(one, other, (left, right))
-        for (one, other), left, right in zip(pairs, *sides, strict=True)
+        for (one, other), left, right in zip(pairs, *ranks, strict=True)
         if left != right
     ]
-    found.sort(key=lambda one: (-one.gap, one.first.name))
+    found.sort(key=lambda one: (-abs(one.ranks[0] - one.ranks[1]), one.first.name))
     chosen: dict[str, Disagreement] = {}
     for one in found:
         chosen.setdefault(one.first.episode.task.id, one)
-    return tuple(chosen.values())[:num_shown]
-
-
-def _shares(values: Sequence[float]) -> list[float]:
-    """The rank of each value from 0 to 1: the share of the others that are below, ties half."""
-    ordered = sorted(values)
-    return [
-        (bisect_left(ordered, one) + bisect_right(ordered, one) - 1) / (2 * (len(values) - 1))
-        for one in values
-    ]
+    return list(chosen.values())
 
 
 def _tasks_by_env(config: RunConfig) -> dict[str, TaskConfig]:

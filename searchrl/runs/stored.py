@@ -27,7 +27,7 @@ from searchrl.core.episode import (
 from searchrl.errors import ScoringFailure
 
 
-def _is_missing(what: str) -> NoReturn:
+def _refuse(what: str) -> NoReturn:
     raise ScoringFailure(
         f"{what} is not in stored rollouts; score with this component while the episodes are "
         "played: searchrl eval RUN --reward …"
@@ -39,35 +39,23 @@ class StoredPassage(Passage):
 
     __slots__ = ()
 
-    def __init__(self, id: str) -> None:
-        object.__setattr__(self, "id", id)
-
     def __getattribute__(self, name: str) -> Any:
         if name in ("text", "title", "score"):
-            _is_missing(f"the {name} of passage {self.id!r}")
+            _refuse(f"the {name} of passage {self.id!r}")
         return super().__getattribute__(name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Passage) and other.id == self.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    def __repr__(self) -> str:
-        return f"StoredPassage({self.id!r})"
 
 
 class StoredMeta(Mapping[str, Any]):
     """The `meta` of a task, which no row holds. `get` and `in` ask for the value as well."""
 
     def __getitem__(self, key: str) -> Any:
-        _is_missing(f"Task.meta[{key!r}]")
+        _refuse(f"Task.meta[{key!r}]")
 
     def __iter__(self) -> Iterator[str]:
-        _is_missing("Task.meta")
+        _refuse("Task.meta")
 
     def __len__(self) -> int:
-        _is_missing("Task.meta")
+        _refuse("Task.meta")
 
 
 def read_episode(row: Mapping[str, Any], protocol: TagProtocol) -> Episode:
@@ -111,7 +99,7 @@ def _read_turn(
     return EpisodeTurn(
         text=text,
         action=Action(kind, payload, turn["reason"]),
-        passages=tuple(StoredPassage(name) for name in turn["passages"]),
+        passages=tuple(StoredPassage(name, "") for name in turn["passages"]),
         observation=turn["observation"],
         reward=turn["reward"],
         ranks=tuple(turn.get("ranks") or ()),

@@ -136,12 +136,12 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
     word = "would remove" if is_dry else "removed"
     for one in pruned:
         if one.reason:
-            say(f"{one.run}: left alone, {one.reason}")
+            say(f"{one.path}: left alone, {one.reason}")
         elif one.removed:
             names = ", ".join(one.removed)
-            say(f"{one.run}: {word} {names} ({format_bytes(one.freed_bytes)})")
+            say(f"{one.path}: {word} {names} ({format_bytes(one.freed_bytes)})")
         else:
-            say(f"{one.run}: nothing to remove")
+            say(f"{one.path}: nothing to remove")
     freed = sum(one.freed_bytes for one in pruned)
     say(f"{'would free' if is_dry else 'freed'} {format_bytes(freed)}")
 

@@ -89,13 +89,6 @@ def kernel_mask(is_seen: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(is_seen, dtype=dtype).masked_fill_(~is_seen, -torch.inf)
 
 
-def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float | None
-) -> Tensor:
-    """Torch's attention kernel."""
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-
-
 def grouped_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float | None
 ) -> Tensor:
@@ -104,41 +97,6 @@ def grouped_attention(
     The query heads of one key/value head become further query positions: [B, H, T, D] is read as
     [B, K, H/K * T, D]. `mask` is that of `mask_for`.
     """
-    rows, num_heads, length, width = query.shape
-    folded = query.reshape(rows, key.shape[1], -1, width)
-    return fused_attention(folded, key, value, mask, scale).reshape(rows, num_heads, length, width)
-
-
-def find_attention_fault(model: Any) -> str | None:
-    """Why a model cannot take its attention from here, or None if it can; tried on four tokens."""
-    config = model.config
-    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        return "it has sliding-window attention"
-    ids = torch.arange(4, device=next(model.parameters()).device)[None]
-    with torch.inference_mode():
-        stock = model(input_ids=ids, use_cache=False).logits
-        try:
-            with attending(model):
-                ours = model(input_ids=ids, use_cache=False, plan=CausalPlan()).logits
-        except (PolicyError, TypeError, ValueError, AttributeError) as error:
-            return str(error)
-    scale = stock.abs().amax().clamp_min(1.0)
-    if not bool(torch.isfinite(stock).all()):
-        return None  # damaged weights: said where they are sampled from
-    is_close = bool(
-        ((stock - ours).abs().amax() / scale) < (1e-4 if stock.dtype == torch.float32 else 5e-2)
-    )
-    return None if is_close else "its logits change when its attention is computed here"
-
-
-class CausalPlan:
-    """Plain causal attention of whole rows: what a stock model does without padding."""
-
-    def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None
-    ) -> Tensor:
-        """See `AttentionPlan.attend`."""
-        length = query.shape[2]
-        is_seen = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
-        mask = mask_for(query, key, is_seen[None, None])
-        return grouped_attention(query, key, value, mask, scale)
+    folded = query.reshape(len(query), key.shape[1], -1, query.shape[-1])
+    output = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
+    return output.reshape(query.shape)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from searchrl.engine.model.attention import AttentionPlan, fused_attention, kernel_mask
+from searchrl.engine.model.attention import AttentionPlan, kernel_mask
 
 BLOCK = {"cpu": 128}
 """Query rows per call of the attention kernel: smaller, and less is computed to be masked."""
@@ -231,7 +231,7 @@ class PackedPlan:
                 for x in (key, value)
             )
             mask = self._block_mask(part, stop, block)
-            output = fused_attention(part, key_n, value_n, mask, scale)
+            output = F.scaled_dot_product_attention(part, key_n, value_n, mask, scale=scale)
             output = output.unflatten(0, (count, kv_heads)).permute(0, 3, 1, 2, 4).flatten(2, 3)
             if count < num_rows:
                 output = F.pad(output, (0, 0, 0, 0, 0, 0, 0, num_rows - count))

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,19 +73,14 @@ class ResolvedModel(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The model as a person knows it: the embedded one is no path."""
-        base = describe_source(self.path, self.embedded)
+        """The model as a person knows it: `tiny (embedded, 1.0 M weights)`, else the path."""
+        base, path = self.path, Path(self.path)
+        if path == TINY_PATH or self.embedded:
+            with safe_open(path / "model.safetensors", "numpy") as weights:
+                shapes = [weights.get_slice(key).get_shape() for key in weights.keys()]  # noqa: SIM118
+            name = "tiny" if path == TINY_PATH else self.embedded
+            base = f"{name} (embedded, {sum(map(math.prod, shapes)) / 1e6:.1f} M weights)"
         return f"{base} with adapter {self.adapter_path}" if self.adapter_path else base
-
-
-def describe_source(path: str, embedded: str = "") -> str:
-    """Where weights come from, for people: `tiny (embedded, 1.0 M weights)`, else the path."""
-    is_ours = Path(path) == TINY_PATH
-    if not is_ours and not embedded:
-        return path
-    with safe_open(Path(path) / "model.safetensors", "numpy") as weights:
-        number = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
-    return f"{'tiny' if is_ours else embedded} (embedded, {number / 1e6:.1f} M weights)"
 
 
 def resolve_device(name: str) -> torch.device:
@@ -95,16 +89,11 @@ def resolve_device(name: str) -> torch.device:
     Raises:
         PolicyError: if a device is asked for that torch does not see.
     """
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        return torch.device(next(device for device, there in available.items() if there))
-    if not available[name]:
+    gpus = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    available = [gpu for gpu, is_available in gpus.items() if is_available()] + ["cpu"]
+    if name not in ("auto", *available):
         raise PolicyError(f"device '{name}' is not available to torch here; use --device auto")
-    return torch.device(name)
+    return torch.device(available[0] if name == "auto" else name)
 
 
 def resolve_model(name: str, device: torch.device, init_from: str | None = None) -> ResolvedModel:
@@ -147,10 +136,9 @@ def _find_embedded(name: str) -> Path:
     """The folder of a policy that a package brings. Raises `PolicyError` if it is not here."""
     if (found := find_packaged(name)) is not None and found.is_dir():
         return found
-    package, _, folder = name.partition(":")
     raise PolicyError(
-        f"there is no model '{name}': no folder '{folder}' in an installed package '{package}'. "
-        "Install that package, or name a model folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'"
+        f"there is no model '{name}', or its package is not installed; install it, or name a model "
+        "folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'"
     )
 
 
@@ -199,7 +187,7 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
 def _is_tiny(folder: Path) -> bool:
     """Whether a model is the embedded one or was trained from it: its config says so."""
     config = folder / "config.json"
-    return os.path.isfile(config) and bool(read_settings(config).get("searchrl_tiny", False))
+    return os.path.isfile(config) and bool(read_settings(config).get("searchrl_tiny"))
 
 
 def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
@@ -249,18 +237,6 @@ def _ensure_layers(model: Any, targets: Sequence[str]) -> None:
             )
 
 
-def _ensure_rows(model: Any, num_tokens: int, resolved: ResolvedModel) -> None:
-    """Refuse a tokenizer with tokens that the model has no embedding of."""
-    rows = model.get_input_embeddings().num_embeddings
-    if num_tokens > rows:
-        raise PolicyError(
-            f"model '{resolved.path}' has {rows:,} embeddings and its tokenizer {num_tokens:,} "
-            "tokens: they do not belong together, or tokens were added without "
-            "`model.resize_token_embeddings(len(tokenizer))`; put the right tokenizer into the "
-            "folder, or resize the model and save it again"
-        )
-
-
 def load_policy(
     config: ModelConfig, resolved: ResolvedModel, device: torch.device, *, trainable: bool
 ) -> Policy:
@@ -302,25 +278,41 @@ def load_policy(
     except PolicyError:
         raise
     except Exception as error:  # each reader of these files has errors of its own
-        raise PolicyError(_loading_help(resolved, error)) from error
-    _ensure_rows(model, len(tokenizer), resolved)
+        reason = first_line(error)
+        if not os.path.isdir(resolved.path):
+            raise PolicyError(without_network(resolved.path, reason)) from error
+        raise PolicyError(
+            f"cannot load the model in '{resolved.path}': {reason}\n"
+            "Expected a Hugging Face folder with config.json, weights (*.safetensors) and a "
+            "tokenizer."
+        ) from error
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise PolicyError(
+            f"model '{resolved.path}' has {rows:,} embeddings and its tokenizer {len(tokenizer):,} "
+            "tokens: put the right tokenizer into the folder, or resize the model "
+            "(`resize_token_embeddings`) and save it again"
+        )
     if config.quantize == "nf4":
         even_out(model)
     else:
         model.to(device)
-    with hushing_renames():
+    with warnings.catch_warnings():
+        # transformers renames it from 5.2x on; we and peft use the name that all versions have.
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing.* is deprecated")
         if is_lora:
             model = _with_lora(model, config, resolved, trainable)
         elif not trainable:
             model.requires_grad_(False)
         if trainable and config.gradient_checkpointing:
             base = model.get_base_model() if is_lora else model
-            checkpoint_activations(base, is_lora=is_lora)
+            base.gradient_checkpointing_enable({"use_reentrant": False})
+            if is_lora:
+                # Without this the frozen embedding cuts the graph: zero gradients, silently.
+                base.enable_input_require_grads()
     model.eval()
     eos = model.generation_config.eos_token_id if model.generation_config else None
-    eos_ids = {eos} if isinstance(eos, int) else set(eos or ())
-    if tokenizer.eos_token_id is not None:
-        eos_ids.add(tokenizer.eos_token_id)
+    eos_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
     return Policy(
         model=model,
         tokenizer=tokenizer,
@@ -332,25 +324,6 @@ def load_policy(
         eos_ids=frozenset(eos_ids),
         is_checkpointing=trainable and config.gradient_checkpointing,
     )
-
-
-@contextmanager
-def hushing_renames() -> Iterator[None]:
-    """Silence transformers, which renames checkpointing from 5.2x on.
-
-    We (and peft) use the name that every supported version has.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*gradient_checkpointing.* is deprecated")
-        yield
-
-
-def checkpoint_activations(base: Any, *, is_lora: bool) -> None:
-    """Let a stock model compute the activations of a layer again in the backward pass."""
-    base.gradient_checkpointing_enable({"use_reentrant": False})
-    if is_lora:
-        # Without this the frozen embedding cuts the graph: zero gradients, silently.
-        base.enable_input_require_grads()
 
 
 def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainable: bool) -> Any:
@@ -375,14 +348,3 @@ def _with_lora(model: Any, config: ModelConfig, resolved: ResolvedModel, trainab
                 "of that base model; name another base with --model"
             ) from error
     return get_peft_model(model, lora_settings(config, resolved, model))
-
-
-def _loading_help(resolved: ResolvedModel, error: Exception) -> str:
-    reason = first_line(error)
-    if os.path.isdir(resolved.path):
-        return (
-            f"cannot load the model in '{resolved.path}': {reason}\n"
-            "Expected a Hugging Face folder with config.json, weights (*.safetensors) and a "
-            "tokenizer."
-        )
-    return without_network(resolved.path, reason)

@@ -23,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as hf_logging
 
 from searchrl.core.trajectory import Trajectory
-from searchrl.engine.model.attention import AttentionPlan, attending, find_attention_fault
+from searchrl.engine.model.attention import AttentionPlan, attending
 from searchrl.engine.model.head import TokenLogps, find_plain_head, head_logps, logits_logps
 from searchrl.engine.model.layout import Layout, TokenRow, lay_out
 from searchrl.engine.model.quantization import num_weights
@@ -73,11 +73,6 @@ class Policy:
     def named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
         """All parameters by name."""
         named: Iterable[tuple[str, nn.Parameter]] = self.model.named_parameters()
-        return named
-
-    def named_modules(self) -> Iterable[tuple[str, nn.Module]]:
-        """All modules by name."""
-        named: Iterable[tuple[str, nn.Module]] = self.model.named_modules()
         return named
 
     def tell(self, ids: Sequence[int]) -> str:
@@ -151,15 +146,14 @@ class Policy:
             self.model.eval()
 
     def find_packing_fault(self) -> str | None:
-        """Why rollouts have to be padded, or None if they can be packed: it is tried out.
+        """Why plans cannot do this model's attention, or None if they can: it is tried out.
 
-        A short packed row is compared with the same rollouts padded. That finds what no setting of
-        a model tells: position ids that it ignores, and layers other than attention, which would
-        mix rollouts.
+        A short packed row is compared with the same rollouts padded, under the model's own
+        attention. That finds what no setting of a model tells: position ids that it ignores, and
+        layers other than attention, which would mix rollouts.
         """
-        fault = find_attention_fault(self.base_model)
-        if fault is not None:
-            return fault
+        if "sliding_attention" in (getattr(self.base_model.config, "layer_types", None) or ()):
+            return "it has sliding-window attention"
         width = _PROMPT + max(_SUFFIXES)
         ids = [number * 7 % self.vocab_size for number in range(len(_SUFFIXES) * width)]
         rollouts = []
@@ -174,6 +168,8 @@ class Policy:
                     packed_N = self.logps(lay_out(rollouts, self.device, is_packed=True)).logp_N
             except (PolicyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
                 return f"it does not run packed rows ({error})"
+        if not bool(torch.isfinite(padded_N).all()):
+            return None  # damaged weights: said where they are sampled from
         gap = float((packed_N - padded_N).abs().max())
         if gap <= _TOLERANCE.get(self.dtype, 0.3):
             return None

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from searchrl.core.trajectory import TurnStop
-from searchrl.engine.model.attention import attending, find_attention_fault
+from searchrl.engine.model.attention import attending
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.sampling.draw import draw_tokens, key_tensor
 from searchrl.engine.sampling.fused import FusedDecoder, find_fusing_fault
@@ -104,7 +104,7 @@ class SlotGenerator:
         extend_tokens: int = 8192,
         fused: bool | None = None,
     ) -> None:
-        if problem := find_attention_fault(policy.base_model):
+        if problem := policy.find_packing_fault():
             raise PolicyError(f"the slot engine cannot run this model: {problem}")
         self.policy = policy
         self.sampling = sampling

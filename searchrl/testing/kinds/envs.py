@@ -27,7 +27,7 @@ from searchrl.engine.rollout.boundary import step_env
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds import playing as env_play
-from searchrl.testing.kinds.trials import Way, find_difference, judged, unchanged
+from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.policies import Step
 from searchrl.testing.kit.subject import Subject
@@ -376,18 +376,6 @@ def _takes_any_call(subject: Subject) -> Iterator[Problem]:
             raise NotApplicable(f"protocol '{protocol.name}' writes no calls of tools")
         if error := catch(env_play.step_unchecked, env, (options, [turn])):
             yield Problem(f"{what}: step() raised {describe_error(error)}", error)
-
-
-@criterion("E20")
-def _bears_another_instance(subject: Subject) -> Iterator[Problem]:
-    cases = [*env_play.find_episodes(subject, 2).items()]
-    for (name, episode), (_, other) in zip(cases, [*cases[1:], cases[0]], strict=True):
-        alone = env_play.play(env_play.make_env(subject), episode)
-        beside = env_play.play_beside(subject, episode, other)
-        way = "while another instance is played beside it"
-        if what := find_difference(name, env_play.trace(alone), env_play.trace(beside), way):
-            yield Problem(what, env_play.find_own(env_play.make_env(subject), "step", "reset"))
-            return
 
 
 @criterion("E21")

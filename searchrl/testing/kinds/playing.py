@@ -110,22 +110,6 @@ def step_unchecked(env: Env, episode: Episode) -> list[Any]:
     return returned
 
 
-def play_beside(subject: Subject, one: Episode, other: Episode) -> Played:
-    """The first of two episodes in two instances, which take turns."""
-    first, second = make_env(subject), make_env(subject)
-    prompt, info = reset(first, one[0])
-    reset(second, other[0])
-    steps: list[Step] = []
-    is_over = False
-    for number, turn in enumerate(one[1]):
-        steps.append(Step(*first.step(turn)))
-        if steps[-1].is_last:
-            break
-        if not is_over and number < len(other[1]):
-            is_over = Step(*second.step(other[1][number])).is_last
-    return Played(prompt, info, tuple(one[1][: len(steps)]), tuple(steps))
-
-
 def play_wrong(
     subject: Subject,
     env: Env,

@@ -74,8 +74,7 @@ def _find_cases(subject: Subject) -> Mapping[str, Case]:
     """The episodes of all cases, or groups of them, each under the words that name it."""
     if not subject.entry.is_of_group:
         return {f"case '{case.name}' ({case.why})": case.episode for case in _cases().values()}
-    # Failed episodes are left out of a group.
-    names = [name for name, case in _cases().items() if case.episode.failure is None]
+    names = [*_cases()]
     listed = [[name] for name in names]
     listed += [[name] * SIZE for name in ("gold", "no-turns", "no-answer")]
     listed += [names[i : i + SIZE] for i in range(0, len(names), SIZE)]

@@ -46,7 +46,6 @@ from searchrl.plugins.provenance import (
 )
 from searchrl.plugins.registration import Collector, PluginFault, list_gym_envs
 from searchrl.plugins.registry import Entry, PluginFailure, PluginSpec, Registry, describe_error
-from searchrl.plugins.remedies import find_remedy
 
 BUILTINS = "searchrl.plugins.builtins"
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -393,7 +392,6 @@ def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
         hook,
         owner.version,
         "".join(traceback.format_exception(error)),
-        find_remedy(error),
     )
 
 

@@ -217,8 +217,6 @@ class PluginFailure:
     hook: str = ""
     version: str = ""
     detail: str = field(default="", repr=False)
-    fix: str = ""
-    """What to change, where the kind of error says it."""
 
     def __str__(self) -> str:
         place = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
@@ -295,11 +293,6 @@ class Registry:
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order of registration."""
         return self._entries
-
-    def rivals(self, entry: Entry) -> tuple[Entry, ...]:
-        """The entries of other plugins that stand in the way of a name."""
-        same = [one for one in self._of(entry.kind) if one.name == entry.name]
-        return tuple(one for one in same if one is not entry) if not entry.argument else ()
 
     @property
     def conflicts(self) -> tuple[str, ...]:

@@ -281,7 +281,8 @@ class _Growing:
     """Size and checksum of a file that grows at its end; `facts` are what provenance.json holds."""
 
     def __init__(self, data: bytes = b"") -> None:
-        self._hash, self.facts = hashlib.sha256(), {"bytes": 0, "sha256": ""}
+        self._hash = hashlib.sha256()
+        self.facts: dict[str, Any] = {"bytes": 0, "sha256": ""}
         self.add(data)
 
     def add(self, data: bytes) -> None:

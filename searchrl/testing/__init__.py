@@ -3,8 +3,6 @@
 Everything that `searchrl check` does, for your own tests:
 
 - `assert_conforms("capitals.py")`: one assertion; the findings are its text.
-- `conformance_cases("capitals.py")`: a `ConformanceCase` per criterion, for
-  `pytest.mark.parametrize`; each is a test of its own.
 - `check_plugin("capitals.py")`: the `Report` of each name: a `Result` per criterion with its
   `Status`, and a `Finding` per fault with file, line and how to fix it.
 
@@ -12,16 +10,12 @@ Episodes to score and turns to play:
 
 - `reward_cases(protocol)`: the `RewardCase`s on which rewards go wrong.
 - `make_episode(task, turns, protocol)`: the `Episode` of some raw turns.
-- `play_episode(env, policy, protocol)`: the `Episode` that a policy plays, without a model.
-- `Says(turns)`, `AnswersGold(task, protocol)`, `SaysAnything(protocol, seed)`: such policies.
+- `play_episode(env, policy, protocol)`: the `Episode` that a policy plays, without a model;
+  `Says(turns)` is such a policy.
 
-Data of the criteria: `PASSAGES`, `QUERIES` and `HARD_QUERIES` for retrievers, `sample_log()` for
-trackers, `make_history` and `healthy_history` for alarms, `STEPS`, `DEAD_STEPS` and `make_step` for
-advantages.
+Data of the criteria: `PASSAGES` for retrievers, `sample_log()` for trackers, `make_history` for
+alarms. Importing this package imports no torch, and that only where an algorithm's loss is checked.
 `pytest_plugins = ["searchrl.testing.pytest_plugin"]` gives tests the fixture `make_plugin`.
-
-Importing this package imports no torch and none of its modules: names load on first use.
-Torch is imported only where an algorithm's loss is checked.
 """
 
 import lazy_loader

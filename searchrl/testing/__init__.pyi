@@ -1,17 +1,10 @@
 from .conformance import assert_conforms as assert_conforms
 from .conformance import check_plugin as check_plugin
-from .conformance import conformance_cases as conformance_cases
 from .criteria import Status as Status
 from .kinds.trackers import sample_log as sample_log
 from .kit.cases import make_episode as make_episode
 from .kit.cases import reward_cases as reward_cases
-from .kit.histories import healthy_history as healthy_history
 from .kit.histories import make_history as make_history
-from .kit.policies import AnswersGold as AnswersGold
 from .kit.policies import Says as Says
-from .kit.policies import SaysAnything as SaysAnything
 from .kit.policies import play_episode as play_episode
-from .kit.steps import STEPS as STEPS
-from .kit.steps import make_step as make_step
 from .kit.texts import PASSAGES as PASSAGES
-from .kit.texts import QUERIES as QUERIES

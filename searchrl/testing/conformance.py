@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
@@ -62,10 +60,9 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
         raise
     except SearchRLError as error:  # what a lazy string names cannot be imported, say
         place = find_place(error.__cause__ or error, file, line)
-        first, *others = wanted
-        note = f"it could not be loaded ({first.number})"
-        loaded = Result.of(first, Finding(str(error), "fix what it names", *place))
-        results = (loaded, *(Result.of(other, note=note) for other in others))
+        note = f"it could not be loaded ({wanted[0].number})"
+        loaded = Result.of(wanted[0], Finding(str(error), "fix what it names", *place))
+        results = (loaded, *(Result.of(other, note=note) for other in wanted[1:]))
     else:
         results = run_criteria(wanted, subject, file=file, line=line)
     warnings = tuple(_find_warnings(registry, entry))
@@ -74,13 +71,8 @@ def check_entry(registry: Registry, entry: Entry, settings: Settings | None = No
 
 def _find_warnings(registry: Registry, entry: Entry) -> Iterator[str]:
     """What a user of the plugin will run into though all criteria hold."""
-    for other in registry.rivals(entry):
-        yield (
-            f"the name is taken: {other.owner} ({other.where}) registers the {other.kind} "
-            f"'{other.name}' too. Neither wins, so --{other.kind} "
-            f"{other.name} is refused wherever both are installed; choose another name, or tell "
-            f"users to write '{entry.qualified}'"
-        )
+    about = f"{entry.kind} '{entry.name}' "
+    yield from (conflict for conflict in registry.conflicts if conflict.startswith(about))
     if reward := entry.options.get("reward"):
         try:
             RewardSchedule.parse(reward, registry.spellings("reward"))
@@ -149,7 +141,10 @@ def check_plugin(
         PluginError: if the plugin cannot be loaded, with the line; if it registers nothing.
         UnknownNameError: if there is no such name.
     """
-    registry, entries = _find(what, kind, plugins)
+    registry = load_plugins([*plugins, *([what] if is_file(what) else [])])
+    for failure in find_failures(registry, what):
+        raise PluginError(f"not loaded: {failure}\n{failure.detail}".rstrip())
+    entries = find_entries(registry, what, kind)
     return [check_entry(registry, entry, settings) for entry in entries]
 
 
@@ -157,65 +152,14 @@ def assert_conforms(
     what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
 ) -> None:
     """Raise AssertionError with every finding unless all criteria hold; see `check_plugin`."""
-    reports = check_plugin(what, kind=kind, settings=settings, plugins=plugins)
-    lines = [
-        f"{report.kind} '{report.name}':\n{_describe(result)}"
-        for report in reports
-        for result in report.failed
-    ]
+    lines: list[str] = []
+    for report in check_plugin(what, kind=kind, settings=settings, plugins=plugins):
+        for result in report.failed:
+            lines.append(
+                f"{report.kind} '{report.name}': {result.number} does not hold: it {result.title}"
+            )
+            for finding in result.findings:
+                lines += [f"  {finding.where}: {finding.what}", f"    to fix it: {finding.fix}"]
+            lines.append(f"  why it matters: {result.why}")
     if lines:
         raise AssertionError("\n".join(lines))
-
-
-@dataclass(frozen=True, slots=True)
-class ConformanceCase:
-    """One criterion for one registered name: a test. As text it is the test's id."""
-
-    criterion: Criterion
-    entry: Entry
-    check_all: Callable[[], Report] = field(repr=False)
-
-    def __str__(self) -> str:
-        number = self.criterion.number
-        return f"{self.entry.kind}:{self.entry.name}:{number} {self.criterion.title}"
-
-    def check(self) -> None:
-        """Raise AssertionError with the findings unless the criterion holds.
-
-        All criteria of the name run when the first of its cases is checked.
-        """
-        for result in self.check_all().failed:
-            if result.number == self.criterion.number:
-                raise AssertionError(_describe(result))
-
-
-def conformance_cases(
-    what: str, *, kind: str = "", settings: Settings | None = None, plugins: Sequence[str] = ()
-) -> list[ConformanceCase]:
-    """A case per name and criterion, for `pytest.mark.parametrize`; checks nothing yet.
-
-    @pytest.mark.parametrize("case", conformance_cases("capitals.py"), ids=str)
-    def test_conforms(case):
-        case.check()
-    """
-    registry, entries = _find(what, kind, plugins)
-    cases = []
-    for entry in entries:
-        check = cache(partial(check_entry, registry, entry, settings))
-        cases += [ConformanceCase(one, entry, check) for one in criteria_of(entry.kind)]
-    return cases
-
-
-def _describe(result: Result) -> str:
-    """A criterion that does not hold, in a few lines: what, where, why, how to fix it."""
-    lines = [f"{result.number} does not hold: it {result.title}"]
-    for finding in result.findings:
-        lines += [f"  {finding.where}: {finding.what}", f"    to fix it: {finding.fix}"]
-    return "\n".join([*lines, f"  why it matters: {result.why}"])
-
-
-def _find(what: str, kind: str, plugins: Sequence[str]) -> tuple[Registry, tuple[Entry, ...]]:
-    registry = load_plugins([*plugins, *([what] if is_file(what) else [])])
-    for failure in find_failures(registry, what):
-        raise PluginError(f"not loaded: {failure}\n{failure.detail}".rstrip())
-    return registry, find_entries(registry, what, kind)

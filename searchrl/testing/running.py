@@ -7,6 +7,7 @@ in the plugin's file. Owns that every fault is reported once.
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import traceback
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.plugins.registry import describe_error
-from searchrl.plugins.remedies import find_remedy
 from searchrl.testing.criteria import (
     MAX_PROBLEMS,
     Criterion,
@@ -36,8 +36,6 @@ _CATCH = "make this line work in the case that the finding names, or catch the e
 class _Outcome:
     result: Result
     is_hanging: bool = False
-    is_ended: bool = False
-    """Whether an error ended the criterion, which did not look for it."""
     raised_in: tuple[str, ...] | None = None
     """The functions of the plugin, deepest first, in which the one error of all findings arose."""
 
@@ -60,33 +58,30 @@ def run_criteria(
     `line` are where the plugin registers the subject, `timeout_s` the seconds of one criterion.
     """
     outcomes: list[_Outcome] = []
-    notes: dict[str, str] = {}
-    """Why a criterion that needs this one is not applicable."""
+    failed: set[str] = set()
     hanging = ""
     for one in criteria:
-        note = hanging or next((notes[number] for number in one.needs if number in notes), "")
-        outcome = (
-            _Outcome(Result.of(one, note=note))
-            if note
-            else _run(one, subject, file, line, timeout_s)
-        )
-        outcomes.append(outcome)
-        if outcome.is_hanging:
+        note = hanging or next((f"{n} does not hold" for n in one.needs if n in failed), "")
+        if note:
+            outcomes.append(_Outcome(Result.of(one, note=note)))
+            continue
+        outcomes.append(_run(one, subject, file, line, timeout_s))
+        if outcomes[-1].is_hanging:
             hanging = f"not checked: {one.number} did not finish"
-        if outcome.result.findings:
-            notes[one.number] = f"{one.number} does not hold"
+        if outcomes[-1].result.findings:
+            failed.add(one.number)
     results = []
-    for number, (one, outcome) in enumerate(zip(criteria, outcomes, strict=True)):
+    for number, one in enumerate(criteria):
         reporter = _find_reporter(number, criteria, outcomes)
-        told = Result.of(one, note=f"{reporter} does not hold") if reporter else outcome.result
-        results.append(told)
+        note = f"{reporter} does not hold"
+        results.append(Result.of(one, note=note) if reporter else outcomes[number].result)
     return tuple(results)
 
 
 def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequence[_Outcome]) -> str:
     """The other criterion that reports the error one ran into; "" if it does so itself.
 
-    That of the method that raised it, or else one that looks for it, or else the first.
+    That of the method that raised it, or else the first.
     """
     one = outcomes[number]
     if one.raised_in is None:
@@ -95,28 +90,17 @@ def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequenc
     method = next((name for name in one.raised_in if name in owned), "")
     if method in criteria[number].methods:
         return ""
-    others = [
-        n
-        for n, other in enumerate(outcomes)
-        if n != number
-        and (one.places <= other.places or (one.is_ended and not one.raised_in and other.places))
-    ]
-    owners = [n for n in others if method in criteria[n].methods]
-    if not owners and one.is_ended:
-        looking = [n for n in others if not outcomes[n].is_ended]
-        owners = looking or [n for n in others if n < number]
+    same = [n for n, other in enumerate(outcomes) if n != number and one.places <= other.places]
+    owners = [n for n in same if method in criteria[n].methods] or [n for n in same if n < number]
     return criteria[owners[0]].number if owners else ""
 
 
 def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
     problems: list[Problem] = []
-    is_hanging = is_ended = False
+    is_hanging = False
 
     def collect() -> None:
-        for problem in one.check(subject):
-            problems.append(problem)
-            if len(problems) >= MAX_PROBLEMS:
-                return
+        problems.extend(itertools.islice(one.check(subject), MAX_PROBLEMS))
 
     try:
         call_with_deadline(collect, timeout_s=timeout_s, owner=f"criterion {one.number}")
@@ -132,7 +116,6 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         what = f"it did not finish within {timeout_s:g} s{stack}"
         problems.append(Problem(what, own[-1] if own else None, fix))
     except (Exception, SystemExit) as error:
-        is_ended = not problems
         where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
         problems.append(Problem(f"it raised {describe_error(error)}{where}", error))
     # Several cases may show the same fault in the same words.
@@ -144,14 +127,13 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         raised: Any = problems[0].at
         frames = traceback.extract_tb(raised.__traceback__)[::-1]
         raised_in = tuple(f.name for f in frames if _is_of_plugin(f.filename, file))
-    return _Outcome(Result.of(one, *findings), is_hanging, is_ended, raised_in)
+    return _Outcome(Result.of(one, *findings), is_hanging, raised_in)
 
 
 def _remedy(one: Criterion, problem: Problem) -> str:
-    """How to fix a problem: as it says itself, as the error says, or as the criterion does."""
-    if problem.fix or not isinstance(problem.at, BaseException):
-        return problem.fix or one.fix
-    return find_remedy(problem.at) or one.if_raised or one.fix or _CATCH
+    """How to fix a problem: as it says itself, or as the criterion does."""
+    is_raised = isinstance(problem.at, BaseException)
+    return problem.fix or (is_raised and one.if_raised) or one.fix or _CATCH
 
 
 def find_place(at: object, file: str, line: int) -> tuple[str, int]:

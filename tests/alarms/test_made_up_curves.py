@@ -25,7 +25,8 @@ from searchrl.contracts import Alarm
 from searchrl.core.alert import AlarmAction, Severity
 from searchrl.core.history import History, Point
 from searchrl.engine.model.tolerance import tolerance_of
-from searchrl.testing import healthy_history, make_history
+from searchrl.testing import make_history
+from searchrl.testing.kit.histories import healthy_history
 
 BEGINS = 21
 """The first step of the trouble."""

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from fixtures.unsound import SOUND, fault_lines, write_unsound
 
-import searchrl.testing
 from searchrl.errors import ConfigError, PluginError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
-from searchrl.testing import Status, assert_conforms, check_plugin, conformance_cases
+from searchrl.testing import Status, assert_conforms, check_plugin
 from searchrl.testing.conformance import check_entry, criteria_of, find_entries, find_failures
 from searchrl.testing.criteria import Criterion, Problem, Report
 from searchrl.testing.kit.subject import Subject
@@ -273,25 +272,15 @@ def test_an_unsound_plugin_fails_with_every_finding_as_its_text(tmp_path: Path) 
     with pytest.raises(AssertionError) as failure:
         assert_conforms(str(path))
     text = str(failure.value)
-    assert text.startswith("tracker 'notes':\nT5 does not hold")
+    assert text.startswith("tracker 'notes': T5 does not hold")
     assert f"{path}:{fault_lines(path)[0]}: made again, it emptied log.txt" in text
     assert "append to files" in text and "A resumed run" in text
 
 
-def test_a_case_per_criterion_fails_for_its_own_alone(tmp_path: Path) -> None:
-    cases = conformance_cases(str(write_unsound("tracker", "pops", tmp_path)))
-    assert str(cases[0]).startswith("tracker:notes:T1 ")
-    for case in cases[:-1]:
-        case.check()
-    with pytest.raises(AssertionError, match="T6 does not hold: it leaves the metrics as they are"):
-        cases[-1].check()
-
-
 def test_public_names_are_all_there_and_cost_nothing_to_import() -> None:
-    assert set(searchrl.testing.__all__) <= set(dir(searchrl.testing))
     code = (
         "import sys, searchrl.testing; "
-        "from searchrl.testing import assert_conforms, reward_cases, Says, PASSAGES, STEPS; "
+        "from searchrl.testing import assert_conforms, reward_cases, Says, PASSAGES; "
         "reward_cases(); print({'torch', 'pytest', 'hypothesis'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

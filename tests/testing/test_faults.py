@@ -86,7 +86,7 @@ def test_the_sound_plugin_passes_everything(kind: str) -> None:
     # No process scores; turns of text; neither passages, nor gold answers, nor policies of its own.
     has_none = {
         "env": {"E19"},
-        "reward": {"W4", "W12"},
+        "reward": {"W4"},
         "group_reward": {"W4"},
     }
     assert left_out <= has_none.get(kind, set())

@@ -157,12 +157,7 @@ def _show_failure(console: Console, failure: PluginFailure) -> None:
         f"{failure.file}:{failure.line}" if failure.line else failure.file,
     )
     show_finding(console, _INDENT, "why", "a plugin registers everything or nothing")
-    show_finding(
-        console,
-        _INDENT,
-        "fix",
-        failure.fix or "change the line as it says; nothing else is at fault",
-    )
+    show_finding(console, _INDENT, "fix", "change the line as it says; nothing else is at fault")
     console.print()
 
 
@@ -171,7 +166,7 @@ def _next_command(
 ) -> str:
     """What to type to use what was checked, the first of several; "" if that is not known."""
     kind = first.kind
-    name = first.qualified if registry.rivals(first) else first.title
+    name = first.title if first.argument or first.name in registry.names(kind) else first.qualified
     if name.endswith(":"):
         if name != "gym:":
             return ""

@@ -89,8 +89,8 @@ def resolve_device(name: str) -> torch.device:
     Raises:
         PolicyError: if a device is asked for that torch does not see.
     """
-    gpus = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    available = [gpu for gpu, is_available in gpus.items() if is_available()] + ["cpu"]
+    gpus = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = [gpu for gpu, is_available in gpus.items() if is_available] + ["cpu"]
     if name not in ("auto", *available):
         raise PolicyError(f"device '{name}' is not available to torch here; use --device auto")
     return torch.device(available[0] if name == "auto" else name)

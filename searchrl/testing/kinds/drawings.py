@@ -12,16 +12,21 @@ from searchrl.contracts.playing import Drawer
 from searchrl.core.drawing import find_drawings_problem
 from searchrl.core.episode import Episode, Task
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.playing import find_finished, make_env
+from searchrl.testing.kinds.playing import find_episodes, make_env
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import make_episode, reward_cases
+from searchrl.testing.kit.policies import Says, play_episode
 from searchrl.testing.kit.subject import Subject
 
 
 def _find_episodes(subject: Subject) -> dict[str, Episode]:
     """Episodes under the words that name them: an environment's own, or made-up ones."""
     if subject.entry.kind == "env":
-        return find_finished(subject)
+        env, protocol = make_env(subject), subject.grammar.protocol
+        return {
+            name: play_episode(env, Says(turns), protocol, **options, max_turns=len(turns))
+            for name, (options, turns) in find_episodes(subject, 1).items()
+        }
     if subject.entry.kind == "reward":
         return {f"case '{case.name}' ({case.why})": case.episode for case in reward_cases()}
     turns, protocol = subject.grammar.legal_turns, subject.grammar.protocol

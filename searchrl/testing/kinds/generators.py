@@ -1,4 +1,4 @@
-"""Criteria of generators: G1 and G2, what can be said of one without a model.
+"""The criterion of generators, G1: what can be said of one without a model.
 
 Whether it samples what it says it does, only a model can show: the suite in the repository's
 `tests/engine/sampling` holds ours to that, and `searchrl bench` runs any.
@@ -7,13 +7,12 @@ Whether it samples what it says it does, only a model can show: the suite in the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from searchrl.plugins.signatures import find_signature_problem
 from searchrl.testing.criteria import NotApplicable, Problem, criterion
 from searchrl.testing.kit.subject import Subject
 
-METHODS: Mapping[str, tuple[str, ...]] = {
+METHODS = {
     "open": ("prompt_ids", "n", "rng_keys"),
     "submit": ("handle", "append_ids", "stops", "max_tokens"),
     "poll": (),
@@ -24,13 +23,6 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 
 
 @criterion("G1")
-def _can_be_called(subject: Subject) -> Iterator[Problem]:
-    factory = subject.entry.load()
-    if problem := find_signature_problem("generator", factory):
-        yield Problem(problem, factory)
-
-
-@criterion("G2")
 def _has_methods(subject: Subject) -> Iterator[Problem]:
     made = subject.entry.load()
     if not inspect.isclass(made):
@@ -45,5 +37,4 @@ def _has_methods(subject: Subject) -> Iterator[Problem]:
         try:
             inspect.signature(method).bind(None, *arguments)
         except TypeError as error:
-            has = f"{name}{inspect.signature(method)}"
-            yield Problem(f"{has} cannot be called as {called}: {error}", method, fix)
+            yield Problem(f"{name}() cannot be called as {called}: {error}", method, fix)

@@ -1,7 +1,7 @@
-"""Criteria of judges: V1 to V8, over made-up answers, or examples that a judge brings.
+"""Criteria of judges: V1 to V5 and V8, over made-up answers, or examples that a judge brings.
 
 Owns which answers a judge is tried on, and what holds for what it says of them. A judge that asks a
-server is tried with that server: if it gives no answer, only V1 and V7 apply.
+server is tried with that server: if it gives no answer, only V1 applies.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from searchrl.api_client import Traffic
-from searchrl.contracts import PaidJudge, RankingJudge, find_verdict_problem
+from searchrl.contracts import PaidJudge, find_verdict_problem
 from searchrl.core.episode import JudgeCase, Verdict
-from searchrl.errors import ConfigError, EndpointFailure
+from searchrl.errors import EndpointFailure
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged
 from searchrl.testing.kit.subject import Subject
@@ -100,47 +99,3 @@ def _pays_right_answers(subject: Subject) -> Iterator[Problem]:
         if are_verdicts and other.score >= best.score:
             what = f"{name} gets {other.score:g}, and a right answer {best.score:g}"
             yield Problem(what, ASKED.find_place(subject, cases[name]))
-
-
-@criterion("V6")
-def _ranks_groups(subject: Subject) -> Iterator[Problem]:
-    judge = _make(subject)
-    if not isinstance(judge, RankingJudge):
-        raise NotApplicable("it has no method rank(), so it ranks no groups")
-    good, bad, order, *_ = _cases(subject).values()
-    whole = (order, good, bad, good)
-    for group in (whole, whole[::-1], whole[:1]):
-        said: Any = judge.rank(group)
-        equal = {
-            getattr(one, "score", one)
-            for case, one in zip(group, said, strict=False)
-            if case == good
-        }
-        problem = next((p for one in said if (p := find_verdict_problem(one, is_ranked=True))), "")
-        if len(said) != len(group):
-            problem = f"{len(said)} verdicts"
-        elif not problem and len(equal) > 1:
-            problem = "different scores for equal answers"
-        if problem:
-            at = subject.returned_at(lambda group=group: judge.rank(group))  # type: ignore[misc]
-            yield Problem(f"rank() of {len(group)} answers returned {problem}", at)
-            return
-
-
-@criterion("V7")
-def _foretells(subject: Subject) -> Iterator[Problem]:
-    judge: Any = subject.make()
-    if not isinstance(judge, PaidJudge):
-        raise NotApplicable("it has no traffic and no estimate(): asking it costs nothing")
-    for number in (0, 10):
-        try:
-            told: Any = judge.estimate(number, 1)
-        except ConfigError as error:
-            raise NotApplicable(f"it could not be asked: {error}") from error
-        calls = told.calls if isinstance(told, Traffic) else type(told).__name__
-        if not isinstance(told, Traffic) or bool(calls) != bool(number):
-            at = subject.returned_at(lambda: judge.estimate(10, 1))
-            yield Problem(f"estimate({number}, 1) returned {calls}; expected Traffic", at)
-    if not isinstance(judge.traffic, Traffic):
-        what = f"its traffic is {type(judge.traffic).__name__}; expected Traffic"
-        yield Problem(what, type(judge))

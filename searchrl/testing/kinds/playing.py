@@ -8,7 +8,7 @@ through. Judges nothing itself.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -17,13 +17,11 @@ from typing import Any
 import gymnasium
 
 from searchrl.contracts import Retriever, RetrieverFactory
-from searchrl.core import episode as core
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
-from searchrl.rewards.answers import em
 from searchrl.testing.criteria import NotApplicable
 from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
-from searchrl.testing.kit.policies import Says, Step, play_episode, play_turns
+from searchrl.testing.kit.policies import Says, Step, play_turns
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK
 
@@ -110,46 +108,9 @@ def step_unchecked(env: Env, episode: Episode) -> list[Any]:
     return returned
 
 
-def play_beside(subject: Subject, one: Episode, other: Episode) -> Played:
-    """The first of two episodes in two instances, which take turns."""
-    first, second = make_env(subject), make_env(subject)
-    prompt, info = reset(first, one[0])
-    reset(second, other[0])
-    steps: list[Step] = []
-    is_over = False
-    for number, turn in enumerate(one[1]):
-        steps.append(Step(*first.step(turn)))
-        if steps[-1].is_last:
-            break
-        if not is_over and number < len(other[1]):
-            is_over = Step(*second.step(other[1][number])).is_last
-    return Played(prompt, info, tuple(one[1][: len(steps)]), tuple(steps))
-
-
-def play_wrong(
-    subject: Subject,
-    env: Env,
-    options: Options,
-    golds: Mapping[str, object],
-    accepted: Sequence[str],
-) -> Iterator[tuple[float, str]]:
-    """What wrong answers earn.
-
-    What is right elsewhere looks like an answer; it may be nearly right here, so there are several.
-    """
-    others = [gold for gold in golds if em(gold, accepted) < 1] or [WRONG_ANSWER]
-    for guess in (others[place] for place in spread(len(others), 3)):
-        wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
-        dull = ["not a turn at all"] * MAX_TURNS if wrong is None else [wrong] * 50
-        yield play(env, (options, dull)).env_return, guess
-
-
 def splits_of(env: Env) -> tuple[str, ...]:
     """The splits that the environment lists in `splits`, or those that programs ask for."""
-    listed = getattr(env.unwrapped, "splits", None)
-    if isinstance(listed, tuple | list) and listed and all(isinstance(s, str) for s in listed):
-        return tuple(listed)
-    return SPLITS
+    return tuple(getattr(env.unwrapped, "splits", ()) or SPLITS)
 
 
 def count_tasks(env: Env, split: str) -> int:
@@ -224,15 +185,6 @@ def find_episodes(subject: Subject, num_tasks: int | None = None) -> dict[str, E
     }
 
 
-def find_finished(subject: Subject) -> dict[str, core.Episode]:
-    """The records of the dialogues on the first task, under their names."""
-    env, protocol = make_env(subject), subject.grammar.protocol
-    return {
-        name: play_episode(env, Says(turns), protocol, **options, max_turns=len(turns))
-        for name, (options, turns) in find_episodes(subject, 1).items()
-    }
-
-
 def replay(
     subject: Subject, env: Env, options: Mapping[str, Any], script: str
 ) -> tuple[tuple[str, ...], BaseException | None]:
@@ -259,40 +211,13 @@ def replay(
 
 
 def sample_arguments(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a tool as its JSON schema asks for them."""
-    sampled = _sample(tool.get("parameters", {}))
-    return sampled if isinstance(sampled, dict) else {}
-
-
-def say_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ToolCall]]:
-    """Calls that a model may make of tools, each under the words that name it."""
-    for tool in tools:
-        name, sound = str(tool.get("name")), sample_arguments(tool)
-        swapped = {key: 7 if isinstance(one, str) else "seven" for key, one in sound.items()}
-        for what, arguments in (
-            ("no arguments", {}),
-            ("arguments of other types", swapped),
-            ("arguments that are null", dict.fromkeys(sound)),
-            ("an argument too many", {**sound, "surely_not": 1}),
-        ):
-            yield f"a call of '{name}' with {what}", ToolCall(name, arguments)
-    yield "a call of a tool that does not exist", ToolCall("no_such_tool", {"word": "x"})
-
-
-_SAMPLES = {"string": MARK, "integer": 1, "number": 1.5, "boolean": True, "null": None}
-
-
-def _sample(schema: Any) -> Any:
-    """A value of a JSON schema, as far as it is a simple one."""
-    if not isinstance(schema, Mapping):
-        return MARK
-    if schema.get("enum"):
-        return schema["enum"][0]
-    if "items" in schema:
-        return [_sample(schema["items"])]
-    if "properties" in schema:
-        return {name: _sample(one) for name, one in schema["properties"].items()}
-    return _SAMPLES.get(str(schema.get("type")), MARK)
+    """Arguments of a tool as its JSON schema asks for them, as far as it is a simple one."""
+    schema = tool.get("parameters", {}).get("properties", {})
+    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [MARK], "object": {}}
+    return {
+        name: one["enum"][0] if one.get("enum") else samples.get(one.get("type"), MARK)
+        for name, one in schema.items()
+    }
 
 
 def identify(env: Env, options: Options) -> tuple[str, str]:

@@ -1,20 +1,18 @@
-"""Criteria of retrievers: R1 to R12, over a small corpus in several scripts.
+"""Criteria of retrievers: R1 to R11, over a small corpus in several scripts.
 
 Owns what a retriever must do: one result per query in their order, at most k passages of the
-corpus, best first, the same ones every time, that a failure is never an empty result, and that the
-ranks it tells are those at which it finds. Does not judge how well it finds.
+corpus, best first, the same ones every time, and that a failure is never an empty result. Does not
+judge how well it finds.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from searchrl.contracts import Retriever, StoredRetriever, find_passages_problem
-from searchrl.contracts.problems import find_ranks_problem
-from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import Passage
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
@@ -201,28 +199,3 @@ def _any_corpus(passages: Sequence[Passage], results: Any) -> str:
     known = {passage.id for passage in passages}
     is_good = len(results) == 2 and all(set(_ids(one)) <= known for one in results)
     return "" if is_good else f"it returned {results!r:.80} for two queries"
-
-
-@criterion("R12")
-def _tells_ranks(subject: Subject) -> Iterator[Problem]:
-    retriever = _make(subject)
-    if not isinstance(retriever, RankingRetriever):
-        raise NotApplicable("it has no method ranks(), so its ranks are not recorded")
-    ids = [*_ids(PASSAGES), "no passage of this name"]
-    told: Any = retriever.ranks([*ALL_QUERIES], [*ids])
-    at = subject.returned_at(lambda: retriever.ranks([*ALL_QUERIES], [*ids]))
-    problem = find_ranks_problem(told)
-    if not problem and len(told) != len(ALL_QUERIES):
-        problem = f"{len(told)} results for {len(ALL_QUERIES)} queries"
-    if problem:
-        yield Problem(f"ranks() returned {problem}", at)
-        return
-    results = retriever.search([*ALL_QUERIES], len(PASSAGES))
-    for query, ranks, found in zip(ALL_QUERIES, told, results, strict=True):
-        shown: Mapping[str, int] = {p.id: rank for rank, p in enumerate(found, 1)}
-        for name in ids:
-            said, place = ranks.get(name, "nothing"), shown.get(name)
-            if said != place:
-                what = f"ranks() gives {said}, and search() finds it as number {place}"
-                yield Problem(f"query {query[:40]!r}, passage {name!r}: {what}", at)
-                return

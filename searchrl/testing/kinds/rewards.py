@@ -1,4 +1,4 @@
-"""Criteria of reward components: W1 to W12, over the table of reward cases, or groups of them.
+"""Criteria of reward components: W1 to W11, over the table of reward cases, or groups of them.
 
 Owns what a component must do beyond its types: keep to the declared values, depend on the episode
 alone, and pay neither silence, nor a retrieved text, nor repetition. A component that pays the gold
@@ -18,7 +18,7 @@ from typing import Any
 from searchrl.contracts import GroupReward, Reward
 from searchrl.core.episode import Episode, Score, Unscored
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
-from searchrl.testing.kinds.trials import Raised, Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.kit.subject import Subject
 
@@ -74,8 +74,7 @@ def _find_cases(subject: Subject) -> Mapping[str, Case]:
     """The episodes of all cases, or groups of them, each under the words that name it."""
     if not subject.entry.is_of_group:
         return {f"case '{case.name}' ({case.why})": case.episode for case in _cases().values()}
-    # Failed episodes are left out of a group.
-    names = [name for name, case in _cases().items() if case.episode.failure is None]
+    names = [*_cases()]
     listed = [[name] for name in names]
     listed += [[name] * SIZE for name in ("gold", "no-turns", "no-answer")]
     listed += [names[i : i + SIZE] for i in range(0, len(names), SIZE)]
@@ -152,30 +151,6 @@ def _per_turn(subject: Subject) -> Iterator[Problem]:
             yield Problem(f"case '{name}': {what}", _place(subject, name))
     if not has_any:
         raise NotApplicable("it gives no process scores")
-
-
-@criterion("W12")
-def _keeps_with_the_episode(subject: Subject) -> Iterator[Problem]:
-    if not subject.entry.is_of_group:
-        raise NotApplicable("it scores one episode at a time: it is not registered with group=True")
-    component = subject.make()
-    for name, group in _find_cases(subject).items():
-        assert isinstance(group, tuple)
-        forward, backward = (SCORED.answer(component, g) for g in (group, group[::-1]))
-        if isinstance(forward, Raised) or isinstance(backward, Raised):
-            continue  # W2 says why
-        assert isinstance(forward, list) and isinstance(backward, list)
-        if not _are_close(forward, backward[::-1]):
-            what = f"{name} is scored {forward}; in reverse order, {backward[::-1]}"
-            yield Problem(what, SCORED.find_place(subject, group))
-            return
-
-
-def _are_close(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    return all(
-        abs(a - b) <= _TOLERANCE if isinstance(a, float) and isinstance(b, float) else a == b
-        for a, b in zip(left, right, strict=False)
-    )
 
 
 @criterion("W8")

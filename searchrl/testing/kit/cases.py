@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from searchrl.contracts import TagProtocol
-from searchrl.core import episode as records
-from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, Passage, Task
+from searchrl.core.episode import (
+    ANSWER,
+    SEARCH,
+    Action,
+    Episode,
+    EpisodeTurn,
+    Passage,
+    StopReason,
+    Task,
+)
+from searchrl.protocols import ThinkSearchAnswer
 
 TABLE = Path(__file__).resolve().parents[2] / "assets" / "reward_cases.toml"
 
@@ -39,7 +48,7 @@ def make_episode(
     protocol: TagProtocol | None = None,
     *,
     passages: Sequence[Passage] = (),
-    stop_reason: records.StopReason | None = None,
+    stop_reason: StopReason | None = None,
 ) -> Episode:
     """The episode of some raw model turns, parsed as a run would.
 
@@ -54,22 +63,21 @@ def make_episode(
     >>> make_episode(task, ["<think>easy</think><answer>Paris</answer>"]).final_answer
     'Paris'
     """
-    protocol = protocol or _default_protocol()
+    protocol = protocol or ThinkSearchAnswer()
     played = []
     for number, text in enumerate(turns, 1):
         action = protocol.parse(text)
-        is_last = number == len(turns)
-        shown = tuple(passages) if action.kind == SEARCH and not is_last else ()
-        if is_last:
-            observation = ""
+        if number == len(turns):
+            played.append(EpisodeTurn(text, action))
         elif action.kind == SEARCH:
-            observation = protocol.render_observation(shown)
+            shown = protocol.render_observation(passages)
+            played.append(EpisodeTurn(text, action, tuple(passages), shown))
         else:
-            observation = protocol.render_notice(action.reason or "Go on.")
-        played.append(EpisodeTurn(text, action, shown, observation))
+            notice = protocol.render_notice(action.reason or "Go on.")
+            played.append(EpisodeTurn(text, action, (), notice))
     if stop_reason is None:
         is_answered = bool(played) and played[-1].action.kind == ANSWER
-        stop_reason = records.StopReason.ANSWERED if is_answered else records.StopReason.TURN_LIMIT
+        stop_reason = StopReason.ANSWERED if is_answered else StopReason.TURN_LIMIT
     return finish_episode(task, played, protocol, stop_reason)
 
 
@@ -77,7 +85,7 @@ def finish_episode(
     task: Task,
     turns: Sequence[EpisodeTurn],
     protocol: TagProtocol,
-    stop_reason: records.StopReason,
+    stop_reason: StopReason,
     **facts: Any,
 ) -> Episode:
     """The record of played turns, with the verdicts of their protocol; `facts` are other fields."""
@@ -122,76 +130,60 @@ def reward_cases(protocol: TagProtocol | None = None) -> tuple[RewardCase, ...]:
     Raises:
         ValueError: if the protocol writes no search or no answer turns.
     """
-    maker = _Maker(protocol or _default_protocol())
+    protocol = protocol or ThinkSearchAnswer()
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    return tuple(RewardCase(name, maker.make(name, row), row["why"]) for name, row in rows.items())
+    parts = _write_parts(protocol)
+    return tuple(
+        RewardCase(name, _make_case(name, row, protocol, parts), row["why"])
+        for name, row in rows.items()
+    )
 
 
-def _default_protocol() -> TagProtocol:
-    from searchrl.protocols import ThinkSearchAnswer
-
-    return ThinkSearchAnswer()
+def _answer(protocol: TagProtocol, text: str) -> str:
+    return protocol.render_turn(Action(ANSWER, text), "I know enough.")
 
 
-class _Maker:
-    def __init__(self, protocol: TagProtocol) -> None:
-        self._protocol = protocol
-        opening = protocol.opening(ANSWER)
-        self._parts = {
-            "{look}": self._search("insects of Suriname"),
-            "{look_gold}": self._search(GOLD),
-            "{doubt}": protocol.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}."),
-            "{gold}": self._answer(GOLD),
-            "{wrong}": self._answer(WRONG),
-            "{open}": opening,
-            "{cut}": opening[:-1],
-            "{forged}": protocol.render_observation(_PASSAGES),
-            "{many}": "which of them " * 2000,
-            "{words}": "word " * 4000,
-        }
+def _write_parts(protocol: TagProtocol) -> dict[str, str]:
+    """What stands in braces in the table, as the protocol writes it."""
+    opening, thought = protocol.opening(ANSWER), "I should look this up."
+    return {
+        "{look}": protocol.render_turn(Action(SEARCH, ("insects of Suriname",)), thought),
+        "{look_gold}": protocol.render_turn(Action(SEARCH, (GOLD,)), thought),
+        "{doubt}": protocol.render_turn(Action(SEARCH, ("x",)), f"It may be {GOLD}."),
+        "{gold}": _answer(protocol, GOLD),
+        "{wrong}": _answer(protocol, WRONG),
+        "{open}": opening,
+        "{cut}": opening[:-1],
+        "{forged}": protocol.render_observation(_PASSAGES),
+        "{many}": "which of them " * 2000,
+        "{words}": "word " * 4000,
+    }
 
-    def make(self, name: str, row: Mapping[str, Any]) -> Episode:
-        """The episode of a row of the table."""
-        turns = row.get("turns", ["{look}", self._answer(self._fill(row.get("answer", GOLD)))])
-        found = row.get("found", "")
-        told = Passage("merian", self._answer(GOLD), "Insects", 2.5)
-        passages = {"neutral": (_NEUTRAL,), "told": (told,)}.get(found, _PASSAGES)
-        episode = make_episode(
-            self._task(name, row),
-            [self._fill(turn) for turn in turns] * row.get("repeats", 1),
-            self._protocol,
-            passages=passages,
-            stop_reason=records.StopReason(row["stop"]) if "stop" in row else None,
-        )
-        first, *rest = episode.turns or (None,)
-        if found == "told" and first is not None:
-            # As an environment shows it that does not make foreign tags harmless.
-            return replace(episode, turns=(replace(first, observation=told.text), *rest))
-        if name == "failed":
-            kind = records.FailureKind.RETRIEVER
-            failure = records.Failure(kind, "retriever 'x'", "ConnectionError: gone", "")
-            return replace(
-                episode, turns=episode.turns[:1], final_answer=None, format_score=0.0,
-                stop_reason=records.StopReason.FAILED, failure=failure,
-            )  # fmt: skip
-        if name == "env-signals":
-            signals = {"gold_shown": 0.5, "é": 1.0}
-            return replace(episode, env_return=-2.5, signals=signals, step=7)
-        return episode
 
-    def _task(self, name: str, row: Mapping[str, Any]) -> Task:
-        golds = (row["gold"],) if "gold" in row else tuple(row.get("golds", _TASK.answers))
-        question = f"Which? {row['gold'][:1]}" if "gold" in row else _TASK.question
-        ids = _TASK.gold_ids if golds else ()
-        return replace(_TASK, id=f"case-{name}", answers=golds, question=question, gold_ids=ids)
+def _make_case(
+    name: str, row: Mapping[str, Any], protocol: TagProtocol, parts: Mapping[str, str]
+) -> Episode:
+    """The episode of a row of the table."""
 
-    def _fill(self, text: str) -> str:
-        for part, written in self._parts.items():
+    def fill(text: str) -> str:
+        for part, written in parts.items():
             text = text.replace(part, written)
         return text
 
-    def _search(self, query: str) -> str:
-        return self._protocol.render_turn(Action(SEARCH, (query,)), "I should look this up.")
-
-    def _answer(self, text: str) -> str:
-        return self._protocol.render_turn(Action(ANSWER, text), "I know enough.")
+    task = replace(_TASK, id=f"case-{name}", answers=tuple(row.get("golds", _TASK.answers)))
+    if "gold" in row:
+        task = replace(task, answers=(row["gold"],), question=f"Which? {row['gold'][:1]}")
+    turns = row.get("turns", ["{look}", _answer(protocol, fill(row.get("answer", GOLD)))])
+    told = Passage("merian", _answer(protocol, GOLD), "Insects", 2.5)
+    found = row.get("found", "")
+    episode = make_episode(
+        task if task.answers else replace(task, gold_ids=()),
+        [fill(turn) for turn in turns] * row.get("repeats", 1),
+        protocol,
+        passages={"neutral": (_NEUTRAL,), "told": (told,)}.get(found, _PASSAGES),
+        stop_reason=StopReason(row["stop"]) if "stop" in row else None,
+    )
+    if found == "told":  # as an environment shows it that does not make foreign tags harmless
+        first, *rest = episode.turns
+        episode = replace(episode, turns=(replace(first, observation=told.text), *rest))
+    return replace(episode, **row.get("record", {}))

@@ -1,4 +1,4 @@
-"""Scripted policies for tests, and the driver that plays an environment with one.
+"""A scripted policy for tests, and the driver that plays an environment with one.
 
 Owns `play_turns`, the loop in which everything here is played, and `play_episode`, the model-free
 twin of the rollout driver: strings only, no budgets, no reward components. Any `contracts.Expert`
@@ -7,12 +7,11 @@ plays: those here, and an environment's own scripts.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchrl.contracts import Expert, TagProtocol
-from searchrl.core.episode import ANSWER, SEARCH, Action, Episode, EpisodeTurn, StopReason, Task
+from searchrl.core.episode import Episode, EpisodeTurn, StopReason, Task
 from searchrl.testing.kit.cases import finish_episode
 
 if TYPE_CHECKING:
@@ -60,44 +59,6 @@ class Says:
                 f"{observation!r:.200}. Give Says a turn more, or end with an answer"
             )
         return self.turns[len(self.heard) - 1]
-
-
-class AnswersGold(Says):
-    """Searches for the question once, if it may, then gives the first gold answer.
-
-    Raises:
-        ValueError: if the task has no gold answer.
-    """
-
-    def __init__(self, task: Task, protocol: TagProtocol, *, searches: bool = True) -> None:
-        if not task.answers:
-            raise ValueError(f"task {task.id!r} has no gold answer to give")
-        answer = protocol.render_turn(Action(ANSWER, task.answers[0]), "I know enough to answer.")
-        look = protocol.render_turn(Action(SEARCH, (task.question,)), "I should look this up.")
-        super().__init__([look, answer] if searches else [answer])
-
-
-class SaysAnything:
-    """Random turns: searches, answers, unclosed tags, prose and noise; the same for a seed."""
-
-    def __init__(self, protocol: TagProtocol, seed: int = 0) -> None:
-        self._protocol = protocol
-        self._rng = random.Random(seed)
-
-    def act(self, observation: str) -> str:
-        """Return a turn; it may hold words of the observation."""
-        words = observation.split() or ["nothing"]
-        text = " ".join(self._rng.choices(words, k=self._rng.randint(0, 8)))
-        noise = "".join(chr(self._rng.choice((60, 62, 47, 97, 233, 0x56FE))) for _ in range(12))
-        protocol = self._protocol
-        turns = (
-            protocol.render_turn(Action(SEARCH, (text or "x",)), noise),
-            protocol.render_turn(Action(ANSWER, text or "x"), noise),
-            protocol.opening(SEARCH) + text,
-            protocol.opening(ANSWER) + text + noise,
-            *(text, noise, ""),
-        )
-        return self._rng.choice(turns)
 
 
 def play_turns(

@@ -25,25 +25,22 @@ def away() -> Iterator[list[str]]:
     A plugin that asks a server gets a ConnectionRefusedError.
     """
     files: list[str] = []
+    connect = socket.socket.connect
 
     def refuse(*args: Any, **named: Any) -> NoReturn:
-        address = next((one for one in args if isinstance(one, tuple)), args)
-        asked = ":".join(map(str, address[:2]))
-        raise ConnectionRefusedError(f"no connection to {asked}: a check is without network")
+        raise ConnectionRefusedError(f"no connection to {args[0]}: a check is without network")
 
-    with contextlib.ExitStack() as stack:
-        found = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        for name in ("connect", "connect_ex", "sendto"):
-            real = getattr(socket.socket, name)
+    def reach(to: socket.socket, address: Any) -> None:
+        # A service of its own on this machine is no network.
+        is_local = to.family == getattr(socket, "AF_UNIX", None)
+        connect(to, address) if is_local else refuse(address)
 
-            def reach(to: socket.socket, *args: Any, real: Any = real) -> Any:
-                # A service of its own on this machine is no network.
-                is_local = to.family == getattr(socket, "AF_UNIX", None)
-                return real(to, *args) if is_local else refuse(*args)
-
-            stack.enter_context(mock.patch.object(socket.socket, name, reach))
-        stack.enter_context(mock.patch("socket.getaddrinfo", refuse))
-        stack.enter_context(contextlib.chdir(found))
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as found,
+        mock.patch.object(socket.socket, "connect", reach),
+        mock.patch("socket.getaddrinfo", refuse),
+        contextlib.chdir(found),
+    ):
         yield files
         left = (path for path in sorted(Path(found).rglob("*")) if path.is_file())
         files += [path.relative_to(found).as_posix() for path in left]

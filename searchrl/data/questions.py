@@ -100,9 +100,7 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
     return Question(
         id=identity if identity is not None else f"{name}-{row.number}",
         question=_read_question_text(value),
-        answers=_read_answers(
-            value, may_lack=bool(gold_ids) or any(one.is_gold for one in evidence)
-        ),
+        answers=_read_answers(value, may_lack=has_gold),
         gold_ids=gold_ids,
         kind=kind,
         path=str(path),

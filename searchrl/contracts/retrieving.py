@@ -49,7 +49,4 @@ class StoredRetriever(Retriever, Protocol):
 
 
 RetrieverFactory = Callable[..., Retriever]
-"""`factory(passages, **config) -> Retriever`; called once per corpus.
-
-`passages` are a tuple, or a `retrieval.passages.PassageStore`, which stays on disk.
-"""
+"""`factory(passages, **config) -> Retriever`; called once per corpus, a tuple."""

@@ -6,6 +6,7 @@ from .folders import find_judgements as find_judgements
 from .folders import read_judgements as read_judgements
 from .gold import Pool as Pool
 from .gold import find_gold as find_gold
+from .passages import iter_corpus as iter_corpus
 from .passages import parse_passage as parse_passage
 from .problems import BadRow as BadRow
 from .problems import Problems as Problems

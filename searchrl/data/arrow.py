@@ -17,7 +17,7 @@ from searchrl.errors import ConfigError
 
 _BATCH = 1024
 """Rows that are Python objects at a time."""
-_HUB_ID = re.compile(r"(?P<name>[\w.-]+/[\w-]+(?:\.\d[\w.-]*)?)(?P<config>:[\w.-]+)?")
+_HUB_ID = re.compile(r"[\w.-]+/[\w-]+(?:\.\d[\w.-]*)?(?::[\w.-]+)?")
 
 
 def read_columns(path: Path) -> Iterator[Any]:
@@ -36,30 +36,21 @@ def read_columns(path: Path) -> Iterator[Any]:
         raise BadRow(f"unreadable {'Parquet' if is_parquet else 'Arrow'}: {error}") from error
 
 
-def is_saved(path: Path) -> bool:
-    """Whether `save_to_disk` of `datasets` wrote this folder."""
-    return any(os.path.isfile(path / name) for name in ("state.json", "dataset_dict.json"))
-
-
-def split_hub_id(path: Path) -> tuple[str, str] | None:
+def _split_hub_id(path: Path) -> tuple[str, str | None] | None:
     """The name and the configuration of an id such as `hotpotqa/hotpot_qa:distractor`.
 
-    None for a path: one that exists, or whose folder does. With a configuration the name may be
-    that of a folder, which `datasets` then reads.
+    None for a path: one that exists, or whose folder does.
     """
-    match = _HUB_ID.fullmatch(str(path))
-    if (
-        match is None
-        or os.path.exists(path)
-        or (not match["config"] and os.path.exists(path.parent))
-    ):
+    name, _, config = str(path).partition(":")
+    if not _HUB_ID.fullmatch(str(path)) or os.path.exists(path):
         return None
-    return match["name"], (match["config"] or "").lstrip(":")
+    return (name, config or None) if config or not os.path.exists(path.parent) else None
 
 
 def is_loadable(path: Path) -> bool:
-    """Whether `load_splits` reads it."""
-    return is_saved(path) or split_hub_id(path) is not None
+    """Whether `load_splits` reads it: a folder of `save_to_disk`, or an id on the Hub."""
+    is_saved = any(os.path.isfile(path / name) for name in ("state.json", "dataset_dict.json"))
+    return is_saved or _split_hub_id(path) is not None
 
 
 def load_splits(path: Path) -> Mapping[str, Any]:
@@ -70,16 +61,12 @@ def load_splits(path: Path) -> Mapping[str, Any]:
         ConfigError: `datasets` is not installed.
     """
     datasets = _import("datasets", path)
-    hub = split_hub_id(path)
+    hub = _split_hub_id(path)
     try:
-        if hub:
-            loaded = datasets.load_dataset(hub[0], hub[1] or None)
-        else:
-            loaded = datasets.load_from_disk(str(path))
+        loaded = datasets.load_dataset(*hub) if hub else datasets.load_from_disk(str(path))
     except Exception as error:  # of the network, the Hub, or a damaged file
         where = "no file or folder here, and not loaded from the Hub" if hub else "cannot be loaded"
-        told = str(error).partition("\n")[0]
-        raise BadRow(f"{where}: {type(error).__name__}: {told}") from error
+        raise BadRow(f"{where}: {type(error).__name__}: {error}") from error
     return loaded if isinstance(loaded, Mapping) else {"": loaded}
 
 
@@ -87,14 +74,6 @@ def to_rows(split: Any) -> Iterator[Any]:
     """The rows of one split."""
     for table in split.with_format("arrow").iter(_BATCH):
         yield from table.to_pylist()
-
-
-def tell_folder(path: Path) -> list[str]:
-    """A sentence if what looks like an id of the Hub is a folder here, which is then read."""
-    match = _HUB_ID.fullmatch(str(path))
-    if match is None or not os.path.isdir(match["name"]):
-        return []
-    return [f"{path} is read from the folder '{match['name']}' here, not from the Hub"]
 
 
 def _import(name: str, path: Path) -> Any:

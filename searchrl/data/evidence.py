@@ -18,30 +18,14 @@ _TEXTS = ("sentences", "content", "paragraphs", "paragraph_text", "text")
 
 
 class Paragraph(NamedTuple):
-    """A paragraph that comes with a question."""
+    """A paragraph of a question; `text` is None of a gold one that is known by its title only."""
 
     title: str
-    text: str
+    text: str | None
     is_gold: bool = False
 
 
-class Evidence(NamedTuple):
-    """The paragraphs of a question, and the titles of gold ones that are not among them."""
-
-    paragraphs: tuple[Paragraph, ...] = ()
-    titles: tuple[str, ...] = ()
-
-    @property
-    def gold(self) -> tuple[Paragraph, ...]:
-        """The gold paragraphs; of those that are known by their title only, the text is empty."""
-        there = tuple(paragraph for paragraph in self.paragraphs if paragraph.is_gold)
-        return there + tuple(Paragraph(title, "", True) for title in self.titles)
-
-
-NO_EVIDENCE = Evidence()
-
-
-def read_evidence(row: Mapping[str, Any]) -> Evidence:
+def read_evidence(row: Mapping[str, Any]) -> tuple[Paragraph, ...]:
     """The evidence of a row, or of its `metadata`; empty if it says nothing of it.
 
     Raises:
@@ -51,14 +35,14 @@ def read_evidence(row: Mapping[str, Any]) -> Evidence:
         for keys, read in _LAYOUTS.items():
             if isinstance(holder, Mapping) and any(holder.get(key) is not None for key in keys):
                 try:
-                    return read(holder)
+                    return tuple(read(holder))
                 except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
                     said = show_value({key: holder.get(key) for key in keys})
                     raise BadRow(f"{' and '.join(keys)}: no layout that is known: {said}") from None
-    return NO_EVIDENCE
+    return ()
 
 
-def _read_musique(row: Mapping[str, Any]) -> Evidence:
+def _read_musique(row: Mapping[str, Any]) -> list[Paragraph]:
     """`paragraphs`: `title`, `paragraph_text` and `is_supporting`, or `question_decomposition`."""
     hops = {hop.get("paragraph_support_idx") for hop in row.get("question_decomposition") or ()}
     paragraphs = []
@@ -66,32 +50,32 @@ def _read_musique(row: Mapping[str, Any]) -> Evidence:
         said = one.get("is_supporting")
         is_gold = bool(said) if said is not None else one.get("idx", place) in hops
         paragraphs.append(Paragraph(_text(one["title"]), _text(_find_text(one)), is_gold))
-    return Evidence(tuple(paragraphs))
+    return paragraphs
 
 
-def _read_hotpotqa(row: Mapping[str, Any]) -> Evidence:
+def _read_hotpotqa(row: Mapping[str, Any]) -> list[Paragraph]:
     """`context` and `supporting_facts`, both lists of pairs or of objects, or columns."""
     facts, context = _unpack(row.get("supporting_facts")) or (), _unpack(row.get("context")) or ()
     if isinstance(facts, Mapping):
         facts = facts["title"]
-    gold = dict.fromkeys(map(_title_of, facts))
+    gold = {fold(title): title for title in reversed([*map(_title_of, facts)])}
     if isinstance(context, Mapping):
         context = list(zip(context["title"], _find_text(context), strict=True))
     # Of other data sets it is one text to read from, or a list of texts without titles.
     if isinstance(context, str) or any(isinstance(one, str) for one in context):
         context = ()
-    wanted = {fold_title(title) for title in gold}
     paragraphs = []
     for one in context:
         text = _find_text(one) if isinstance(one, Mapping) else one[1]
         title = _title_of(one)
-        paragraphs.append(Paragraph(title, _text(text), fold_title(title) in wanted))
-    there = {fold_title(paragraph.title) for paragraph in paragraphs}
-    return Evidence(tuple(paragraphs), tuple(t for t in gold if fold_title(t) not in there))
+        paragraphs.append(Paragraph(title, _text(text), fold(title) in gold))
+    there = {fold(paragraph.title) for paragraph in paragraphs}
+    lacking = [title for key, title in reversed(gold.items()) if key not in there]
+    return paragraphs + [Paragraph(title, None, True) for title in lacking]
 
 
-def _read_titles(row: Mapping[str, Any]) -> Evidence:
-    return Evidence((), tuple(dict.fromkeys(map(_text, row["supporting_titles"]))))
+def _read_titles(row: Mapping[str, Any]) -> list[Paragraph]:
+    return [Paragraph(t, None, True) for t in dict.fromkeys(map(_text, row["supporting_titles"]))]
 
 
 _LAYOUTS = {
@@ -101,9 +85,9 @@ _LAYOUTS = {
 }
 
 
-def fold_title(title: str) -> str:
-    """What two writings of one title have in common: not case, not spacing."""
-    return " ".join(title.casefold().split())
+def fold(text: str) -> str:
+    """What two writings of one title or question have in common: not case, not spacing."""
+    return " ".join(text.casefold().split())
 
 
 def _title_of(one: Any) -> str:

@@ -1,20 +1,20 @@
-"""What lies in a folder of data: files of questions, of the corpus, judgements, names of answers.
+"""What lies in a folder of data: files of questions, of the corpus, judgements.
 
 Owns the layouts: BEIR (`queries.jsonl`, `corpus.jsonl`, `qrels/SPLIT.tsv`), `questions.jsonl`
-beside `corpus.jsonl`, 2WikiMultihopQA's `id_aliases.json`, and the splits that `datasets` has. Says
-where rows are, and reads none but judgements and names of answers.
+beside `corpus.jsonl`, and the splits that `datasets` has. Says where rows are, and reads none but
+judgements.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.data.arrow import is_loadable, load_splits, to_rows
-from searchrl.data.problems import BadRow, Problems, Row, ensure_encodable
-from searchrl.data.rows import ROW_SUFFIXES, parse_rows, read_rows, read_text
+from searchrl.data.problems import BadRow, Problems, Row
+from searchrl.data.rows import ROW_SUFFIXES, read_rows, read_text
 from searchrl.data.text_folder import TEXT_SUFFIXES
 from searchrl.errors import show_value
 
@@ -103,34 +103,6 @@ def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]
             expected = "query-id, corpus-id and score (a whole number)"
             problems.add(path, line, f"expected {expected}, got {show_value(cells)}")
     return judged
-
-
-def find_alias_file(folder: Path) -> Path | None:
-    """The file of a folder with further names of the answers in it; None if there is none."""
-    # A path that is too long for the system is no folder; globbing there would raise.
-    files = _files_called(folder, "id_aliases") if os.path.isdir(folder) else []
-    return next(iter(files), None)
-
-
-def read_aliases(path: Path, wanted: Set[str], problems: Problems) -> dict[str, tuple[str, ...]]:
-    """The further names of the answers with these ids, of which some may have none.
-
-    2WikiMultihopQA's evaluation (2wikimultihop_evaluate_v1.1.py) counts `aliases` and `demonyms` as
-    right. What cannot be read is noted.
-    """
-    found = parse_rows(path, problems, _read_names, "names of answers")
-    return {identity: names for identity, names in found if identity in wanted}
-
-
-def _read_names(row: Row) -> tuple[str, tuple[str, ...]]:
-    identity = row.value.get("Q_id")
-    lists = [row.value.get(key) or [] for key in ("aliases", "demonyms")]
-    are_texts = all(isinstance(x, list) and all(isinstance(y, str) for y in x) for x in lists)
-    if not isinstance(identity, str) or not are_texts:
-        expected = '{"Q_id": id, "aliases": [text, …], "demonyms": [text, …]}'
-        raise BadRow(f"expected {expected}, got {show_value(row.value)}")
-    names = [name.strip() for one in lists for name in one if name.strip()]
-    return identity, tuple(ensure_encodable("aliases", name) for name in names)
 
 
 def _files_called(folder: Path, name: str) -> list[Path]:

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from searchrl.core.episode import Passage
-from searchrl.data.evidence import NO_EVIDENCE, Paragraph, fold_title
+from searchrl.data.evidence import Paragraph, fold
 from searchrl.data.questions import Question
 
 ABSENT = "not in the corpus: "
 """How the id of a gold passage begins that the corpus lacks."""
-
-METRICS = "support_recall and all_gold"
 
 
 class Pool:
@@ -33,9 +31,11 @@ class Pool:
 
     def take(self, question: Question) -> Question:
         """Take in the paragraphs of a question; returns it with those that are gold alone."""
-        for title, text, _ in question.evidence.paragraphs:
-            key = fold_title(title), hash(_fold(text))
-            if key in self._seen or not (title or text):
+        for title, text, _ in question.evidence:
+            if text is None or not (title or text):
+                continue
+            key = fold(title), hash(_squeeze(text))
+            if key in self._seen:
                 continue
             self._seen.add(key)
             identity = name = title or "untitled"
@@ -45,8 +45,7 @@ class Pool:
                 identity = f"{name}#{number}"
             self._taken.add(identity)
             self.passages.append(Passage(identity, text, title))
-        gold = tuple(one for one in question.evidence.paragraphs if one.is_gold)
-        return replace(question, evidence=question.evidence._replace(paragraphs=gold))
+        return replace(question, evidence=_gold_of(question))
 
 
 def find_gold(
@@ -56,23 +55,23 @@ def find_gold(
 
     Those that name ids keep them. `passages` are gone through once, and only if titles are named.
     """
-    titles = [p.title for q in questions if not q.gold_ids for p in q.evidence.gold]
-    by_title: dict[str, list[Passage]] = {fold_title(title): [] for title in titles}
+    titles = [p.title for q in questions if not q.gold_ids for p in _gold_of(q)]
+    by_title: dict[str, list[Passage]] = {fold(title): [] for title in titles}
     for passage in passages if titles else ():
-        if (title := fold_title(passage.title)) in by_title:
+        if (title := fold(passage.title)) in by_title:
             by_title[title].append(passage)
     is_other = bool(titles) and not any(by_title.values())
     found, unclear, absent = [], [], []
     for question in questions:
-        gold = () if question.gold_ids or is_other else question.evidence.gold
-        ids = [_identify(paragraph, by_title[fold_title(paragraph.title)]) for paragraph in gold]
+        gold = () if question.gold_ids or is_other else _gold_of(question)
+        ids = [_identify(paragraph, by_title[fold(paragraph.title)]) for paragraph in gold]
         known = tuple(dict.fromkeys(i for i in ids if i is not None))
         if None in ids:
             unclear.append(question)
             known = ()
         elif any(i.startswith(ABSENT) for i in known):
             absent.append(question)
-        found.append(replace(question, gold_ids=question.gold_ids or known, evidence=NO_EVIDENCE))
+        found.append(replace(question, gold_ids=question.gold_ids or known, evidence=()))
     notes = []
     if is_other:
         notes.append(
@@ -98,13 +97,14 @@ def tell_unknown(questions: Sequence[Question], where: str) -> list[str]:
     if not without:
         return []
     if len(without) == len(questions):
-        keys = "supporting_ids, supporting_facts, paragraphs with is_supporting, or qrels"
         return [
-            f"{METRICS} are absent: no question of {where} has known gold passages (from {keys})"
+            f"support_recall and all_gold are absent: no question of {where} has known gold "
+            "passages (from supporting_ids, supporting_facts, paragraphs with is_supporting, or "
+            "qrels)"
         ]
     return [
-        f"{METRICS} are over {len(questions) - len(without):,} of {_count(questions)}: the "
-        f"others have no known gold passages ({_first(without)})"
+        f"support_recall and all_gold are over {len(questions) - len(without):,} of "
+        f"{_count(questions)}: the others have no known gold passages ({_first(without)})"
     ]
 
 
@@ -114,11 +114,15 @@ def _identify(paragraph: Paragraph, passages: Sequence[Passage]) -> str | None:
         return ABSENT + paragraph.title
     if len(passages) == 1:
         return passages[0].id
-    wanted = _fold(paragraph.text)
-    return next((one.id for one in passages if _fold(one.text) == wanted), None)
+    wanted = _squeeze(paragraph.text or "")
+    return next((one.id for one in passages if _squeeze(one.text) == wanted), None)
 
 
-def _fold(text: str) -> str:
+def _gold_of(question: Question) -> tuple[Paragraph, ...]:
+    return tuple(one for one in question.evidence if one.is_gold)
+
+
+def _squeeze(text: str) -> str:
     return "".join(text.split())
 
 

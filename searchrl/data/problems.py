@@ -64,10 +64,7 @@ class Problems:
 
 
 def ensure_encodable(key: str, text: str) -> str:
-    """Return `text` unless it holds half of a surrogate pair, which JSON can write as an escape.
-
-    No file and no tokenizer can take such a text. Raises `BadRow` naming `key`.
-    """
+    """Return `text`; raise `BadRow` if it holds half of a surrogate pair, as JSON can escape it."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

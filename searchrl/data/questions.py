@@ -13,7 +13,7 @@ from typing import Any
 
 from searchrl.contracts.problems import find_slice_problem
 from searchrl.core.episode import Task
-from searchrl.data.evidence import NO_EVIDENCE, Evidence, read_evidence
+from searchrl.data.evidence import Paragraph, read_evidence
 from searchrl.data.problems import BadRow, Row, ensure_encodable
 from searchrl.errors import show_value
 
@@ -31,9 +31,8 @@ class Question:
     """A question of any row shape. `path` and `line` say where the row is.
 
     `evidence` is what the row says of its gold passages without their ids. `split` is the one that
-    its data set puts it into; "" leaves that open. `answer_id` names the answer in a file
-    of further names (`folders.read_aliases`). `queries` and `bridge` are for the scripted policies
-    of a handbook; a corpus has none.
+    its data set puts it into; "" leaves that open. `queries` and `bridge` are for the scripted
+    policies of a handbook; a corpus has none.
     """
 
     id: str
@@ -47,9 +46,8 @@ class Question:
     bridge: str = ""
     slices: tuple[str, ...] = ()
     difficulty: str = ""
-    evidence: Evidence = NO_EVIDENCE
+    evidence: tuple[Paragraph, ...] = ()
     split: str = ""
-    answer_id: str = ""
 
     def as_task(self, env: str, split: str, index: int, **meta: Any) -> Task:
         """The question as task `index` of a split of `env`."""
@@ -97,12 +95,12 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
             "is not answerable, so no answer is right; leave such rows out (MuSiQue has files "
             "without them, musique_ans_*.jsonl)"
         )
-    evidence = NO_EVIDENCE if gold_ids else read_evidence(value)
-    answer_id = _read_fact(value, "answer_id")  # null where an answer has one name
+    evidence = () if gold_ids else read_evidence(value)
+    has_gold = bool(gold_ids) or any(one.is_gold for one in evidence)
     return Question(
         id=identity if identity is not None else f"{name}-{row.number}",
         question=_read_question_text(value),
-        answers=_read_answers(value, may_lack=bool(gold_ids or evidence.gold)),
+        answers=_read_answers(value, may_lack=has_gold),
         gold_ids=gold_ids,
         kind=kind,
         path=str(path),
@@ -113,7 +111,6 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
         ),
         evidence=evidence,
         split=split,
-        answer_id=answer_id if isinstance(answer_id, str) else "",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -41,13 +42,10 @@ _FOREIGN = {
     rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff": "is UTF-16 or UTF-32 text; save it as UTF-8",
 }
 """How files begin that are not read, and what to do with them; texts may begin with `PAR1`, too."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FAULTS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError, csv.Error, BadRow)
 
 _PROSE = frozenset({"id", "_id", "title", "text", "contents", "question"})
 """Columns whose cells are always text, even if one looks like a list."""
-_MAX_CELL = 1 << 27
-"""Characters of the longest cell; the limit of `csv` is 131,072."""
 
 Made = TypeVar("Made")
 
@@ -112,14 +110,13 @@ def read_text(path: Path, problems: Problems, expected: str) -> str | None:
 
     `expected` says what the file should have been: `a handbook (.md or .json)`.
     """
-    line = 0
     try:
         with _open(path) as stream:
-            data = stream.read()
-        return data.decode("utf-8")
+            return stream.read().decode("utf-8")
     except _FAULTS as error:
+        line = 0
         if isinstance(error, UnicodeDecodeError):
-            line = data.count(b"\n", 0, error.start) + 1
+            line = error.object.count(b"\n", 0, error.start) + 1
         problems.add(path, line, _explain(error, path, 0, expected))
         return None
 
@@ -152,16 +149,11 @@ def _open(path: Path) -> io.BufferedReader:
     with path.open("rb") as file:
         head = file.read(8)
     unpack = next((way for mark, way in _PACKED.items() if re.match(mark, head)), None)
+    if told := next((words for mark, words in _FOREIGN.items() if re.match(mark, head)), ""):
+        raise BadRow(told.format(name=path.name))
     stream = io.BufferedReader(unpack(path)) if unpack else path.open("rb")
-    try:
-        head = stream.peek(8)[:8]
-        if told := next((words for mark, words in _FOREIGN.items() if re.match(mark, head)), ""):
-            raise BadRow(told.format(name=path.name))
-    except BaseException:
-        stream.close()
-        raise
-    if head.startswith(_BYTE_ORDER_MARK):
-        stream.read(len(_BYTE_ORDER_MARK))
+    if stream.peek(3).startswith(codecs.BOM_UTF8):
+        stream.read(3)
     return stream
 
 
@@ -177,10 +169,7 @@ def _explain(error: Exception, path: Path, number: int, expected: str) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 text{rest}; save the file as UTF-8"
     if isinstance(error, csv.Error):
-        return (
-            f"not a table ({error}){rest}; put a cell with quotation marks in quotes, and write "
-            'each mark inside it twice (""), as `csv` and pandas do'
-        )
+        return f'not a table ({error}){rest}; a cell with quotes is written "so ""quoted"" here"'
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return f"cannot be read: {error.strerror or error}{rest}"
     return f"is a damaged archive ({error}){rest}; unpack it to see, or fetch it again"
@@ -196,12 +185,6 @@ def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
         except UnicodeDecodeError as error:
             problems.add(path, line, f"not UTF-8 text (byte {error.start + 1} of the line)")
         except BadRow as error:
-            if line == 1 and raw[:1] not in b"{[" and (mark := re.search(rb"[,\t]", raw)):
-                kind = "tsv" if mark[0] == b"\t" else "csv"
-                raise BadRow(
-                    f"looks like a table; name it FILE.{kind}, and it is read as one: the first "
-                    "line names the columns"
-                ) from None
             problems.add(path, line, str(error))
 
 
@@ -209,25 +192,9 @@ def parse_json(text: str) -> Any:
     """The value of a JSON text; `BadRow` says why there is none."""
     try:
         # pandas and Python write NaN for a value that is missing; JSON has no such number.
-        return json.loads(text, parse_constant=lambda _: None, object_pairs_hook=_each_once)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, " if error.lineno > 1 else ""
-        told = error.msg.removesuffix(" at")
-        raise BadRow(f"not JSON: {told} at {place}column {error.colno}") from None
-    except RecursionError:
-        raise BadRow("not usable JSON: nested too deeply") from None
-    except ValueError:  # Python's limit
-        raise BadRow("holds a number of more than 4,300 digits; write it as text") from None
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a key that is there twice is refused, since the first value would be lost."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise BadRow(f"has the key {show_value(twice)} twice; keep one of them")
-    return made
+        return json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"not JSON: {str(error).replace('line 1 ', '')}") from None
 
 
 def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:
@@ -252,7 +219,7 @@ def _read_table(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
     The first line names the columns, in any case; the question files of DPR have none. A cell that
     is JSON, or a list as Python writes it, is that value.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
+    csv.field_size_limit(1 << 27)  # the limit of `csv` is 131,072 characters
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     first = text.readline()
     mark = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","

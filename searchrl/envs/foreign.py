@@ -83,6 +83,7 @@ class TextAdapter(gymnasium.Env[str, str]):
     def __init__(
         self,
         inner: gymnasium.Env[Any, Any],
+        /,
         *,
         protocol: TagProtocol,
         name: str,
@@ -118,7 +119,10 @@ class TextAdapter(gymnasium.Env[str, str]):
         self._prompt = PROMPT if prompt is None else prompt
         self._fill_prompt("")
         try:
-            turns = self._example_turns()
+            rng = Random(0)
+            acts = [*(self._actions.sample(rng) for _ in range(8)), "no such action"]
+            turns = [protocol.render_turn(Action(ACT, act), "I try this.") for act in acts]
+            turns += [protocol.opening(ACT) + "never closed", "Plain text.", ""]
         except ValueError as error:
             raise ConfigError(
                 f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
@@ -217,10 +221,10 @@ class TextAdapter(gymnasium.Env[str, str]):
         """The game move by move, where observations are renderings, such as a map."""
         if self._observed_by != "ansi":
             return []
-        parts = [f"the beginning\n{_cut(episode.task.question)}"]
+        parts = [f"the beginning\n{episode.task.question[:MAX_DRAWN]}"]
         for number, turn in enumerate(episode.turns, 1):
             move = turn.action.payload if turn.action.kind == ACT else turn.action.reason
-            came = _cut(turn.observation.strip())
+            came = turn.observation.strip()[:MAX_DRAWN]
             parts.append(f"turn {number}: {move}, reward {turn.reward:g}\n{came}".rstrip())
         return [Text("the game, move by move", "\n\n".join(parts))]
 
@@ -271,13 +275,6 @@ class TextAdapter(gymnasium.Env[str, str]):
                 "a brace in the text"
             ) from error
 
-    def _example_turns(self) -> tuple[str, ...]:
-        """Turns as a model might write them: legal acts, an illegal one, and broken turns."""
-        rng = Random(0)
-        acts = [*(self._actions.sample(rng) for _ in range(8)), "no such action"]
-        turns = [self.protocol.render_turn(Action(ACT, act), "I try this.") for act in acts]
-        return (*turns, self.protocol.opening(ACT) + "never closed", "Plain text.", "")
-
 
 class RandomActor:
     """The scripted policy `random`: a legal action in every turn; the same ones for one task."""
@@ -292,69 +289,49 @@ class RandomActor:
         return self._protocol.render_turn(Action(ACT, self._env.sample_action(self._rng)))
 
 
-def make_random(env: TextAdapter, task: Task, protocol: TagProtocol) -> RandomActor:
-    """The script `random` of one episode."""
-    return RandomActor(env, task, protocol)
+make_random = RandomActor
+"""The script `random` of one episode."""
 
 
-def _cut(text: str) -> str:
-    """A text that leaves room for all turns of an episode in one drawing."""
-    return text if len(text) <= MAX_DRAWN else f"{text[:MAX_DRAWN]}…"
-
-
-def make_gym_env(
-    *,
-    protocol: TagProtocol,
-    retriever: RetrieverFactory | None = None,
-    name: str,
-    make: dict[str, Any] | None = None,
-    action_names: list[str] | None = None,
-    max_turns: int | None = None,
-    prompt: str | None = None,
-    observation: Observation = "auto",
-    num_tasks: int = 10_000,
-    invalid_reward: float = INVALID_REWARD,
-    render_mode: str | None = None,
-) -> TextAdapter:
-    """Make the environment of `--env gym:NAME`.
+class GymAdapter(TextAdapter):
+    """The environment of `--env gym:NAME`.
 
     Args:
         protocol: parses turns and wraps observations.
-        retriever: not used.
         name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
+        retriever: not used.
         make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
-        action_names, max_turns, prompt, observation, num_tasks, invalid_reward, render_mode: see
-            `TextAdapter`.
+        observation, settings: see `TextAdapter`.
 
     Raises:
         ConfigError: Gymnasium cannot make it, or a space cannot be described.
     """
-    arguments = dict(make or {})
-    inner = _make_inner(name, arguments)
-    has_rendering = "ansi" in (inner.metadata.get("render_modes") or ())
-    is_wanted = observation != "number" and not is_text(inner.observation_space)
-    if has_rendering and is_wanted and "render_mode" not in arguments:
-        inner.close()
-        inner = _make_inner(name, {**arguments, "render_mode": "ansi"})
-    return TextAdapter(
-        inner,
-        protocol=protocol,
-        name=f"gym:{name}",
-        action_names=action_names,
-        max_turns=max_turns,
-        prompt=prompt,
-        observation=observation,
-        num_tasks=num_tasks,
-        invalid_reward=invalid_reward,
-        render_mode=render_mode,
-    )
+
+    def __init__(
+        self,
+        *,
+        protocol: TagProtocol,
+        name: str,
+        retriever: RetrieverFactory | None = None,
+        make: dict[str, Any] | None = None,
+        observation: Observation = "auto",
+        **settings: Any,
+    ) -> None:
+        inner = _make_inner(name, make or {})
+        has_rendering = "ansi" in (inner.metadata.get("render_modes") or ())
+        is_wanted = observation != "number" and not is_text(inner.observation_space)
+        if has_rendering and is_wanted and "render_mode" not in (make or {}):
+            inner.close()
+            inner = _make_inner(name, {**(make or {}), "render_mode": "ansi"})
+        named = f"gym:{name}"
+        super().__init__(inner, protocol=protocol, name=named, observation=observation, **settings)
 
 
 def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(name, **arguments)
     except Exception as error:  # the environment's own code can raise anything
-        given = f" with {dict(arguments)}" if arguments else ""
+        given = f" with {arguments}" if arguments else ""
         raise ConfigError(
             f"env gym:{name}: Gymnasium cannot make it{given}: {type(error).__name__}: {error}"
         ) from error

@@ -13,7 +13,7 @@ import string
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, get_type_hints
 
@@ -127,37 +127,24 @@ class TextEnv(gymnasium.Env[str, str]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class a signature that names its settings, by which they are checked."""
         super().__init_subclass__(**kwargs)
-        own = inspect.signature(cls.__init__).parameters
-        named = {name: one for name, one in own.items() if name != "self"}
+        own = dict(inspect.signature(cls.__init__).parameters)
+        own.pop("self")
         if any(one.kind is one.VAR_KEYWORD for one in own.values()):
             kinds = get_type_hints(cls.settings_type, include_extras=True)
-            for field in fields(cls.settings_type):
-                named.setdefault(
-                    field.name,
-                    inspect.Parameter(
-                        field.name,
-                        inspect.Parameter.KEYWORD_ONLY,
-                        default=field.default,
-                        annotation=kinds[field.name],
-                    ),
-                )
-            named = dict(inspect.signature(cls.__mro__[1]).parameters) | named
-        kept = [one for one in named.values() if one.kind is not one.VAR_KEYWORD]
+            settings = inspect.signature(cls.settings_type).parameters
+            typed = {name: one.replace(annotation=kinds[name]) for name, one in settings.items()}
+            own = {**inspect.signature(cls.__mro__[1]).parameters, **typed, **own}
+        kept = [one for one in own.values() if one.kind is not one.VAR_KEYWORD]
         cls.__signature__ = inspect.Signature(sorted(kept, key=lambda one: one.kind))
 
     def __init__(
         self, *, protocol: TagProtocol, retriever: RetrieverFactory, **settings: Any
     ) -> None:
         self.settings = given = self.settings_type(**settings)
-        if given.topk < 1 or given.max_turns < 1:
+        if given.topk < 1 or given.max_turns < 1 or given.render_mode not in (None, "ansi"):
             raise ConfigError(
-                f"env {self.name}: topk and max_turns must be at least 1, "
-                f"got topk={given.topk}, max_turns={given.max_turns}."
-            )
-        if given.render_mode is not None and given.render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(
-                f"env {self.name}: render_mode must be null or one of "
-                f"{self.metadata['render_modes']}, got {given.render_mode!r}."
+                f"env {self.name}: topk and max_turns must be at least 1 and render_mode null or "
+                f"ansi, got {given.topk}, {given.max_turns} and {given.render_mode!r}."
             )
         self.protocol = protocol
         self.topk = given.topk
@@ -184,8 +171,6 @@ class TextEnv(gymnasium.Env[str, str]):
         self._num_turns = 0
         self._is_over = True
         self._transcript: list[str] = []
-
-    # What a subclass provides.
 
     @abstractmethod
     def num_tasks(self, split: str) -> int:
@@ -245,8 +230,6 @@ class TextEnv(gymnasium.Env[str, str]):
             env=self.name,
         )
 
-    # The Gymnasium interface.
-
     @property
     def task(self) -> Task | None:
         """The task of the running episode, for subclasses; None before the first reset."""
@@ -296,9 +279,7 @@ class TextEnv(gymnasium.Env[str, str]):
         task = self._task
         if task is None or self._is_over:
             raise ResetNeeded(
-                f"env {self.name}: step() was called "
-                + ("before reset()." if task is None else "after the episode ended.")
-                + " Call reset() to begin an episode."
+                f"env {self.name}: step() was called outside an episode. Call reset() to begin one."
             )
         self._num_turns += 1
         parsed = self.protocol.parse(action)
@@ -335,8 +316,6 @@ class TextEnv(gymnasium.Env[str, str]):
     def render(self) -> str | None:
         """The transcript so far, in mode "ansi"; nothing otherwise."""
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None
-
-    # Checks and the search itself.
 
     def ensure_split(self, split: object) -> str:
         """Return `split` if the env has it; raise `ConfigError` naming those it has."""

@@ -48,7 +48,7 @@ def register_envs(register: RegisterEnv) -> None:
     )
     register(
         "gym:",
-        "searchrl.envs.foreign:make_gym_env",
+        "searchrl.envs.foreign:GymAdapter",
         protocol="act",
         reward="env",
         scripts={"random": "searchrl.envs.foreign:make_random"},

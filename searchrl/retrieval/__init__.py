@@ -1,8 +1,7 @@
-"""Retrievers over a fixed list of passages, and corpora on disk; for environments and packages.
+"""Retrievers over a fixed list of passages; for environments and packages.
 
 What it exports is public: the retrievers `bm25`, `random` and `empty`, `tokenize` for their words,
-`IndexCache` for those who share indexes, `tracked` and `listening` for work that takes long, and a
-corpus of any size as a `PassageStore`.
+`IndexCache` for those who share indexes, and `tracked` and `listening` for work that takes long.
 """
 
 import lazy_loader

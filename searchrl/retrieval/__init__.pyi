@@ -2,11 +2,6 @@ from .ablations import EmptyRetriever as EmptyRetriever
 from .ablations import RandomRetriever as RandomRetriever
 from .bm25 import BM25Retriever as BM25Retriever
 from .indexes import IndexCache as IndexCache
-from .passages import PassageStore as PassageStore
-from .passages import fingerprint_passages as fingerprint_passages
-from .passages import has_passages as has_passages
-from .passages import open_passages as open_passages
-from .passages import write_passages as write_passages
 from .progress import listening as listening
 from .progress import tracked as tracked
 from .words import tokenize as tokenize

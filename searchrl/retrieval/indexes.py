@@ -16,7 +16,6 @@ from typing import Any
 from searchrl.contracts import Retriever, RetrieverFactory
 from searchrl.core.episode import Passage
 from searchrl.errors import RetrieverFailure, SearchRLError
-from searchrl.retrieval.passages import PassageStore
 
 
 class IndexCache:
@@ -49,7 +48,7 @@ class IndexCache:
 
     def __call__(self, passages: Sequence[Passage]) -> Retriever:
         """Return the retriever of these passages, building it if it is not held."""
-        corpus = _fixed(passages)
+        corpus = tuple(passages)
         return self.get(hash(corpus), corpus)
 
     def get(self, key: Hashable, passages: Sequence[Passage]) -> Retriever:
@@ -58,7 +57,7 @@ class IndexCache:
         The name saves hashing a large corpus at every search. The passages decide: if the name was
         used for other passages, a new index is built and replaces the old one.
         """
-        corpus = _fixed(passages)
+        corpus = tuple(passages)  # a list could change after its index was built
         with self._lock:
             turn = self._building.setdefault(key, self._make_lock())
         # Whoever waits for an index that is not ready in time waits for the retriever.
@@ -92,8 +91,3 @@ class IndexCache:
                 f"{who}: the retriever could not be made of {len(passages):,} passages; it raised "
                 f"{type(error).__name__}: {error}"
             ) from error
-
-
-def _fixed(passages: Sequence[Passage]) -> Sequence[Passage]:
-    """Passages that cannot change after their index was built: a list is copied."""
-    return passages if isinstance(passages, tuple | PassageStore) else tuple(passages)

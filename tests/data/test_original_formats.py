@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from searchrl.core.episode import Passage
-from searchrl.data import Problems, dataset, read_judgements
+from searchrl.data import Problems, read_judgements
 from searchrl.data.dataset import Dataset, load_dataset
 from searchrl.envs.corpus import CorpusEnv
 from searchrl.errors import ConfigError, DataError
@@ -21,7 +21,6 @@ from searchrl.programs.evaluate import evaluate
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.retrieval.ablations import RandomRetriever
 from searchrl.retrieval.bm25 import BM25Retriever
-from searchrl.retrieval.passages import PassageStore
 
 PROTOCOL = ThinkSearchAnswer()
 
@@ -221,33 +220,6 @@ def test_random_retriever_shows_no_gold_of_an_original_file(tmp_path: Path) -> N
     assert info["signals"] == {"gold_shown": 0.0}
 
 
-def test_2wikimultihopqa_has_further_names_of_answers_in_a_file_beside(tmp_path: Path) -> None:
-    """`id_aliases.json` as published: a JSON object on each line, whatever its name says."""
-    ids = ("Q1", "Q2", None)
-    rows = [HOTPOT[0] | {"_id": f"w{i}", "answer_id": name} for i, name in enumerate(ids)]
-    rows.append(HOTPOT[1] | {"answer_id": "Q3", "answer": "Swede"})
-    path = put(tmp_path / "dev.json", rows)
-    names = [
-        {"Q_id": "Q1", "aliases": ["Lindri", "Lindry", " "], "demonyms": ["Lindryan"]},
-        {"Q_id": "Q3", "aliases": [], "demonyms": ["Swedish"]},
-        {"Q_id": "Q9", "aliases": ["of no question"], "demonyms": []},
-    ]
-    assert [q.answers for q in load(path).questions["train"]] == [("Lindry",)] * 3 + [("Swede",)]
-    beside = tmp_path / "id_aliases.json"
-    beside.write_text("".join(f"{json.dumps(name)}\n" for name in names), "utf-8")
-    expected = [("Lindry", "Lindri", "Lindryan"), ("Lindry",), ("Lindry",), ("Swede", "Swedish")]
-    for asked in (path, tmp_path):
-        assert [q.answers for q in load(asked).questions["train"]] == expected, asked
-    env = CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, questions=str(path), test_frac=0)
-    info = env.reset(options={"split": "train", "index": 0})[1]
-    assert info["task"].answers == expected[0]
-    beside.write_text(json.dumps({"Q_id": "Q1", "aliases": "Lindri"}), "utf-8")
-    with pytest.raises(DataError):  # no OSError while a file of names is looked for
-        load(tmp_path / ("x" * 300) / "dev.json")
-    with pytest.raises(DataError, match=r'id_aliases.json:1: expected {"Q_id": id, "aliases": \['):
-        load(path)
-
-
 def test_flashrag_and_dpr_corpora(tmp_path: Path) -> None:
     flashrag = put(tmp_path / "wiki.jsonl", [{"id": "0", "contents": "Skarn\nAn island."}])
     dpr = tmp_path / "psgs_w100.tsv"
@@ -367,49 +339,10 @@ def test_a_hub_id_is_read_by_datasets_and_a_folder_of_that_name_wins(
         data = load(Path(name))
         assert [q.id for q in data.questions["train"]] == ["train"], name
         assert [q.gold_ids for q in data.questions["test"]] == [GOLD]
-        assert data.notes == (f"{name} is read from the folder 'org/hops' here, not from the Hub",)
     with pytest.raises(DataError, match=r"other/hops:x: no file or folder here, and not loaded"):
         load(Path("other/hops:x"))
     with pytest.raises(DataError, match=r"org/typo: no such file"):
         load(Path("org/typo"))
-
-
-def test_large_corpus_stays_on_disk_and_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(dataset, "LARGE_BYTES", 1000)
-    rows = [{"id": i, "title": f"T{i}", "text": f"zz{i} word"} for i in range(60)]
-    corpus = put(tmp_path / "c.jsonl", rows)
-    asked = [{"id": "a", "question": "zz7?", "answer": "x", "supporting_ids": [7]}]
-    questions = put(tmp_path / "q.jsonl", asked)
-    settings = {"questions": str(questions), "corpus": str(corpus), "test_frac": 0}
-    env = CorpusEnv(protocol=PROTOCOL, retriever=BM25Retriever, **settings)  # type: ignore[arg-type]
-    task = env.make_task("train", 0)
-    passages = env.passages(task)[1]
-    assert isinstance(passages, PassageStore) and len(passages) == 60
-    env.reset()
-    assert env.step("<think>a</think><search>zz7</search>")[4]["signals"] == {"gold_shown": 1.0}
-    assert env.gold_passages(task) == [Passage("7", "zz7 word", "T7")]
-    (folder,) = (tmp_path / "cache" / "searchrl" / "corpora").iterdir()
-    read: list[Any] = []
-    monkeypatch.setattr(dataset, "iter_corpus", lambda *a, **k: read.append(a) or iter(()))
-    other = put(tmp_path / "q2.jsonl", [{"id": "b", "question": "zz8?", "answer": "x"}])
-    assert len(load(other, corpus).passages) == 60 and not read
-    assert folder.is_dir()
-
-
-def test_bad_rows_of_a_large_corpus_leave_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(dataset, "LARGE_BYTES", 10)
-    corpus = put(tmp_path / "c.jsonl", [{"id": "a", "text": "x"}] * 2 + [{"text": "y"}] * 30)
-    questions = put(tmp_path / "q.jsonl", [{"id": "b", "question": "zz8?", "answer": "x"}])
-    with pytest.raises(DataError) as caught:
-        load(questions, corpus)
-    assert str(caught.value).count("has no 'id'") == 5
-    assert not list((tmp_path / "cache" / "searchrl" / "corpora").iterdir())
 
 
 def test_no_corpus_at_all_needs_a_retriever_with_passages(tmp_path: Path) -> None:

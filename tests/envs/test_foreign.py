@@ -16,7 +16,7 @@ import searchrl
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ACT, INVALID, Action, Task
 from searchrl.envs.describe import tell_numbers
-from searchrl.envs.foreign import RandomActor, TextAdapter, make_gym_env
+from searchrl.envs.foreign import GymAdapter, RandomActor, TextAdapter
 from searchrl.errors import ConfigError
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.protocols.act import ThinkAct
@@ -74,7 +74,7 @@ def act(name: str) -> str:
 
 
 def gym(name: str = "FrozenLake-v1", **settings: Any) -> TextAdapter:
-    return make_gym_env(protocol=P, name=name, **settings)
+    return GymAdapter(protocol=P, name=name, **settings)
 
 
 class TestEpisode:

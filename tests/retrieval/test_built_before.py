@@ -22,8 +22,6 @@ from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate
 from searchrl.retrieval import progress
 from searchrl.retrieval.bm25 import BM25Retriever
-from searchrl.retrieval.indexes import IndexCache
-from searchrl.retrieval.passages import write_passages
 from searchrl.retrieval.progress import listening, tracked
 
 SLOW = """
@@ -108,20 +106,6 @@ def test_progress_counts_what_is_taken_and_is_silent_about_what_is_soon_over(
 
 
 PASSAGES = (Passage("a", "the harbour of Skarn"), Passage("b", "a lighthouse", "Tower"))
-
-
-def test_corpus_on_disk_stays_there(tmp_path: Path) -> None:
-    store = write_passages(tmp_path / "corpus", PASSAGES)
-    given: list[Sequence[Passage]] = []
-
-    def make(passages: Sequence[Passage]) -> BM25Retriever:
-        given.append(passages)
-        return BM25Retriever(passages)
-
-    cache = IndexCache(make)
-    for _ in range(3):
-        assert cache.get("corpus", store).search(["harbour"], 1)[0][0].id == "a"
-    assert len(given) == 1 and given[0] is store
 
 
 class Stored(BM25Retriever):

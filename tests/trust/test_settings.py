@@ -18,7 +18,7 @@ from searchrl.cli import main
 from searchrl.config import load_yaml
 from searchrl.data import Problems
 from searchrl.data.rows import read_rows
-from searchrl.envs.foreign import make_gym_env
+from searchrl.envs.foreign import GymAdapter
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.protocols.act import ThinkAct
@@ -73,7 +73,7 @@ def test_files_without_an_end_are_not_read() -> None:
 )
 def test_prompt_takes_plain_placeholders(place: str) -> None:
     with pytest.raises(ConfigError, match="takes no more than the name"):
-        make_gym_env(protocol=ThinkAct(), name="FrozenLake-v1", prompt=f"x {place}")
+        GymAdapter(protocol=ThinkAct(), name="FrozenLake-v1", prompt=f"x {place}")
 
 
 def test_process_number_that_is_none_is_no_process(tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from measured import one_thread, peak_mib, print_table, timed
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.kinds import KINDS, find_kind
+from searchrl_retrieval.index.passages import has_passages, open_passages, write_passages
 
 from searchrl import load_plugins, make_retriever_factory, parse_set
 from searchrl.contracts import Passage, Retriever
-from searchrl.retrieval import has_passages, open_passages, write_passages
 
 MIB = 1 << 20
 BATCH, TOP = 64, 10

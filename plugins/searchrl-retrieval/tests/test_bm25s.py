@@ -13,10 +13,11 @@ from searchrl_retrieval.bm25s.kind import Bm25s, make_bm25s
 from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer
 from searchrl_retrieval.index.build import build_index
+from searchrl_retrieval.index.passages import PassageStore
 
 from searchrl import ConfigError, load_plugins, make_env
 from searchrl.contracts import Passage, StoredRetriever
-from searchrl.retrieval import PassageStore, progress
+from searchrl.retrieval import progress
 
 PASSAGES = [
     Passage("otter", "The otters were swimming in the rivers of Elm Hall.", "Otters"),

@@ -19,11 +19,11 @@ import pytest
 from searchrl_retrieval.index.build import build_index, holding
 from searchrl_retrieval.index.folder import open_index
 from searchrl_retrieval.index.manifest import CACHE_VARIABLE, IndexFault, write_manifest
+from searchrl_retrieval.index.passages import PassageStore
 from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 
 from searchrl.contracts import Passage
-from searchrl.retrieval import PassageStore, write_passages
 
 PASSAGES = [Passage(f"p{i}", f"text of passage {i}", f"title {i}") for i in range(10)]
 
@@ -294,13 +294,6 @@ def test_index_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path: Pat
     file.unlink()
     with pytest.raises(IndexFault, match=r"l\.json: it is missing\. Build it again"):
         opened.retriever(Lengths())
-
-
-def test_a_store_is_linked_and_not_written_again(tmp_path: Path) -> None:
-    store = write_passages(tmp_path / "corpus", PASSAGES)
-    built = build_index(Lengths(), store, tmp_path / "i")
-    assert built.passages == store
-    assert (built.passages.path / "records.bin").samefile(store.path / "records.bin")
 
 
 def test_passages_of_another_index_are_seen(tmp_path: Path) -> None:

@@ -16,13 +16,12 @@ pytest.importorskip("ir_measures")
 
 import ir_measures
 from judged_toy import ByName, write_beir, write_pool
-from searchrl_retrieval.evaluation.collection import find_passages, read_collection
+from searchrl_retrieval.evaluation.collection import read_collection
 from searchrl_retrieval.evaluation.judging import Judged, compare_all, judge
 from searchrl_retrieval.evaluation.measures import measure
 
 from searchrl import PluginError, RetrieverFailure
-from searchrl.contracts import Passage
-from searchrl.retrieval import BM25Retriever, EmptyRetriever, write_passages
+from searchrl.retrieval import BM25Retriever, EmptyRetriever
 
 IDS = [f"d{number}" for number in range(8)]
 rankings = st.lists(st.sampled_from(IDS), unique=True, max_size=8)
@@ -199,12 +198,6 @@ def test_judged_passages_that_are_not_in_the_corpus_are_counted(tmp_path: Path) 
     )
     judged = judge(collection, {"bm25": BM25Retriever}, [10])["bm25"]
     assert judged.figures["recall@10"]["q1"] == 0.5
-
-
-def test_passages_on_disk_are_found_without_reading_through_them(tmp_path: Path) -> None:
-    store = write_passages(tmp_path / "store", [Passage(f"d{n}", f"text {n}") for n in range(9)])
-    assert find_passages(store, ["d3", "gone"]) == {"d3": Passage("d3", "text 3")}
-    assert find_passages(tuple(store), ["d3", "gone"]) == {"d3": Passage("d3", "text 3")}
 
 
 _SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"

@@ -94,7 +94,7 @@ def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
     (tmp_path / "walk.py").write_text(
         textwrap.dedent("""
             from searchrl import hookimpl
-            from searchrl.envs.foreign import make_gym_env
+            from searchrl.envs.foreign import GymAdapter
             from searchrl.protocols.act import ThinkAct
 
             @hookimpl
@@ -103,8 +103,8 @@ def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
 
             @hookimpl
             def register_envs(register):
-                register("lake:", make_gym_env, protocol="walk")
-                register("bad", make_gym_env, protocol="wlk")
+                register("lake:", GymAdapter, protocol="walk")
+                register("bad", GymAdapter, protocol="wlk")
         """)
     )
     loaded = load_plugins([str(tmp_path / "walk.py")], entry_points=False)

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from searchrl import ConfigError, suggest
 from searchrl.contracts import Passage, Retriever
-from searchrl.retrieval import PassageStore
 from searchrl_retrieval.bm25s.words import PLAIN, STOP_WORDS, Analyzer
+from searchrl_retrieval.index.passages import PassageStore
 from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 

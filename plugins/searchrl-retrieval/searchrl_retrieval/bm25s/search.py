@@ -15,9 +15,9 @@ from bm25s import BM25
 from numpy.typing import NDArray
 
 from searchrl.contracts import Passage
-from searchrl.retrieval import PassageStore
 from searchrl_retrieval.bm25s.terms import Terms
 from searchrl_retrieval.bm25s.words import Analyzer
+from searchrl_retrieval.index.passages import PassageStore
 from searchrl_retrieval.index.places import find_stored
 
 

@@ -7,7 +7,7 @@ commands of this package.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -16,8 +16,7 @@ import click
 
 from searchrl import ConfigError, suggest_path
 from searchrl.contracts import Passage
-from searchrl.data import Problems, load_corpus
-from searchrl.retrieval import PassageStore
+from searchrl.data import Problems, iter_corpus
 from searchrl_retrieval.chunking.code import read_code_folder
 from searchrl_retrieval.chunking.prose import chunk_passages
 
@@ -65,43 +64,27 @@ class Corpus(NamedTuple):
     def read(self) -> Sequence[Passage]:
         """The passages of corpus files, folders of texts and source code, in this order.
 
-        A large file stays on disk if it is the only one.
-
         Raises:
             ConfigError: there is neither, or `max_chars` is too small.
             DataError: something cannot be used; names all of it.
         """
-        found = self.stream()
-        return found if isinstance(found, tuple | PassageStore) else tuple(found)
+        return tuple(self.stream({}))
 
-    def stream(self) -> Iterable[Passage]:
+    def stream(self, places: dict[str, str] | None = None) -> Iterator[Passage]:
         """The same passages, one after another; what cannot be used is said behind the last one.
 
-        So a corpus may be larger than the memory.
+        So a corpus may be larger than the memory. `places`: as for `iter_corpus`.
         """
         if not self.is_named:
             raise ConfigError("there is no corpus: give --corpus PATH, or --code PATH")
-        if len(self.corpora) == 1 and not self.code and self.max_chars is None:
-            problems = Problems()
-            found = load_corpus(_plain(self.corpora[0]), problems)
-            _ensure_usable(problems)
-            return found
-        return self._all()
-
-    def _all(self) -> Iterator[Passage]:
         problems = Problems()
-        texts = chain.from_iterable(load_corpus(_plain(p), problems) for p in self.corpora)
+        texts = chain.from_iterable(iter_corpus(_plain(p), problems, places) for p in self.corpora)
         yield from texts if self.max_chars is None else chunk_passages(texts, self.max_chars)
         for path in self.code:
             yield from _read_code(_plain(path), problems)
-        _ensure_usable(problems)
-
-
-def _ensure_usable(problems: Problems) -> None:
-    """Raise `DataError` if something cannot be used; say what was left out."""
-    problems.ensure_none()
-    for note in problems.notes:
-        click.echo(f"note: {note}", err=True)
+        problems.ensure_none()
+        for note in problems.notes:
+            click.echo(f"note: {note}", err=True)
 
 
 def _plain(path: str) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,8 +17,7 @@ from typing import Any
 import click
 
 from searchrl import ConfigError, DataError
-from searchrl.contracts import Passage
-from searchrl.retrieval import PassageStore, tracked
+from searchrl.retrieval import tracked
 from searchrl_retrieval.commands.choice import (
     DEFAULT,
     JSON,
@@ -74,7 +73,9 @@ def build(
     kind = _make_kind(read_choice(retriever, sets, plugins))
     corpus = Corpus(**named)
     with quiet_stdout(as_json) as print_json, showing_progress():
-        built = build_index(kind, _told(corpus.stream()), _path(out), sources=corpus.flags())
+        built = build_index(
+            kind, tracked(corpus.stream(), "storing passages"), _path(out), sources=corpus.flags()
+        )
     _show(built, print_json if as_json else None)
     if not as_json:
         click.echo(f"Next:  searchrl retrieve QUERY --index {shlex.quote(out)}")
@@ -107,7 +108,7 @@ def add(folder: str, as_json: bool, **named: Any) -> None:
                 )
         built = build_index(
             kind,
-            _told(chain(old.passages, new), len(old.passages) + len(new)),
+            tracked(chain(old.passages, new), "storing passages", len(old.passages) + len(new)),
             old.folder,
             sources=(*made.sources, *corpus.flags()),
             previous=old,
@@ -163,14 +164,6 @@ def _make_kind(choice: Choice) -> IndexKind:
     except TypeError as error:  # a setting of searches alone
         raise ConfigError(f"no index of {choice.name} is built so: {error}") from error
     return made
-
-
-def _told(passages: Iterable[Passage], total: int = 0) -> Iterable[Passage]:
-    """Passages whose reading is told; those on disk are linked, not read."""
-    if isinstance(passages, PassageStore):
-        return passages
-    total = total or (len(passages) if isinstance(passages, tuple) else 0)
-    return tracked(passages, "storing passages", total)
 
 
 def _show(found: Index, print_json: Callable[[Any], None] | None) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 
 from searchrl import ConfigError
 from searchrl.contracts import Passage
-from searchrl.retrieval import fingerprint_passages, tracked
+from searchrl.retrieval import tracked
 from searchrl_retrieval.dense.building import encode_block
 from searchrl_retrieval.dense.encoders import Encoder, Vectors, as_plain
 from searchrl_retrieval.dense.vectors import Found
 from searchrl_retrieval.extras import need
+from searchrl_retrieval.index.passages import fingerprint_passages
 
 _BATCH = 256
 """Passages that are added at once."""

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from searchrl import ConfigError
 from searchrl.contracts import Passage, Retriever
-from searchrl.retrieval import PassageStore
 from searchrl_retrieval.dense.building import encode_parts
 from searchrl_retrieval.dense.chroma import open_chroma
 from searchrl_retrieval.dense.encoders import Encoder
@@ -34,6 +33,7 @@ from searchrl_retrieval.dense.static import MARKS as TABLES
 from searchrl_retrieval.dense.static import load_static_encoder
 from searchrl_retrieval.dense.vectors import FILE, FaissVectors, Layout, write_vectors
 from searchrl_retrieval.extras import need
+from searchrl_retrieval.index.passages import PassageStore
 from searchrl_retrieval.index.places import open_or_build
 from searchrl_retrieval.index.work import Work
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from searchrl.contracts import Passage
-from searchrl.retrieval import PassageStore
 from searchrl_retrieval.dense.encoders import Encoder, Vectors
 from searchrl_retrieval.dense.vectors import FaissVectors, Found
+from searchrl_retrieval.index.passages import PassageStore
 from searchrl_retrieval.index.places import find_stored
 
 _SPARE = 8

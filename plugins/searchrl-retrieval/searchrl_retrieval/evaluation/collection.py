@@ -25,7 +25,6 @@ from searchrl.data import (
     read_judgements,
     read_questions,
 )
-from searchrl.retrieval import PassageStore, has_passages
 
 TEST = "test"
 """The split of a BEIR folder if nobody says."""
@@ -102,16 +101,13 @@ def read_collection(path: Path, split: str = "") -> Collection:
 
 
 def find_passages(passages: Sequence[Passage], ids: Iterable[str]) -> dict[str, Passage]:
-    """The passages of these ids, as far as there are any. A corpus on disk is not read through."""
-    if isinstance(passages, PassageStore):
-        places = {name: passages.find(name) for name in ids}
-        return {name: passages[place] for name, place in places.items() if place is not None}
+    """The passages of these ids, as far as there are any."""
     wanted = set(ids)
     return {passage.id: passage for passage in passages if passage.id in wanted}
 
 
 def _read_corpus(path: Path, problems: Problems) -> Sequence[Passage]:
-    if not (has_passages(path) or find_corpus(path)):
+    if not find_corpus(path):
         raise DataError(f"'{path}' has no corpus; expected {_LAYOUTS}")
     return load_corpus(path, problems)
 
@@ -140,7 +136,7 @@ def _read_gold(
 
     Without a corpus, the paragraphs that come with these questions are one.
     """
-    has_corpus = path.is_dir() and (has_passages(path) or find_corpus(path) is not None)
+    has_corpus = path.is_dir() and find_corpus(path) is not None
     pool = Pool()
     read = [
         question if has_corpus else pool.take(question)

@@ -23,12 +23,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from searchrl.contracts import Passage
-from searchrl.retrieval import (
-    PassageStore,
-    has_passages,
-    open_passages,
-    write_passages,
-)
 from searchrl_retrieval.index.folder import Index, find_index, open_index
 from searchrl_retrieval.index.kinds import IndexKind
 from searchrl_retrieval.index.manifest import (
@@ -41,6 +35,12 @@ from searchrl_retrieval.index.manifest import (
     read_manifest,
     write_json,
     write_manifest,
+)
+from searchrl_retrieval.index.passages import (
+    PassageStore,
+    has_passages,
+    open_passages,
+    write_passages,
 )
 from searchrl_retrieval.index.work import Previous, Work, sync
 
@@ -171,9 +171,7 @@ def _ensure_current(previous: Index) -> None:
 
 
 def _store(passages: Iterable[Passage], work: Path) -> PassageStore:
-    """The passages as a store; those that are none yet are written beside the build."""
-    if isinstance(passages, PassageStore):
-        return passages
+    """The passages as a store beside the build."""
     new = work / "passages.new"
     if new.is_dir():
         shutil.rmtree(new)
@@ -207,23 +205,13 @@ def _clear_unless_same(
 
 
 def _place(store: PassageStore, target: Path) -> None:
-    """Put a store where the index has its passages: moved, linked or copied."""
+    """Move a store to where the index has its passages."""
     if has_passages(target):
-        if store.path.name == "passages.new":
-            shutil.rmtree(store.path)
+        shutil.rmtree(store.path)
         return
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if store.path.name == "passages.new":
-        os.replace(store.path, target)
-        return
-    target.mkdir()
-    # The file that makes it a corpus comes last.
-    for path in sorted(store.path.iterdir(), key=lambda path: path.suffix == ".json"):
-        try:
-            os.link(path, target / path.name)
-        except OSError:  # another disk, or one without links
-            shutil.copyfile(path, target / path.name)
+    os.replace(store.path, target)
 
 
 def _versions() -> dict[str, str]:

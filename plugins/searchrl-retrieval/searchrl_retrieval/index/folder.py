@@ -17,7 +17,6 @@ from typing import Any
 
 from searchrl import SearchRLError, show_value, suggest_path
 from searchrl.contracts import Retriever
-from searchrl.retrieval import PassageStore, open_passages
 from searchrl_retrieval.index.kinds import PLACES, IndexKind, find_kind
 from searchrl_retrieval.index.manifest import (
     BUILDING,
@@ -28,6 +27,7 @@ from searchrl_retrieval.index.manifest import (
     find_fault,
     read_manifest,
 )
+from searchrl_retrieval.index.passages import PassageStore, open_passages
 
 
 @dataclass(frozen=True, slots=True, eq=False)

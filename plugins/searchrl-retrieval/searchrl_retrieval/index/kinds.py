@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from searchrl import UnknownNameError, suggest
 from searchrl.contracts import Retriever
-from searchrl.retrieval import PassageStore
+from searchrl_retrieval.index.passages import PassageStore
 from searchrl_retrieval.index.work import Work
 
 KINDS: Mapping[str, str] = {

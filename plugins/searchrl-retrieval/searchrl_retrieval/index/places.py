@@ -18,11 +18,11 @@ from pathlib import Path
 
 from searchrl import ConfigError
 from searchrl.contracts import Passage, Retriever
-from searchrl.retrieval import PassageStore, fingerprint_passages
 from searchrl_retrieval.index.build import build_index
 from searchrl_retrieval.index.folder import Index, find_index, open_index
 from searchrl_retrieval.index.kinds import PLACES, IndexKind
 from searchrl_retrieval.index.manifest import CACHE_VARIABLE
+from searchrl_retrieval.index.passages import PassageStore, fingerprint_passages
 
 
 def open_or_build(

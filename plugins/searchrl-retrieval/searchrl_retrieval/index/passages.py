@@ -20,8 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
-from searchrl.core.episode import Passage
-from searchrl.errors import DataError, show_value
+from searchrl import DataError, show_value
+from searchrl.contracts import Passage
 
 FORMAT = 1
 """The layout of the files; a folder of another one is refused."""

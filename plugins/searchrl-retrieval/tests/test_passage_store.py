@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from searchrl.core.episode import Passage
-from searchrl.errors import DataError
-from searchrl.retrieval.passages import (
+from searchrl_retrieval.index.passages import (
     PassageStore,
     decode_record,
     encode_record,
@@ -23,6 +20,9 @@ from searchrl.retrieval.passages import (
     open_passages,
     write_passages,
 )
+
+from searchrl import DataError
+from searchrl.contracts import Passage
 
 PASSAGES = tuple(
     Passage(f"p{i * 7 % 30}", f"Text {i} über 学位法.\n", f"Title {i}" * (i % 3)) for i in range(30)

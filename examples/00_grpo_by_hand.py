@@ -8,9 +8,9 @@ import math
 
 import torch
 
-from searchrl.algorithms import LossSettings, StepScores, ppo_clip_loss, token_weights
+from searchrl.algorithms import StepScores, ppo_clip_loss
 from searchrl.core.advantage import grpo_advantages
-from searchrl.core.loss import Reduction, loss_columns
+from searchrl.core.loss import LossSettings, Reduction, loss_columns, token_weights
 
 CLIP_LOW, CLIP_HIGH, BETA = 0.2, 0.28, 0.1
 

@@ -1,10 +1,7 @@
 __version__: str
 
 from .config import load_yaml as load_yaml
-from .config import merge as merge
-from .config import parse_set as parse_set
-from .config.faults import explain as explain
-from .config.packaged import find_packaged as find_packaged
+from .config import parse_sets as parse_sets
 from .errors import BudgetSpent as BudgetSpent
 from .errors import ConfigError as ConfigError
 from .errors import DamagedError as DamagedError
@@ -38,7 +35,6 @@ from .programs.train import train as train
 from .run_folder import Run as Run
 from .run_folder import choose_policy as choose_policy
 from .run_folder.sealing import file_fault as file_fault
-from .run_folder.sealing import hash_file as hash_file
 from .statistics import compare as compare
 from .statistics import estimate as estimate
 from .trackers.rows import replace_file as replace_file

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchrl.config.alarms import AlarmSpec
-from searchrl.contracts import Alarm
 from searchrl.contracts.problems import find_alert_problem
+from searchrl.contracts.watching import Alarm
 from searchrl.core.alert import AlarmAction, Alert
 from searchrl.core.history import History
 from searchrl.errors import PluginError, SearchRLError

@@ -9,16 +9,14 @@ is `Raised`.
 
 from searchrl.api_client.cache import JsonCache
 from searchrl.api_client.client import Client
-from searchrl.api_client.exchange import Finish, Message, Reply, Request
+from searchrl.api_client.exchange import Message, Reply, Request
 from searchrl.api_client.server import Refused, Server, read_key
 from searchrl.config.endpoint import EndpointConfig
-from searchrl.contracts import Traffic
 from searchrl.tool_calls import Raised, call_together
 
 __all__ = [
     "Client",
     "EndpointConfig",
-    "Finish",
     "JsonCache",
     "Message",
     "Raised",
@@ -26,7 +24,6 @@ __all__ = [
     "Reply",
     "Request",
     "Server",
-    "Traffic",
     "call_together",
     "read_key",
 ]

@@ -11,6 +11,7 @@ from searchrl.config.tree import (
     load_yaml,
     merge,
     parse_set,
+    parse_sets,
     preset_names,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "load_yaml",
     "merge",
     "parse_set",
+    "parse_sets",
     "preset_names",
 ]

@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -208,6 +209,12 @@ def parse_set(assignment: str) -> dict[str, Any]:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)  # YAML 1.1 reads 1e-4 as text, but it means a number
     return nest(key.strip(), value)
+
+
+def parse_sets(assignments: Sequence[str]) -> dict[str, Any]:
+    """The settings of several `a.b=c` together, later ones win. Raises `ConfigError`."""
+    settings: dict[str, Any] = reduce(merge, map(parse_set, assignments), {})
+    return settings
 
 
 def nest(key: str, value: Any) -> dict[str, Any]:

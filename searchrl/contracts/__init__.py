@@ -12,16 +12,16 @@ from searchrl.contracts.retrieving import (
     RetrieverFactory,
     StoredRetriever,
 )
-from searchrl.contracts.scoring import GroupReward, Judge, PaidJudge, RankingJudge, Reward
+from searchrl.contracts.scoring import Judge, PaidJudge, RankingJudge
 from searchrl.contracts.settings import (
     Address,
     FilePath,
     VariableName,
 )
 from searchrl.contracts.traffic import Traffic
-from searchrl.contracts.watching import Alarm, Metric, Paired, Tracker
+from searchrl.contracts.watching import Metric, Paired
 from searchrl.core.alert import AlarmAction, Alert, Severity
-from searchrl.core.drawing import Drawing, Graph, Table
+from searchrl.core.drawing import Graph, Table
 from searchrl.core.encoding import make_encodable
 from searchrl.core.episode import (
     ACT,
@@ -51,16 +51,13 @@ __all__ = [
     "TOOL",
     "Action",
     "Address",
-    "Alarm",
     "AlarmAction",
     "Alert",
-    "Drawing",
     "Episode",
     "EpisodeTurn",
     "Expert",
     "FilePath",
     "Graph",
-    "GroupReward",
     "History",
     "Judge",
     "JudgeCase",
@@ -71,7 +68,6 @@ __all__ = [
     "RankingJudge",
     "Retriever",
     "RetrieverFactory",
-    "Reward",
     "Score",
     "Severity",
     "StoredRetriever",
@@ -80,7 +76,6 @@ __all__ = [
     "Task",
     "TokenBudget",
     "ToolCall",
-    "Tracker",
     "Traffic",
     "Unscored",
     "VariableName",

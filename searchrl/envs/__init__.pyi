@@ -1,17 +1,13 @@
 from .corpus import CorpusEnv as CorpusEnv
 from .corpus import CorpusSettings as CorpusSettings
 from .foreign import TextAdapter as TextAdapter
-from .reading import UNKNOWN as UNKNOWN
 from .reading import names_in as names_in
 from .results import Found as Found
-from .results import find_result_problem as find_result_problem
 from .results import round_robin as round_robin
 from .scripts import Shown as Shown
 from .splits import ensure_index as ensure_index
 from .splits import ensure_split as ensure_split
-from .text import Matches as Matches
 from .text import SearchSettings as SearchSettings
 from .text import TextEnv as TextEnv
 from .text import example_turns as example_turns
-from .text import same_answer as same_answer
 from .text_space import TextSpace as TextSpace

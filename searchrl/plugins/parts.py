@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchrl.config.sections import Named
-from searchrl.contracts import (
-    GroupReward,
-    Judge,
-    RetrieverFactory,
-    Reward,
-)
+from searchrl.contracts import Judge, RetrieverFactory
+from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins.registry import Entry, Registry
 from searchrl.plugins.signatures import (

@@ -1,14 +1,8 @@
-from .act import ThinkAct as ThinkAct
-from .inline import ANSWER_THOUGHT as ANSWER_THOUGHT
-from .inline import FIRST_THOUGHT as FIRST_THOUGHT
 from .inline import InlineProtocol as InlineProtocol
 from .inline import invalid as invalid
 from .inline import load_instruction as load_instruction
-from .inline import read_plain as read_plain
 from .tags import Part as Part
 from .tags import Tags as Tags
 from .tags import ensure_tag_names as ensure_tag_names
 from .think_search_answer import ThinkSearchAnswer as ThinkSearchAnswer
-from .tool_call import ToolCallProtocol as ToolCallProtocol
-from .wrapping import NO_PASSAGE as NO_PASSAGE
 from .wrapping import Line as Line

@@ -1,5 +1,3 @@
-from .ablations import EmptyRetriever as EmptyRetriever
-from .ablations import RandomRetriever as RandomRetriever
 from .bm25 import BM25Retriever as BM25Retriever
 from .indexes import IndexCache as IndexCache
 from .progress import listening as listening

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType, SimpleNamespace
 
-from searchrl.contracts import Reward
+from searchrl.contracts.scoring import Reward
 from searchrl.core.drawing import Drawing, Table
 from searchrl.core.episode import Episode, Score, Task, Unscored
 from searchrl.rewards import answers

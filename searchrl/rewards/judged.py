@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.contracts import JUDGE_SCALE, Judge, RankingJudge, Reward, find_verdict_problem
+from searchrl.contracts import JUDGE_SCALE, Judge, RankingJudge, find_verdict_problem
+from searchrl.contracts.scoring import Reward
 from searchrl.core.episode import Episode, JudgeCase, Unscored, Verdict
 from searchrl.errors import ScoringFailure
 from searchrl.rewards.components import FunctionReward

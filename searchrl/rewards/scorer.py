@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from searchrl.contracts import GroupReward, Reward
 from searchrl.contracts.problems import MAX_REWARD
+from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Unscored
 from searchrl.errors import (
     BudgetSpent,

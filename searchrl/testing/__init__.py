@@ -13,9 +13,9 @@ Episodes to score and turns to play:
 - `play_episode(env, policy, protocol)`: the `Episode` that a policy plays, without a model;
   `Says(turns)` is such a policy.
 
-Data of the criteria: `PASSAGES` for retrievers, `sample_log()` for trackers, `make_history` for
-alarms. Importing this package imports no torch, and that only where an algorithm's loss is checked.
+Data of the criteria: `PASSAGES` for retrievers, `make_history` for alarms.
 `pytest_plugins = ["searchrl.testing.pytest_plugin"]` gives tests the fixture `make_plugin`.
+Importing this package imports no torch: names load on first use.
 """
 
 import lazy_loader

@@ -1,7 +1,6 @@
 from .conformance import assert_conforms as assert_conforms
 from .conformance import check_plugin as check_plugin
 from .criteria import Status as Status
-from .kinds.trackers import sample_log as sample_log
 from .kit.cases import make_episode as make_episode
 from .kit.cases import reward_cases as reward_cases
 from .kit.histories import make_history as make_history

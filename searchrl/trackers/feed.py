@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from searchrl.config.sections import Named
-from searchrl.contracts import Metric, Tracker
+from searchrl.contracts import Metric
+from searchrl.contracts.watching import Tracker
 from searchrl.core.encoding import make_encodable
 from searchrl.errors import PluginError, SearchRLError
 from searchrl.plugins import Entry, Registry

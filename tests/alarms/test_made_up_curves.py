@@ -21,7 +21,7 @@ from searchrl.alarms.curves import best_mean, is_learning, streak
 from searchrl.alarms.episode import RetrievalFailure, Truncation
 from searchrl.alarms.reward import ConstantReward, DeadGroups, OneComponent
 from searchrl.alarms.update import Divergence, KlBlowUp, Mismatch
-from searchrl.contracts import Alarm
+from searchrl.contracts.watching import Alarm
 from searchrl.core.alert import AlarmAction, Severity
 from searchrl.core.history import History, Point
 from searchrl.engine.model.tolerance import tolerance_of

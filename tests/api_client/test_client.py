@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 
-from searchrl.api_client import Client, Finish, JsonCache, Message, Reply, Request
+from searchrl.api_client import Client, JsonCache, Message, Reply, Request
 from searchrl.api_client.client import GONE_AFTER, PATIENCE_S
-from searchrl.api_client.exchange import make_body, read_reply
+from searchrl.api_client.exchange import Finish, make_body, read_reply
 from searchrl.config import build_config, parse_set
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure

@@ -15,8 +15,9 @@ from searchrl.core.episode import ToolCall
 from searchrl.engine.rollout.world import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.programs.play import read_turn
-from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
+from searchrl.protocols import ThinkSearchAnswer
 from searchrl.protocols.act import ThinkAct
+from searchrl.protocols.tool_call import ToolCallProtocol
 from searchrl.run_folder import Run
 
 PLAIN = ThinkSearchAnswer()

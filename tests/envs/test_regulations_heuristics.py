@@ -20,7 +20,7 @@ from searchrl.envs.regulations import (
 )
 from searchrl.envs.regulations.questions import NOT_REGULATED_ANSWER
 from searchrl.plugins import load_plugins
-from searchrl.protocols import ToolCallProtocol
+from searchrl.protocols.tool_call import ToolCallProtocol
 
 pytestmark = pytest.mark.thorough
 

@@ -18,10 +18,10 @@ from searchrl.contracts.problems import find_action_problem
 from searchrl.core.episode import ACT, ANSWER, INVALID, SEARCH, TOOL, Action, Passage, ToolCall
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
+from searchrl.protocols import ThinkSearchAnswer
 from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.tags import INFORMATION_VARIANTS
-from searchrl.protocols.tool_call import load_search_tool
+from searchrl.protocols.tool_call import ToolCallProtocol, load_search_tool
 
 
 @dataclass(frozen=True)

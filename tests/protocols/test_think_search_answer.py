@@ -15,7 +15,8 @@ from model_texts import PASSAGES, SOUP, characters
 
 from searchrl.contracts import TokenBudget
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, Action, Passage
-from searchrl.protocols import FIRST_THOUGHT, ThinkSearchAnswer
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.protocols.inline import FIRST_THOUGHT
 from searchrl.protocols.tags import INFORMATION_VARIANTS
 from searchrl.protocols.wrapping import NO_PASSAGE
 

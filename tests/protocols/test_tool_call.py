@@ -13,8 +13,7 @@ from model_texts import SOUP
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
-from searchrl.protocols import ToolCallProtocol
-from searchrl.protocols.tool_call import MAX_DEPTH, load_search_tool
+from searchrl.protocols.tool_call import MAX_DEPTH, ToolCallProtocol, load_search_tool
 
 CALCULATOR = {
     "name": "calculator",

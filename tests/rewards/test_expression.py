@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchrl.errors import ExpressionError, UnknownNameError
-from searchrl.rewards import parse_expression
 from searchrl.rewards.components import BUILTIN_REWARDS
-from searchrl.rewards.expression import Expression, RewardSchedule, UnknownComponentError
+from searchrl.rewards.expression import (
+    Expression,
+    RewardSchedule,
+    UnknownComponentError,
+    parse_expression,
+)
 
 KNOWN = (*BUILTIN_REWARDS, "my-plugin:judge", "judge_v2")
 

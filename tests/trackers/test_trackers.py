@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from searchrl.config.sections import Named
-from searchrl.contracts import Tracker
+from searchrl.contracts.watching import Tracker
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import load_plugins
 from searchrl.statistics import exact, proportion

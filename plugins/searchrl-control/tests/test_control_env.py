@@ -19,7 +19,7 @@ from searchrl_control.environment.worlds import Place, World
 from searchrl import ConfigError, EnvironmentFailure, ScoringFailure
 from searchrl.contracts import JudgeCase, Unscored, Verdict
 from searchrl.envs import TextAdapter
-from searchrl.protocols import ThinkAct
+from searchrl.protocols.act import ThinkAct
 
 ID = "searchrl_control:searchrl/RetrievalControl-v0"
 

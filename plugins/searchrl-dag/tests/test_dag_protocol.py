@@ -14,7 +14,7 @@ from searchrl_dag.rewards import make_dag, make_levels, make_nodes
 import searchrl
 from searchrl import ConfigError
 from searchrl.contracts import INVALID, SEARCH, Action, Graph, Passage, Table, Task, TokenBudget
-from searchrl.protocols import FIRST_THOUGHT
+from searchrl.protocols.inline import FIRST_THOUGHT
 from searchrl.testing import Says, check_plugin, make_episode, play_episode
 
 MODULE = "searchrl_dag"

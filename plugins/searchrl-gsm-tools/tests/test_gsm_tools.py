@@ -10,7 +10,8 @@ from searchrl_gsm_tools.problems import NUM_TASKS, make_task
 from searchrl import ConfigError, evaluate, load_plugins, train
 from searchrl.contracts import ANSWER, SEARCH, TOOL, Action, ToolCall
 from searchrl.core.drawing import find_drawings_problem
-from searchrl.protocols import ThinkSearchAnswer, ToolCallProtocol
+from searchrl.protocols import ThinkSearchAnswer
+from searchrl.protocols.tool_call import ToolCallProtocol
 
 PROTOCOL = ToolCallProtocol(tools=[CALCULATOR])
 

@@ -115,13 +115,11 @@ def _make_judges(
     names: Mapping[str, str | None], assignments: Sequence[str], plugins: Sequence[str]
 ) -> dict[str, Judge]:
     """The judges that are named, with their settings."""
-    from searchrl import load_plugins, make_judge, merge, parse_set
+    from searchrl import load_plugins, make_judge, parse_sets
 
     before = click.get_current_context().find_root().params.get("plugin") or ()
     registry = load_plugins([*before, *plugins], must_load=True)
-    settings: dict[str, Any] = {}
-    for assignment in assignments:
-        settings = merge(settings, parse_set(assignment))
+    settings = parse_sets(assignments)
     for key, own in settings.items():
         if key not in _NAMES or not isinstance(own, dict):
             raise ConfigError(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchrl.contracts import Episode, GroupReward, Judge, RankingJudge, Unscored
+from searchrl.contracts import Episode, Judge, RankingJudge, Unscored
 from searchrl.rewards import FunctionGroupReward, ask_judge, ask_ranking
 
 
-def make_ranked(judge: Judge) -> GroupReward:
+def make_ranked(judge: Judge) -> FunctionGroupReward:
     """The component `judge_rank`."""
 
     def rank(episodes: Sequence[Episode]) -> list[float | Unscored]:

@@ -21,7 +21,8 @@ from searchrl_retrieval.evaluation.judging import Judged, compare_all, judge
 from searchrl_retrieval.evaluation.measures import measure
 
 from searchrl import PluginError, RetrieverFailure
-from searchrl.retrieval import BM25Retriever, EmptyRetriever
+from searchrl.retrieval import BM25Retriever
+from searchrl.retrieval.ablations import EmptyRetriever
 
 IDS = [f"d{number}" for number in range(8)]
 rankings = st.lists(st.sampled_from(IDS), unique=True, max_size=8)
@@ -211,7 +212,7 @@ _UNDER_READMES: dict[str, float] = {
 
 
 def _judge_real(name: str) -> dict[str, Judged]:
-    from searchrl.retrieval import RandomRetriever
+    from searchrl.retrieval.ablations import RandomRetriever
 
     plain = partial(BM25Retriever, title_weight=1)
     made = {"bm25": plain, "random": RandomRetriever}

@@ -16,7 +16,8 @@ from searchrl_wandb.tracker import STATE_FILE, WandbTracker
 
 from searchrl import ConfigError
 from searchrl.contracts import Metric
-from searchrl.testing import assert_conforms, sample_log
+from searchrl.testing import assert_conforms
+from searchrl.testing.kinds.trackers import sample_log
 
 
 def metric(value: float, width: float | None = None) -> Metric:

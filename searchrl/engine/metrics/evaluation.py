@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from searchrl.api_client import Traffic
 from searchrl.config.sections import EvalConfig
+from searchrl.contracts import Traffic
 from searchrl.core.episode import SEARCH, StopReason
 from searchrl.engine.metrics.metrics import Metrics, label_tasks, summarise
 from searchrl.engine.rollout.dialogue import RolloutRequest

@@ -16,7 +16,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from searchrl.api_client import Client, Finish, Message, Reply, Request
+from searchrl.api_client import Client, Message, Reply, Request
+from searchrl.api_client.exchange import Finish
 from searchrl.core.trajectory import TurnStop
 from searchrl.engine.model.rendering import RenderedPrompt
 from searchrl.engine.sampling.generator import Experts, FinishedTurn, Handle

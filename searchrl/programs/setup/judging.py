@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from searchrl.api_client import Traffic
 from searchrl.config import RunConfig
 from searchrl.config.curriculum import stages_of
-from searchrl.contracts import PaidJudge
+from searchrl.contracts import PaidJudge, Traffic
 from searchrl.engine.metrics.evaluation import count_episodes
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import VALIDATION

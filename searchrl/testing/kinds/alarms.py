@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from searchrl.contracts import Alarm
 from searchrl.contracts.problems import find_alert_problem
+from searchrl.contracts.watching import Alarm
 from searchrl.core.alert import Alert
 from searchrl.core.history import History
 from searchrl.testing.criteria import Problem, criterion

@@ -15,7 +15,7 @@ import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from searchrl.contracts import GroupReward, Reward
+from searchrl.contracts.scoring import GroupReward, Reward
 from searchrl.core.episode import Episode, Score, Unscored
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from searchrl.contracts import Metric, Tracker
+from searchrl.contracts import Metric
+from searchrl.contracts.watching import Tracker
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import Problem, criterion
 from searchrl.testing.kit.fuzz import catch

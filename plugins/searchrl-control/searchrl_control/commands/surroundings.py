@@ -7,8 +7,7 @@ commands of `searchrl-retrieval` get it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +35,19 @@ out_flag = click.option("--out", type=FILE, metavar="FILE", help="Write all figu
 
 def read_assignments(
     assignments: Sequence[str],
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of the environment in `env.K=V`, and the other assignments.
 
     Raises:
         ConfigError: an assignment cannot be read.
     """
-    from searchrl import merge, parse_set
+    from searchrl import parse_sets
 
-    said = list(map(parse_set, assignments))
-    of_env = [one["env"] for one in said if isinstance(one.get("env"), Mapping)]
-    return reduce(merge, of_env, {}), [one for one in said if one.get("env") not in of_env]
+    said = parse_sets(assignments)
+    of_env = said.pop("env", {})
+    if not isinstance(of_env, dict):
+        raise ConfigError("--set env.KEY=VALUE sets the environment; env alone is none")
+    return of_env, said
 
 
 def read_settings(assignments: Sequence[str]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def train(
     else:
         collections = {"envs": [{"collection": name} for name in dict.fromkeys(names)]}
         file = load_yaml(config) if config is not None else {}
-        settings = folder.build_settings(file, collections if names else {}, *own)
+        settings = folder.build_settings(file, collections if names else {}, own)
     ensure_asks_nobody(settings.envs, f"'{resume or config}'", changes)
     envs = [{**one, **changes} for one in settings.envs]
     settings = settings.model_copy(update={"envs": envs})

@@ -17,7 +17,6 @@ from searchrl.contracts import (
     Judge,
     JudgeCase,
     Passage,
-    Reward,
     Score,
     Unscored,
     find_verdict_problem,
@@ -76,7 +75,7 @@ class ListJudge:
         return judge_list(self._judge, episode.task.question, passages, episode.task.answers)
 
 
-def make_list_judge(judge: Judge) -> Reward:
+def make_list_judge(judge: Judge) -> ListJudge:
     """The component `list_judge`."""
     return ListJudge(judge)
 

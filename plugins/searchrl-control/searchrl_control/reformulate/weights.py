@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchrl import ConfigError, PolicyError, choose_policy, find_packaged, suggest_path
+from searchrl import ConfigError, PolicyError, choose_policy, suggest_path
 from searchrl_control.reformulate.writer import MAX_TOKENS, Ask
 
 _TINY = "tiny"
-_EMBEDDED = "searchrl:assets/tiny"
 _SCRIPTED = "scripted"
 
 
@@ -55,8 +55,8 @@ def _find_folder(name: str) -> Path:
             f"'{name}' is a server: --set env.reformulator=endpoint --set env.url=ADDRESS "
             "--set env.endpoint_model=NAME"
         )
-    packaged = find_packaged(_EMBEDDED if name == _TINY else name)
-    path = packaged or Path(name).expanduser()
+    embedded = Path(str(files("searchrl"))) / "assets" / "tiny"
+    path = embedded if name == _TINY else Path(name).expanduser()
     chosen = choose_policy(path) if path.is_dir() else None
     if chosen is None:
         raise ConfigError(

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from searchrl import ConfigError, DamagedError, Entry, RunFolderError, SearchRLError, explain, merge
+from searchrl import ConfigError, DamagedError, Entry, RunFolderError, SearchRLError
 from searchrl_control.training.loop import Settings, Training
 
 CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
@@ -37,14 +37,14 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
     """Settings of layers, later ones win. Raises `ConfigError` that lists what is wrong."""
     merged: dict[str, Any] = Settings().model_dump()
     for layer in layers:
-        merged = merge(merged, layer)
-    if isinstance(merged["network"], str):
-        merged["network"] = {"name": merged["network"]}
+        network = layer.get("network", {})
+        named = {"name": network} if isinstance(network, str) else network
+        merged |= {**layer, "network": {**merged["network"], **named}}
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        lines = explain(error, merged, layers, list(Settings.model_fields))
-        raise ConfigError(f"the configuration is not valid:\n{lines}") from error
+        faults = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        raise ConfigError("\n".join(["the configuration is not valid:", *faults])) from error
 
 
 def begin_run(folder: Path, settings: Settings, entry: Entry) -> Training:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Annotated, ClassVar
 
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from searchrl import ConfigError, suggest
 from searchrl.contracts import Action, Passage, RetrieverFactory, TagProtocol, Task
-from searchrl.envs import Found, Matches, TextEnv, same_answer
+from searchrl.envs import Found, TextEnv
 from searchrl_dag.multisource.questions import CHAIN, FAN, KINDS, LOOKUP, PAIR, draft_task
 from searchrl_dag.multisource.sources import Corpus, Sources
 from searchrl_dag.multisource.world import World, make_world
@@ -73,7 +73,7 @@ class MultisourceEnv(TextEnv):
         search_timeout_s: Annotated[float, Field(gt=0)] = 30.0,
         world_seed: int = 0,
         render_mode: str | None = None,
-        matches: Matches = same_answer,
+        matches: Callable[[str, str], bool] | None = None,
     ) -> None:
         super().__init__(
             protocol=protocol,
@@ -83,7 +83,7 @@ class MultisourceEnv(TextEnv):
             max_turns=max_turns,
             world_seed=world_seed,
             render_mode=render_mode,
-            matches=matches,
+            **({} if matches is None else {"matches": matches}),
         )
         self.mix = _ensure_mix(mix)
         self._sources = Sources(

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from searchrl.contracts import Expert, Passage, Task
-from searchrl.envs import UNKNOWN, names_in
-from searchrl_dag.multisource.planner import Planner, fit_sources
+from searchrl.envs import names_in
+from searchrl_dag.multisource.planner import UNKNOWN, Planner, fit_sources
 from searchrl_dag.multisource.world import SOURCES
 from searchrl_dag.plans.plan import Edge, Node, Plan
 from searchrl_dag.plans.protocol import SearchDag

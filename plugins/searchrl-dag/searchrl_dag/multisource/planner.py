@@ -14,6 +14,9 @@ from searchrl.envs import Shown
 from searchrl_dag.plans.plan import Plan
 from searchrl_dag.plans.protocol import SearchDag
 
+UNKNOWN = "unknown"
+"""The answer of those who found nothing."""
+
 Answers = Callable[[], tuple[str, str]]
 """An answer, and the thought before it."""
 

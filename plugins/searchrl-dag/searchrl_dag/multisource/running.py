@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from searchrl import RetrieverFailure
 from searchrl.api_client import Raised, call_together
-from searchrl.contracts import Passage, Retriever
-from searchrl.envs import find_result_problem, names_in
+from searchrl.contracts import Passage, Retriever, find_passages_problem
+from searchrl.envs import names_in
 from searchrl_dag.plans.plan import Node, Plan, fill
 from searchrl_dag.plans.protocol import NodeResult
 
@@ -84,8 +84,10 @@ class PlanRunner:
 
     def _ask(self, source: str, queries: list[str]) -> list[tuple[Passage, ...]]:
         results = self.sources[source]().search(queries, self.topk)
-        if problem := find_result_problem(results, len(queries)):
-            raise RetrieverFailure(f"{self._name(source)}: the retriever {problem}.")
+        if not isinstance(results, Sequence) or len(results) != len(queries):
+            raise RetrieverFailure(f"{self._name(source)}: expected one list of passages per query")
+        if problems := list(filter(None, map(find_passages_problem, results))):
+            raise RetrieverFailure(f"{self._name(source)} returned for a query {problems[0]}")
         return [tuple(passages[: self.topk]) for passages in results]
 
     def _name(self, source: str) -> str:

@@ -14,14 +14,12 @@ from random import Random
 from typing import Any
 
 from searchrl.contracts import Expert, Task
-from searchrl.envs import UNKNOWN
-from searchrl.protocols import FIRST_THOUGHT
 from searchrl_dag.multisource import words
 from searchrl_dag.multisource.heuristics import make_every_source
-from searchrl_dag.multisource.planner import Planner, fit_sources
+from searchrl_dag.multisource.planner import UNKNOWN, Planner, fit_sources
 from searchrl_dag.multisource.world import SOURCES, Fact
 from searchrl_dag.plans.plan import Edge, Node, Plan
-from searchrl_dag.plans.protocol import SearchDag
+from searchrl_dag.plans.protocol import FIRST_THOUGHT, SearchDag
 
 
 class _Known(Planner):

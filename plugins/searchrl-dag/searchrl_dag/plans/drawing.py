@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from searchrl.contracts import Drawing, EpisodeTurn, Graph, Table
+from searchrl.contracts import EpisodeTurn, Graph, Table
 from searchrl_dag.plans.plan import Plan
 
 _MAX_LABEL, _MAX_FOUND = 120, 400
 """Characters of a node's label, and of what it found."""
 
 
-def draw_plans(turns: Iterable[tuple[Plan | None, EpisodeTurn]]) -> list[Drawing]:
+def draw_plans(turns: Iterable[tuple[Plan | None, EpisodeTurn]]) -> list[Graph | Table]:
     """A graph and a table for each turn that holds a plan."""
-    drawings: list[Drawing] = []
+    drawings: list[Graph | Table] = []
     for number, (plan, turn) in enumerate(turns, 1):
         if plan is not None:
             found = _read_results(plan, turn.observation)

@@ -21,15 +21,13 @@ from searchrl.contracts import (
     INVALID,
     SEARCH,
     Action,
-    Drawing,
     Episode,
+    Graph,
     Passage,
+    Table,
     TokenBudget,
 )
 from searchrl.protocols import (
-    ANSWER_THOUGHT,
-    FIRST_THOUGHT,
-    NO_PASSAGE,
     InlineProtocol,
     Line,
     Part,
@@ -41,6 +39,10 @@ from searchrl.protocols import (
 from searchrl_dag.plans.drawing import draw_plans
 from searchrl_dag.plans.plan import Node, Plan
 from searchrl_dag.plans.reading import PlanReader, Violation, fold_source
+
+FIRST_THOUGHT = "I should look this up."
+_LAST_THOUGHT = "I know enough to answer."
+_NO_PASSAGE = "No passage matches this query."
 
 SOURCES = ("General", "News", "Academic")
 """The sources of the published system."""
@@ -168,7 +170,7 @@ class SearchDag(InlineProtocol):
     def opening(self, kind: str) -> str:
         """Text that commits a turn to a `search` or an `answer`, up to and with its tag."""
         # With the line end that every plan begins with: without it, small models lose the thread.
-        openings = {SEARCH: (FIRST_THOUGHT, "search>\n"), ANSWER: (ANSWER_THOUGHT, "answer>")}
+        openings = {SEARCH: (FIRST_THOUGHT, "search>\n"), ANSWER: (_LAST_THOUGHT, "answer>")}
         if kind not in openings:
             raise ValueError(f"{self.name} can open a search or an answer, not {kind!r}")
         thought, tag = openings[kind]
@@ -192,7 +194,7 @@ class SearchDag(InlineProtocol):
         cut = [Line(line.head, budget.cut(line.text, share).rstrip()) for line in lines]
         return self._wrap(cut, budget)
 
-    def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
+    def draw_episode(self, episode: Episode) -> Sequence[Graph | Table]:
         """The plan of every turn as a graph, and what each of its nodes found, level by level."""
         return draw_plans([(self.read_plan(turn.text), turn) for turn in episode.turns])
 
@@ -203,7 +205,7 @@ class SearchDag(InlineProtocol):
             Line(f"{number}. {_title(passage)}", " ".join(passage.text.split()))
             for number, passage in enumerate(passages, 1)
         ]
-        return [Line(head, ""), *(lines or [Line(NO_PASSAGE, "")])]
+        return [Line(head, ""), *(lines or [Line(_NO_PASSAGE, "")])]
 
     def _render_search(self, body: str, thought: str) -> str:
         return f"{self._render_thought(thought)}\n<search>\n{body}\n{self.stops[0]}"

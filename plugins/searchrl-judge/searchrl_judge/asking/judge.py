@@ -17,8 +17,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, ValidationError
 
 from searchrl import ConfigError, EndpointFailure
-from searchrl.api_client import Client, EndpointConfig, Finish, Reply, Request, Traffic
-from searchrl.contracts import Address, JudgeCase, Unscored, VariableName, Verdict
+from searchrl.api_client import Client, EndpointConfig, Reply, Request
+from searchrl.contracts import Address, JudgeCase, Traffic, Unscored, VariableName, Verdict
 from searchrl_judge.asking.prompts import (
     MAX_RANKED,
     ask_better,
@@ -187,14 +187,14 @@ class EndpointJudge:
             request = make(draw)
             wait = first if draw == 0 and first is not None else self._start(request)
             reply = wait()
-            if reply.finish is Finish.WITHHELD:
+            if reply.finish == "withheld":
                 return Unscored("the server withholds what its model says of this answer")
             try:
                 return read(reply.text)
             except Unreadable as error:
                 self._client.forget(request)  # else it could never be judged again
                 said = str(error)
-                if reply.finish is Finish.LENGTH:
+                if reply.finish == "length":
                     said = f"it was cut off at {request.max_tokens} tokens; {said}"
         raise EndpointFailure(
             f"{self._client.url} sent no verdict in {MAX_DRAWS} replies; the last: {said}"

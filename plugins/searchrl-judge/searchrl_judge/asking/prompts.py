@@ -18,7 +18,6 @@ from typing import Any
 from searchrl import ConfigError, suggest_path
 from searchrl.api_client import Message, Request
 from searchrl.contracts import JudgeCase, make_encodable
-from searchrl.protocols import read_plain
 
 MAX_CHARS = 2000
 """Characters of an answer that a judge is shown. The answers of search agents are a few words."""
@@ -57,7 +56,7 @@ def read_rubric(path: str | None, name: str) -> str:
     """
     file = _ASSETS / f"{name}.txt" if path is None else Path(path).expanduser()
     try:
-        text = read_plain(file)
+        text = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the rubric '{file}' cannot be read: {error}; expected a text file (UTF-8) that says "

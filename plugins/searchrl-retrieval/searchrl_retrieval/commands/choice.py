@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from searchrl import ConfigError, Registry, make_retriever_factory, merge, parse_set, suggest
+from searchrl import ConfigError, Registry, make_retriever_factory, parse_sets, suggest
 from searchrl.contracts import Passage, Retriever, StoredRetriever
 from searchrl.retrieval import listening
 from searchrl_retrieval.commands.surroundings import load_registry
@@ -63,15 +63,13 @@ def read_choice(name: str, sets: Sequence[str], plugins: Sequence[str] = ()) -> 
         UnknownNameError: there is no such retriever.
     """
     registry = load_registry(plugins)
-    settings: Mapping[str, Any] = {}
-    for one in sets:
-        value = parse_set(one)
-        if set(value) != {"retriever"} or not isinstance(value["retriever"], Mapping):
-            raise ConfigError(
-                f"cannot use --set {one!r} here: expected --set retriever.KEY=VALUE."
-                + suggest(next(iter(value)), ["retriever"])
-            )
-        settings = merge(settings, value["retriever"])
+    said = parse_sets(sets)
+    settings = said.pop("retriever", {})
+    if said or not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"cannot use --set {' '.join(sets)} here: expected --set retriever.KEY=VALUE."
+            + suggest(next(iter(said), ""), ["retriever"])
+        )
     registry.get("retriever", name).load()
     return Choice(registry, name, settings)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from searchrl import ConfigError, parse_set, suggest
+from searchrl import ConfigError, parse_sets, suggest
 
 EVERY = "retriever"
 """Settings under this name go to every retriever, as in all other commands."""
@@ -56,7 +56,7 @@ def read_contenders(names: Sequence[str], assignments: Sequence[str]) -> dict[st
 
 
 def _read_setting(text: str, labels: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    ((label, own),) = parse_set(text).items()
+    ((label, own),) = parse_sets([text]).items()
     if label != EVERY and label not in labels:
         raise ConfigError(
             f"--set {text!r} is for none of the retrievers; expected {EVERY}.KEY=VALUE for all, "

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
-from searchrl import SearchRLError, file_fault, hash_file, replace_file
+from searchrl import SearchRLError, file_fault, replace_file
 
 FORMAT = 1
 """The layout of index folders; another one is refused as outdated."""
@@ -122,11 +122,13 @@ def _ensure_inside(made: Manifest) -> None:
 
 def list_files(folder: Path) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 of every file below a folder."""
-    return {
-        path.relative_to(folder).as_posix(): (path.stat().st_size, hash_file(path))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            files[path.relative_to(folder).as_posix()] = path.stat().st_size, digest
+    return files
 
 
 def find_fault(folder: Path, manifest: Manifest, *, is_deep: bool = False) -> str:

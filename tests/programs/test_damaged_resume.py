@@ -151,7 +151,9 @@ def test_a_run_with_damaged_weights_is_the_start_of_another_from_older_ones(
     said = "\n".join(observer.notes)
     assert f"'{newest / 'policy' / 'model.safetensors'}' is damaged" in said
     assert "taken instead: '" in said
-    with pytest.raises(DamagedError, match="To take the newest whole weights of the same run") as caught:
+    with pytest.raises(
+        DamagedError, match="To take the newest whole weights of the same run"
+    ) as caught:
         train(settings(micro_model, tmp_path / "other", **(more | {"init_from": str(newest)})))
     other = json.loads(json.dumps(str(caught.value))).rpartition("'")[0].rpartition("'")[2]
     run = train(settings(micro_model, tmp_path / "third", **(more | {"init_from": other})))

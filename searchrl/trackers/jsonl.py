@@ -31,7 +31,7 @@ class JsonlTracker:
         self.path = place_inside(Path(run_dir), path, "tracker jsonl: path")
         if self.path.name in ("metrics.jsonl", "alarms.jsonl"):
             raise RunFolderError(f"the run itself writes '{self.path}'; name another path")
-        self._earlier: list[dict[str, Any]] | None = list(read_rows(self.path))
+        self._earlier = list(read_rows(self.path)) if self.path.is_file() else None
         self._write(b"")
 
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:

@@ -37,7 +37,9 @@ class JsonlTracker:
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
         """Append one line and flush it; `RunFolderError` if the file cannot be written."""
         row = {"step": step, "phase": phase, "metrics": {k: dict(v) for k, v in metrics.items()}}
-        if self._earlier is not None:  # of a process before this one: from here on, they are done again
+        if (
+            self._earlier is not None
+        ):  # of a process before this one: from here on, they are done again
             kept = [old for old in self._earlier if _place(old) < _place(row)]
             self._earlier = None
             replace_file(self.path, b"".join(map(encode_row, kept)))

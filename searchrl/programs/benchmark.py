@@ -42,7 +42,7 @@ class Measured:
     """None: every group was dead, so nothing was trained on."""
     slot_use: float | None
     """Share of decoded rows that were sampled from; None: the generator does not count."""
-    peak_memory_bytes: int | None
+    peak_memory_bytes: int
     """Of the process; on a GPU, what was taken there. None: the system does not tell."""
     device: str
     model: str

@@ -132,7 +132,7 @@ def begin_run(session: Session, observer: Observer, folder: Path | None) -> Open
             **({"curriculum": text} if (text := str(session.curriculum)) else {}),
             "update": learner.describe() if session.plan.model else _updates(learner.max_updates),
             "checkpoint": _checkpoints(config),
-            "memory": session.memory.plan,
+            "memory": session.memory,
         },
     )
     plan, worlds = session.plan, session.worlds

@@ -20,6 +20,7 @@ from searchrl.engine.learning.checkpoint import save_checkpoint, save_policy
 from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
+from searchrl.engine.memory.forecast import tell_peak
 from searchrl.engine.metrics.evaluation import (
     EvalResult,
     evaluate_both,
@@ -174,7 +175,7 @@ class _Training:
         if workers.is_first:
             save_policy(self.writer.path, self.session.policy)
         summary = self.summary(after)
-        self.session.memory.tell_peak(self.observer.note)
+        tell_peak(self.session.memory, self.session.policy.device, self.observer.note)
         for line in describe_spent(self.session.worlds):
             self.observer.note(line)
         self.writer.write_summary(summary)

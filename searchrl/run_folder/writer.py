@@ -281,12 +281,11 @@ class _Growing:
     """Size and checksum of a file that grows at its end; `facts` are what provenance.json holds."""
 
     def __init__(self, data: bytes = b"") -> None:
-        self._hash = hashlib.sha256()
-        self.facts: dict[str, Any] = {"bytes": 0, "sha256": ""}
+        self._num_bytes, self._hash = 0, hashlib.sha256()
         self.add(data)
 
     def add(self, data: bytes) -> None:
         """Take in what was appended."""
         self._hash.update(data)
-        num_bytes = self.facts["bytes"] + len(data)
-        self.facts = {"bytes": num_bytes, "sha256": self._hash.hexdigest()}
+        self._num_bytes += len(data)
+        self.facts = {"bytes": self._num_bytes, "sha256": self._hash.hexdigest()}

@@ -1,33 +1,18 @@
 """The `jsonl` tracker: one JSON line per step, in a file of the run folder.
 
 For tools that follow a file. The run itself writes `metrics.jsonl`; this file has another name.
-After a resume, steps that are done again replace their old lines. A file that holds anything but
-such lines is of somebody else: it is refused, and not a byte of it changes.
+After a resume, steps that are done again replace their old lines.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from searchrl.errors import RunFolderError
-from searchrl.trackers.rows import encode_row, replace_file
+from searchrl.trackers.rows import encode_row, read_rows, replace_file
 from searchrl.trust.folders import place_inside
-
-_BEGINS = b'{"step": '
-"""How every line begins. One without an end that begins so was torn by a kill."""
-
-_OF_THE_RUN = ("metrics.jsonl", "alarms.jsonl")
-"""What a run writes itself, in lines that look the same."""
-
-
-class _Line(NamedTuple):
-    """A line with its line break, and where it stands in the run."""
-
-    text: bytes
-    place: tuple[int, bool]
 
 
 class JsonlTracker:
@@ -39,77 +24,41 @@ class JsonlTracker:
 
     Raises:
         ConfigError: if the path is outside of the run folder.
-        RunFolderError: if the file cannot be written, or holds lines that no tracker wrote.
+        RunFolderError: if the file cannot be written, or holds anything but rows.
     """
 
     def __init__(self, run_dir: str | Path, path: str = "tracker.jsonl") -> None:
         self.path = place_inside(Path(run_dir), path, "tracker jsonl: path")
-        if self.path.name in _OF_THE_RUN:
-            raise RunFolderError(
-                f"tracker jsonl cannot write '{self.path}': the run itself writes a file of that "
-                "name; choose another with its setting path"
-            )
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Bytes: a kill may tear a character, and text has more line breaks than "\n".
-            earlier = self.path.read_bytes() if self.path.is_file() else b""
-            self._earlier = self._read(earlier)
-            self._file = self.path.open("ab")
-        except OSError as error:
-            raise self._refused(error) from error
+        if self.path.name in ("metrics.jsonl", "alarms.jsonl"):
+            raise RunFolderError(f"the run itself writes '{self.path}'; name another path")
+        self._earlier = list(read_rows(self.path)) if self.path.is_file() else None
+        self._write(b"")
 
     def log(self, step: int, metrics: Mapping[str, Mapping[str, float]], phase: str) -> None:
         """Append one line and flush it; `RunFolderError` if the file cannot be written."""
         row = {"step": step, "phase": phase, "metrics": {k: dict(v) for k, v in metrics.items()}}
-        try:
-            if self._earlier is not None:
-                self._drop_from(step, phase, self._earlier)
-            self._file.write(encode_row(row))
-            self._file.flush()
-        except OSError as error:
-            raise self._refused(error) from error
+        if (
+            self._earlier is not None
+        ):  # of a process before this one: from here on, they are done again
+            kept = [old for old in self._earlier if _place(old) < _place(row)]
+            self._earlier = None
+            replace_file(self.path, b"".join(map(encode_row, kept)))
+        self._write(encode_row(row))
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Nothing is left open."""
 
-    def _read(self, data: bytes) -> list[_Line] | None:
-        """The lines of an earlier process; None: there are none."""
-        *lines, rest = data.split(b"\n")
-        found = []
-        for number, text in enumerate(lines, start=1):
-            try:
-                row = json.loads(text)
-                place = _place(int(row["step"]), str(row["phase"]))
-                row["metrics"].keys()
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise self._foreign(number) from None
-            found.append(_Line(text + b"\n", place))
-        if not (rest.startswith(_BEGINS) or _BEGINS.startswith(rest)):
-            raise self._foreign(len(found) + 1)
-        return found if data else None
-
-    def _drop_from(self, step: int, phase: str, earlier: list[_Line]) -> None:
-        """Remove what an earlier process logged from here on: those steps are done again."""
-        kept = [line.text for line in earlier if line.place < _place(step, phase)]
-        self._file.close()
-        # Replaced as a whole, so that a kill loses no line of an earlier step.
-        replace_file(self.path, b"".join(kept))
-        self._file = self.path.open("ab")
-        self._earlier = None
-
-    def _foreign(self, number: int) -> RunFolderError:
-        return RunFolderError(
-            f"tracker jsonl leaves '{self.path}' as it is: line {number} is none that it wrote, or "
-            "is damaged. Move the file away, or choose another with the tracker's setting path"
-        )
-
-    def _refused(self, error: OSError) -> RunFolderError:
-        return RunFolderError(
-            f"tracker jsonl cannot write '{self.path}': {error.strerror or error}"
-        )
+    def _write(self, data: bytes) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write(data)
+        except OSError as error:
+            raise RunFolderError(
+                f"tracker jsonl cannot write '{self.path}': {error.strerror or error}"
+            ) from error
 
 
-def _place(step: int, phase: str) -> tuple[int, bool]:
+def _place(row: Mapping[str, Any]) -> tuple[int, bool]:
     """Sorts lines as a run logs them: within a step, training comes before evaluation."""
-    return step, phase != "train"
+    return int(row.get("step", 0)), row.get("phase") != "train"

@@ -8,10 +8,10 @@ is looked at is imported, but for installed plugins. Whether a path exists is no
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from searchrl.contracts.settings import find_mark
 from searchrl.errors import SearchRLError
 from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
-from searchrl.plugins.provenance import Origin
+from searchrl.plugins.provenance import Origin, read_origin
 from searchrl.plugins.registry import Entry
 from searchrl.plugins.signatures import Setting, find_settings
 
@@ -62,14 +62,6 @@ class Need:
         return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _file_digest(path: Path) -> str:
-    """The SHA-256 of a plain file; "" if there is none that can be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-    except (OSError, ValueError):
-        return ""
-
-
 def find_needs(config: RunConfig, registry: Registry, run: Path) -> tuple[Need, ...]:
     """All that needs permission in the configuration of a run folder.
 
@@ -78,13 +70,14 @@ def find_needs(config: RunConfig, registry: Registry, run: Path) -> tuple[Need, 
         registry: only what installed packages registered counts.
         run: the folder; what lies inside of it may be read.
     """
-    found = dict.fromkeys(_Finder(registry, run).in_section(config, ""))
-    return tuple(
-        replace(need, content=_file_digest(Path(need.value.removeprefix("@"))))
-        if need.what == CODE or need.value.startswith("@")
-        else need
-        for need in found
-    )
+    found = []
+    for need in dict.fromkeys(_Finder(registry, run).in_section(config, "")):
+        path = Path(need.value.removeprefix("@"))
+        with contextlib.suppress(OSError, ValueError):  # none that can be read has no hash
+            if (need.what == CODE or need.value.startswith("@")) and path.is_file():
+                need = replace(need, content=hashlib.sha256(path.read_bytes()).hexdigest())
+        found.append(need)
+    return tuple(found)
 
 
 class _Finder:
@@ -97,7 +90,7 @@ class _Finder:
             key, value = f"{prefix}{name}", getattr(section, name)
             mark = next(filter(None, map(find_mark, [field.annotation, *field.metadata])), None)
             if key == "plugins":
-                sources = (source for source in map(absolute_source, value))
+                sources = map(absolute_source, value)
                 yield from (Need(key, one, CODE) for one in sources if not is_installed(one))
             elif key == "run_dir":  # never taken from a run folder
                 continue
@@ -112,15 +105,13 @@ class _Finder:
             elif key == "alarms.watch":
                 for alarm, spec in value.items():
                     yield from self.in_named("alarm", alarm, spec.settings, f"{key}.{alarm}")
-            elif key == "policy":
-                if value.startswith("endpoint:"):
-                    yield Need(key, value, "the address")
+            elif key == "policy" and value.startswith("endpoint:"):
+                yield Need(key, value, "the address")
             elif isinstance(value, BaseModel):
                 yield from self.in_section(value, f"{key}.")
-            elif isinstance(value, list):
+            elif isinstance(value, list) and any(isinstance(one, BaseModel) for one in value):
                 for number, one in enumerate(value):
-                    if isinstance(one, BaseModel):
-                        yield from self.in_section(one, f"{key}.{number}.")
+                    yield from self.in_section(one, f"{key}.{number}.")
             elif isinstance(value, dict) and name == "extra":
                 yield from (Need(key, text, "the text") for text in texts_in(value))
             elif mark and isinstance(value, str) and value != field.get_default():
@@ -227,19 +218,13 @@ def is_installed(module: str) -> bool:
     places = [Path(place) for place in spec.submodule_search_locations or ()]
     if not places and spec.origin:
         places = [Path(spec.origin)]
-    roots = [
-        root
-        for owner in importlib.metadata.packages_distributions().get(top, ())
-        for root in _roots(importlib.metadata.distribution(owner))
-    ]
+    roots = []
+    for owner in importlib.metadata.packages_distributions().get(top, ()):
+        roots.append(str(importlib.metadata.distribution(owner).locate_file("")))
+        origin = read_origin(owner)
+        if origin.get("dir_info", {}).get("editable"):
+            roots.append(unquote(urlsplit(str(origin.get("url", ""))).path))
     return bool(places) and all(
-        any(place.resolve().is_relative_to(root) for root in roots) for place in places
+        any(place.resolve().is_relative_to(Path(root).resolve()) for root in roots)
+        for place in places
     )
-
-
-def _roots(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
-    """The folders in which the modules of a distribution lie; of an editable one its sources."""
-    yield Path(str(distribution.locate_file(""))).resolve()
-    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-    if (origin.get("dir_info") or {}).get("editable"):
-        yield Path(unquote(urlsplit(str(origin.get("url", ""))).path)).resolve()

@@ -57,12 +57,14 @@ class Permission:
         if run is None:
             return {}
         # The presets of packages are as harmless as their defaults.
-        preset = Permission.of(load_preset(name)).named if (name := _preset(config)) else ()
-        needs = [
-            need
-            for need in find_needs(config, load_plugins(()), Path(run))
-            if need.value not in self.named and need.value not in preset
-        ]
+        named, preset = self.named, config.preset
+        if preset is not None and (
+            not is_packaged(preset)
+            or (is_installed(package_of(preset)) and find_packaged(f"{preset}.yaml"))
+        ):
+            named |= Permission.of(load_preset(preset)).named
+        found = find_needs(config, load_plugins(()), Path(run))
+        needs = [need for need in found if need.value not in named]
         refused = [need for need in needs if not (self.is_given or is_trusted(need.digest()))]
         if refused:
             place = shlex.quote(str(run))
@@ -72,15 +74,6 @@ class Permission:
                 f"allow it once with --trust, or for good with: searchrl trust {place}"
             )
         return {need.value: need.content for need in needs}
-
-
-def _preset(config: RunConfig) -> str | None:
-    """The preset of a configuration, if it is ours or that of an installed package."""
-    name = config.preset
-    if name is None or not is_packaged(name):
-        return name
-    is_here = is_installed(package_of(name)) and find_packaged(f"{name}.yaml") is not None
-    return name if is_here else None
 
 
 def trusted_folder() -> Path:

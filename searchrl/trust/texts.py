@@ -3,12 +3,12 @@
 Owns the one list of characters that are not just shown. Models, corpora, configs, run folders, file
 names and errors can hold escape sequences that move the cursor, hide text, or fill the clipboard
 (OSC 52), and marks that reverse the order of reading. They are printed as Python would write them,
-`\\x1b`. Callers: `cli/lines` and
-`cli/terminal`, through which all commands print, and `json_output`.
+`\\x1b`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 
 _COMMANDS = (
@@ -23,21 +23,13 @@ _COMMAND = re.compile(f"[{_COMMANDS}]")
 
 def clean(text: str) -> str:
     """The text with everything that commands a terminal made visible; line feeds and tabs stay."""
-    return _COMMAND.sub(_show, text.replace("\r\n", "\n"))
 
+    def show(match: re.Match[str]) -> str:
+        return match.group().encode("unicode-escape").decode()
 
-def _show(match: re.Match[str]) -> str:
-    number = ord(match.group())
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return _COMMAND.sub(show, text.replace("\r\n", "\n"))
 
 
 def clean_json(text: str) -> str:
     """JSON with the same characters written as JSON escapes: it means what it meant."""
-    return _COMMAND.sub(_escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    units = match.group().encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+    return _COMMAND.sub(lambda match: json.dumps(match.group())[1:-1], text)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from click.testing import CliRunner
 from train_toy import Crash, settings
 
 from searchrl.cli import main
 from searchrl.engine.memory import forecast
-from searchrl.engine.memory.machine import PeakMeter
 from searchrl.engine.memory.plan import MemoryPlan
 from searchrl.errors import PolicyError
 from searchrl.programs.train import train
@@ -33,12 +31,10 @@ def run(folder: Path, run_dir: Path, **more: Any) -> Listener:
 
 @pytest.mark.usefixtures("threads_restored")
 class TestTrain:
-    def test_plans_before_and_compares_after(self, micro_model: Path, tmp_path: Path):
+    def test_plans_before(self, micro_model: Path, tmp_path: Path):
         heard = run(micro_model, tmp_path / "run")
         plan = heard.facts["memory"]
         assert isinstance(plan, MemoryPlan) and plan.fits
-        if PeakMeter(torch.device("cpu")).peak_bytes() is not None:
-            assert any(note.startswith("memory: predicted") for note in heard.notes)
 
     def test_refuses_before_it_loads_or_writes_anything(
         self, micro_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

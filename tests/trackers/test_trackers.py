@@ -72,8 +72,6 @@ def test_jsonl_line_ends_where_json_ends_it(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
 
 
-# What could not be written is tried again, in vain, when the file is dropped.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_jsonl_on_a_full_disk_says_where() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
@@ -106,33 +104,16 @@ def test_tensorboard_writes_scalars(tmp_path: Path) -> None:
     assert (scalar.step, scalar.value) == (3, 0.5)
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        "buy milk\ncall Ann\n\nwrite thesis\n",
-        "a line without its end",
-        '{"step": 1, "note": "mine"}\n',
-        '{"step": 1, "phase": "train", "metrics": {}}\nmine\n{"step": 2, "phase": "t", "metri',
-    ],
-)
-def test_jsonl_changes_no_line_that_it_did_not_write(tmp_path: Path, foreign: str) -> None:
-    (tmp_path / "notes.txt").write_text(foreign)
-    with pytest.raises(RunFolderError, match="notes.txt' as it is: line . is none that it wrote"):
+def test_jsonl_leaves_a_file_of_other_lines_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("buy milk\ncall Ann\n")
+    with pytest.raises(RunFolderError, match="notes.txt' is damaged: line 1 is no JSON object"):
         log(tmp_path, 0.1, (1, "train"), path="notes.txt")
-    assert (tmp_path / "notes.txt").read_text() == foreign
+    assert (tmp_path / "notes.txt").read_text() == "buy milk\ncall Ann\n"
 
 
 def test_jsonl_does_not_write_into_the_files_of_the_run(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="the run itself writes a file of that name"):
+    with pytest.raises(RunFolderError, match="the run itself writes"):
         JsonlTracker(tmp_path, path="metrics.jsonl")
-
-
-def test_jsonl_drops_a_line_that_a_kill_tore(tmp_path: Path) -> None:
-    log(tmp_path, 0.1, (1, "train"), (2, "train"))
-    path = tmp_path / "tracker.jsonl"
-    path.write_bytes(path.read_bytes()[:-9])
-    log(tmp_path, 0.2, (2, "train"))
-    assert rows(path) == [(1, "train", 0.1), (2, "train", 0.2)]
 
 
 def test_names_of_metrics_can_be_written_by_every_tracker(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.inline import load_instruction
-from searchrl.runs.card import Weights, make_card
+from searchrl.runs.card import make_card
+from searchrl.runs.export import Exported
 from searchrl.runs.source import Source
 
 
@@ -97,7 +98,7 @@ def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> 
     provenance["program"] = "train`; rm -rf ~ #"
     (run / "provenance.json").write_text(json.dumps(provenance))
     reseal(run)
-    card = make_card(Source.open(run), Weights("n <b> *x*", "whole", None), load_plugins())
+    card = make_card(Source.open(run), Exported(Path("n <b> *x*"), "whole", None), load_plugins())
     assert "<script" not in card and "\\[x\\](http://evil) \\`" in card
     assert "# n &lt;b> \\*x\\*" in card
     assert "(`searchrl train'; rm -rf ~ #`)" in card
@@ -106,7 +107,7 @@ def test_card_shows_what_a_run_says_as_text(micro_run: Path, tmp_path: Path) -> 
 
 def test_code_blocks_of_a_card_are_no_place_for_code(micro_run: Path) -> None:
     base = 'x", **__import__("os").system("id") or {}, y="'
-    card = make_card(Source.open(micro_run), Weights("n", "adapter", base), load_plugins())
+    card = make_card(Source.open(micro_run), Exported(Path("n"), "adapter", base), load_plugins())
     assert json.dumps(base) in card
 
 

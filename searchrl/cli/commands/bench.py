@@ -84,5 +84,5 @@ def describe(one: Measured) -> dict[str, str]:
         "model tokens/s, sampling": f"{one.sample_tokens_per_s:,.0f}",
         "model tokens/s, training": NOT_MEASURED if trained is None else f"{trained:,.0f}",
         "slot use": NOT_MEASURED if use is None else f"{use:.1%}",
-        "peak memory": NOT_MEASURED if peak is None else format_bytes(peak),
+        "peak memory": format_bytes(peak),
     }

@@ -7,7 +7,7 @@ fit. What is free on this machine and what a run really took is `machine`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -15,7 +15,7 @@ import torch
 
 from searchrl.config import RunConfig
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
-from searchrl.engine.memory.machine import PeakMeter, available
+from searchrl.engine.memory.machine import available, peak_memory
 from searchrl.engine.memory.plan import MemoryPlan, Part, Settings, format_bytes
 from searchrl.engine.model.head import chunk_rows
 from searchrl.engine.model.loading import ResolvedModel
@@ -27,24 +27,20 @@ EXTEND_TOKENS = 8192
 _SMALLEST_MICRO_BATCH = 512
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryWatch:
-    """The plan of a run, or why there is none, and the meter of what it really takes."""
-
-    plan: MemoryPlan | str
-    meter: PeakMeter
-
-    def tell_peak(self, on_note: Callable[[str], None]) -> None:
-        """Say what was taken until now, beside the plan, where both are known."""
-        plan, peak = self.plan, self.meter.peak_bytes()
-        if isinstance(plan, MemoryPlan) and peak is not None:
-            on_note(f"memory: predicted {format_bytes(plan.total)}, peak {format_bytes(peak)}")
+def tell_peak(plan: MemoryPlan | str, device: torch.device, on_note: Callable[[str], None]) -> None:
+    """Say what was taken of a GPU since `watch_memory`, beside the plan."""
+    if isinstance(plan, MemoryPlan) and device.type == "cuda":
+        peak = peak_memory(device)
+        on_note(f"memory: predicted {format_bytes(plan.total)}, peak {format_bytes(peak)}")
 
 
 def watch_memory(
     config: RunConfig, model: ResolvedModel, device: torch.device, *, has_reference: bool
-) -> MemoryWatch:
+) -> MemoryPlan | str:
     """Plan a training run that is about to begin, and measure from here on.
+
+    Returns:
+        The plan, or why there is none.
 
     Raises:
         PolicyError: if it cannot fit; names settings that would.
@@ -57,7 +53,9 @@ def watch_memory(
             f"this run needs about {format_bytes(plan.total)} on {device}, where "
             f"{format_bytes(plan.available)} are available ({largest}). {plan.remedy}"
         )
-    return MemoryWatch(plan, PeakMeter(device))
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    return plan
 
 
 def foresee_memory(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,40 +72,12 @@ def _status_fields(path: Path) -> dict[str, int]:
     return {pair[0].rstrip(":"): 1024 * int(pair[1]) for pair in pairs}
 
 
-def peak_memory(device: torch.device) -> int | None:
+def peak_memory(device: torch.device) -> int:
     """Most bytes held so far: of the GPU's memory there, of the process elsewhere."""
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else process_peak()
-
-
-def process_peak() -> int | None:
-    """Most bytes this process has held; None where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
     most = _status_fields(Path("/proc/self/status")).get("VmHWM")
     if most is not None:  # first choice: `ru_maxrss` begins with what the parent held
         return most
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-class PeakMeter:
-    """What a run really took: begins when it is made."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._at_start: int | None = None
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-            self._at_start = 0
-        elif device.type == "cpu":
-            self._at_start = _status_fields(Path("/proc/self/status")).get("VmRSS")
-
-    def peak_bytes(self) -> int | None:
-        """Most bytes held at a time since then; None where that cannot be found out.
-
-        On a CPU what the process gained, with all that is no tensor; at least 0.
-        """
-        most = None if self._at_start is None else peak_memory(self._device)
-        return None if most is None else max(0, most - (self._at_start or 0))

@@ -78,12 +78,6 @@ class MemoryPlan:
         return phases["always"] + max(phases["sampling"], phases["update"])
 
     @property
-    def peak_phase(self) -> str:
-        """Where the peak is."""
-        phases = self.phases
-        return "update" if phases["update"] >= phases["sampling"] else "sampling"
-
-    @property
     def fits(self) -> bool:
         """Whether the prediction is within what is available."""
         return self.available is None or self.total <= self.available
@@ -126,7 +120,6 @@ class MemoryPlan:
             "parts": {part.name: part.num_bytes for part in self.parts},
             "phases": self.phases,
             "total": self.total,
-            "peak_phase": self.peak_phase,
             "available": self.available,
             "fits": self.fits,
             "remedy": self.remedy or None,

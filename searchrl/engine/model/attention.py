@@ -33,7 +33,6 @@ class AttentionPlan(Protocol):
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None
     ) -> Tensor:
         """[B, H, T, D], [B, K, T, D], [B, K, T, D] -> [B, H, T, D]; rotary is already in."""
-        ...
 
 
 def _attend(

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from searchrl.engine.model.quantization import first_line
-from searchrl.errors import PolicyError
 
 _WAIT_S = 10.0
 """How long the hub may take to answer."""
@@ -21,17 +20,14 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.
 
 def is_stored(name: str) -> bool:
     """Whether a hub model's config and weights are in the local cache."""
-    return _is_cached(name, "config.json") and any(_is_cached(name, file) for file in _WEIGHTS)
-
-
-def _is_cached(name: str, file: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return isinstance(try_to_load_from_cache(name, file), str)
+        config, *weights = (try_to_load_from_cache(name, f) for f in ("config.json", *_WEIGHTS))
     except HFValidationError:
         return False
+    return isinstance(config, str) and any(isinstance(path, str) for path in weights)
 
 
 def is_path(name: str) -> bool:
@@ -52,23 +48,8 @@ def find_absence(name: str) -> str:
     return "" if is_stored(name) else _ask_hub(name)
 
 
-def ensure_available(name: str) -> None:
-    """Raise `PolicyError` if the weights of a hub id are not here and cannot be fetched."""
-    if absence := find_absence(name):
-        raise PolicyError(absence)
-
-
 def without_network(name: str, reason: str) -> str:
-    """What to do if the weights of a name could not be fetched for `reason`.
-
-    A folder was there when it was chosen: a run that trains removes its older checkpoints.
-    """
-    if is_path(name):
-        return (
-            f"cannot read the weights in '{name}': {reason.rstrip('.')}.\n"
-            "If a run is training there, it has removed this checkpoint in the meantime: run the "
-            "command again, or give the run a larger checkpoint.keep_last"
-        )
+    """What to do if the weights of a hub id could not be fetched for `reason`."""
     return (
         f"cannot get the weights of '{name}': {reason.rstrip('.')}.\n"
         f"If this machine is offline, download them elsewhere (hf download {name} --local-dir DIR) "

@@ -26,7 +26,7 @@ from searchrl.engine.model.foreign import (
     ensure_plain_model,
     read_settings,
 )
-from searchrl.engine.model.hub import ensure_available, is_path, is_stored, without_network
+from searchrl.engine.model.hub import find_absence, is_path, is_stored, without_network
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import even_out, first_line, hush_bitsandbytes, nf4_settings
 from searchrl.engine.model.rendering import Renderer
@@ -89,8 +89,8 @@ def resolve_device(name: str) -> torch.device:
     Raises:
         PolicyError: if a device is asked for that torch does not see.
     """
-    gpus = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    available = [gpu for gpu, is_available in gpus.items() if is_available] + ["cpu"]
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = [*(gpu for gpu in there if there[gpu]), "cpu"]
     if name not in ("auto", *available):
         raise PolicyError(f"device '{name}' is not available to torch here; use --device auto")
     return torch.device(available[0] if name == "auto" else name)
@@ -249,8 +249,8 @@ def load_policy(
     """
     if resolved.path == SCRATCH:
         raise PolicyError(NO_SCRATCH)
-    if resolved.is_hub_id:
-        ensure_available(resolved.path)
+    if resolved.is_hub_id and (absence := find_absence(resolved.path)):
+        raise PolicyError(absence)
     dtype = dtype_of(config, device)
     is_lora = wants_lora(config, resolved, trainable=trainable)
     if trainable and not is_lora and dtype == torch.float16:

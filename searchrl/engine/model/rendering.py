@@ -44,23 +44,18 @@ class TextCodec(Protocol):
         self, instruction: str, user_text: str, *, thinking: bool = True, forced_opening: str = ""
     ) -> RenderedPrompt:
         """A prompt as ids, rendered once."""
-        ...
 
     def encode_plain(self, text: str) -> list[int]:
         """Foreign text as ids; never a control token."""
-        ...
 
     def encode_model_text(self, text: str) -> list[int]:
         """A demonstrated turn as ids."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids as text."""
-        ...
 
     def budget(self, max_tokens: int) -> TokenBudget:
         """An observation budget measured with this codec."""
-        ...
 
 
 class Trust(Enum):

@@ -105,12 +105,7 @@ class EndpointGenerator:
     """
 
     def __init__(
-        self,
-        client: Client,
-        codec: MessageCodec,
-        *,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
+        self, client: Client, codec: MessageCodec, *, temperature: float = 0.0, top_p: float = 1.0
     ) -> None:
         self.client = client
         self._codec = codec
@@ -173,25 +168,17 @@ class EndpointGenerator:
                 continue
             room -= is_new
             dialogue.has_begun = True
-            dialogue.asked = self.client.start(
-                Request(
-                    tuple(dialogue.messages),
-                    dialogue.max_tokens,
-                    dialogue.stops,
-                    self._temperature,
-                    self._top_p,
-                    dialogue.draw,
-                )
-            )
+            asked = (tuple(dialogue.messages), dialogue.max_tokens, dialogue.stops)
+            request = Request(*asked, self._temperature, self._top_p, dialogue.draw)
+            dialogue.asked = self.client.start(request)
 
     def _finish(self, handle: Handle) -> FinishedTurn:
         dialogue = self._dialogues[handle]
         asked, dialogue.asked = dialogue.asked, None
         assert asked is not None
         try:
-            reply = asked.result()
             told = self.client.told(dialogue.stops)
-            text, reason = read_turn(reply, told, dialogue.stops)
+            text, reason = read_turn(asked.result(), told, dialogue.stops)
         except (EndpointFailure, GenerationFailure) as error:
             return FinishedTurn(handle, (), None, TurnStop.EOS, version=0, error=error)
         dialogue.messages.append(Message("assistant", text))

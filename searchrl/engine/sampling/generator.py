@@ -106,28 +106,23 @@ class Generator(Protocol):
             rng_keys: one 64-bit key per dialogue; its draws depend on nothing else.
             experts: the env's scripted policy per dialogue; only the scripted generator reads it.
         """
-        ...
 
     def submit(
         self, handle: Handle, append_ids: Sequence[int], stops: Sequence[str], max_tokens: int
     ) -> None:
         """Append observation ids (or none) and ask for the next turn."""
-        ...
 
     def poll(self) -> list[FinishedTurn]:
         """Return finished turns; empty only when none can be until the next submit or close.
 
         A generator may hold fewer dialogues than are open; the others wait until one is closed.
         """
-        ...
 
     def close(self, handle: Handle) -> None:
         """End a dialogue and free what it held."""
-        ...
 
     def sync(self, policy: Any) -> int:
         """Take the policy's current weights; returns the new version."""
-        ...
 
 
 def mix_key(*parts: int) -> int:

@@ -59,8 +59,8 @@ class ScriptedGenerator:
     ) -> None:
         self._encode = encode
         self._decode = decode
-        self._experts: dict[Handle, Expert] = {}
-        self._observations: dict[Handle, str] = {}
+        self._dialogues: dict[Handle, tuple[Expert, str]] = {}
+        """Whose turn it is, and what was shown last."""
         self._limits: dict[Handle, int] = {}
         self._numbers = itertools.count()
 
@@ -76,8 +76,7 @@ class ScriptedGenerator:
             raise GenerationFailure("the scripted policy needs one expert per dialogue")
         handles = [Handle(next(self._numbers)) for _ in range(n)]
         for handle, expert in zip(handles, experts, strict=True):
-            self._experts[handle] = expert
-            self._observations[handle] = self._decode(prompt_ids)
+            self._dialogues[handle] = expert, self._decode(prompt_ids)
         return handles
 
     def submit(
@@ -85,7 +84,7 @@ class ScriptedGenerator:
     ) -> None:
         """See `Generator.submit`."""
         if append_ids:
-            self._observations[handle] = self._decode(append_ids)
+            self._dialogues[handle] = self._dialogues[handle][0], self._decode(append_ids)
         self._limits[handle] = max_tokens
 
     def poll(self) -> list[FinishedTurn]:
@@ -107,8 +106,9 @@ class ScriptedGenerator:
 
     def _act(self, handle: Handle) -> str:
         """Ask the script for its turn. A plain BaseException (Ctrl-C) passes through."""
+        expert, observation = self._dialogues[handle]
         try:
-            text = self._experts[handle].act(self._observations[handle])
+            text = expert.act(observation)
         except ProtocolFailure:
             raise
         except (Exception, SystemExit) as error:
@@ -119,8 +119,8 @@ class ScriptedGenerator:
 
     def close(self, handle: Handle) -> None:
         """See `Generator.close`."""
-        for table in (self._experts, self._observations, self._limits):
-            table.pop(handle, None)
+        self._dialogues.pop(handle, None)
+        self._limits.pop(handle, None)
 
     def sync(self, policy: Any) -> int:
         """A script has no weights."""

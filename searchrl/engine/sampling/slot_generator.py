@@ -127,8 +127,6 @@ class SlotGenerator:
         self._fused: FusedDecoder | None = None
         self._is_fused = self._choose_fused(fused)
 
-    # The contract
-
     def open(
         self, prompt_ids: Sequence[int], n: int, rng_keys: Sequence[int], experts: Experts = None
     ) -> list[Handle]:
@@ -198,8 +196,6 @@ class SlotGenerator:
         for token in ids:
             state = table.feed(state, token)
         return state == STOPPED
-
-    # The schedule
 
     def _choose_fused(self, wanted: bool | None) -> bool:
         if wanted is False or (wanted is None and self.policy.device.type != "cpu"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from transformers import Qwen3Config
 from searchrl.config import RunConfig, build_config, load_preset, merge, parse_set
 from searchrl.engine.memory import forecast
 from searchrl.engine.memory.footprint import Footprint, find_footprint, optimizer_bytes
-from searchrl.engine.memory.forecast import MemoryWatch, foresee_memory, watch_memory
-from searchrl.engine.memory.machine import PeakMeter
+from searchrl.engine.memory.forecast import foresee_memory, tell_peak, watch_memory
+from searchrl.engine.memory.machine import peak_memory
 from searchrl.engine.memory.plan import MemoryPlan, Settings, format_bytes
 from searchrl.engine.model import head
 from searchrl.engine.model.layout import TokenRow, pack
@@ -239,22 +238,19 @@ def test_checkpointing_and_four_bits_save_what_they_are_for(small_qwen3: Path):
     assert on["activations"] < 0.6 * plain["activations"] and on["weights"] < plain["weights"]
 
 
-def test_peak_meter_sees_what_was_held_and_given_back():
-    meter = PeakMeter(CPU)
-    if meter.peak_bytes() is None:
-        pytest.skip("this system does not tell what a process takes")
+def test_peak_is_that_of_what_was_held_and_given_back():
     block = torch.ones(400 << 20, dtype=torch.uint8)
     del block
-    peak = meter.peak_bytes()
     # Of the process's whole life: never less than what was held here.
-    assert peak is not None and peak >= 390 << 20
+    assert peak_memory(CPU) >= 390 << 20
 
 
-def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path):
+def test_prediction_and_peak_are_compared_in_one_line(small_qwen3: Path, monkeypatch: MonkeyPatch):
+    monkeypatch.setattr(forecast, "peak_memory", lambda device: 3 << 29)
     plan, notes = plan_of(settings(small_qwen3)), list[str]()
-    for known, peak in ((plan, 3 << 29), ("not predicted (why)", 1), (plan, None)):
-        meter: Any = SimpleNamespace(peak_bytes=lambda peak=peak: peak)
-        MemoryWatch(known, meter).tell_peak(notes.append)
+    cuda = torch.device("cuda")
+    for known, device in ((plan, cuda), ("not predicted (why)", cuda), (plan, CPU)):
+        tell_peak(known, device, notes.append)
     assert notes == [f"memory: predicted {format_bytes(plan.total)}, peak 1.5 GB"]
 
 

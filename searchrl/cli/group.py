@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -190,12 +190,6 @@ def _short_help(entry: Entry, width: int) -> str:
         return _load_command(entry).get_short_help_str(width)
     except PluginError as error:
         return f"(cannot be loaded: {error})"
-
-
-def plugin_sources(ctx: click.Context) -> Sequence[str]:
-    """The plugins in `searchrl --plugin FILE COMMAND`, which stand before the command."""
-    root = ctx.find_root()
-    return tuple(root.params["plugin"]) if isinstance(root.command, CommandGroup) else ()
 
 
 @click.group(

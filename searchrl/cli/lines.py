@@ -7,6 +7,8 @@ the terminal; our own colours are added after it. Imports no rich, which costs a
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -14,10 +16,12 @@ from typing import Any, TextIO
 
 import click
 
-from searchrl.trust.texts import clean
+from searchrl.trust.texts import clean, clean_json
 
 MAX_LINES, MAX_WIDTH, MAX_CHARS = 17, 1200, 3600
 """Of an error; with the usage that click prints above it, at most 20 lines."""
+
+_STDOUT = "searchrl.stdout"
 
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 """What may pass of others on a terminal: a plugin's command has its colours."""
@@ -101,3 +105,22 @@ def clean_streams() -> None:
 def behind(stream: Any) -> Any:
     """The stream itself, for text that is clean."""
     return stream.behind if isinstance(stream, CleanStream) else stream
+
+
+def keep_stdout_clean(
+    ctx: click.Context, parameter: click.Parameter, value: bool | None
+) -> bool | None:
+    """The callback of `--json`: from now on only `print_json` reaches standard output.
+
+    Whatever else is written there, by a plugin, say, goes to standard error.
+    """
+    if value:
+        ctx.meta[_STDOUT] = sys.stdout
+        ctx.with_resource(contextlib.redirect_stdout(sys.stderr))
+    return value
+
+
+def print_json(value: Any, *, indent: int | None = None) -> None:
+    """Print a value as JSON on the standard output that the command began with."""
+    stream = click.get_current_context().meta.get(_STDOUT, sys.stdout)
+    say(clean_json(json.dumps(value, indent=indent, ensure_ascii=False)), file=stream)

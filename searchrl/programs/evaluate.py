@@ -22,11 +22,10 @@ from searchrl.engine.rollout.drivers import (
     make_endpoint_driver,
     make_scripted_driver,
 )
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld, build_indexes, make_worlds
 from searchrl.errors import ConfigError
-from searchrl.plugins import Registry, load_plugins
-from searchrl.programs.setup.indexes import build_indexes
-from searchrl.programs.setup.judging import describe_spent, foresee_evaluation
+from searchrl.plugins import Registry
+from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
 from searchrl.run_folder import save_beside
 from searchrl.trust.permission import Permission
 
@@ -46,6 +45,17 @@ def script_name(policy: str) -> str | None:
 def needs_model(policy: str) -> bool:
     """Whether a policy has weights here, so that torch is needed."""
     return script_name(policy) is None and endpoint_address(policy) is None
+
+
+def resolve(*layers: Mapping[str, Any]) -> tuple[RunConfig, Plan | None]:
+    """The config of a policy in settings layers, and its plan if it has weights here."""
+    policy = next((layer["policy"] for layer in reversed(layers) if "policy" in layer), MODEL)
+    if not needs_model(str(policy)):
+        return build_config(*layers), None
+    from searchrl.programs.setup.planning import plan_run
+
+    plan = plan_run(*layers)
+    return plan.config, plan
 
 
 def evaluate(
@@ -68,17 +78,11 @@ def evaluate(
     """
     plan = None
     if not isinstance(config, RunConfig):
-        if needs_model(str((config or {}).get("policy", MODEL))):
-            from searchrl.programs.setup.planning import plan_run
-
-            plan = plan_run(config or {})
-        config = plan.config if plan else build_config(config or {})
+        config, plan = resolve(config or {})
     if registry is None:
         # What it takes over from the run that `init_from` names is not what the caller wrote.
-        pinned = Permission(plan.named).ensure(config, config.init_from) if plan else {}
-        registry = load_plugins(
-            config.plugins, strict=config.strict_plugins, must_load=True, pinned=pinned
-        )
+        run = config.init_from if plan else None
+        registry = Permission(plan.named if plan else frozenset()).load(config, run)
     if plan is not None:
         plan = plan.settled(registry)
         config = plan.config

@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from searchrl.cli import options
-from searchrl.cli.group import plugin_sources
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option
 from searchrl.cli.screen.next_command import show_next
 from searchrl.cli.terminal import make_console, show_finding
@@ -69,7 +68,7 @@ def check(what: str, **values: Any) -> None:
     """
     from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
 
-    named = [*plugin_sources(click.get_current_context()), *values["plugin"]]
+    named = values["plugin"]
     sources = [*named, *([what] if is_file(what) else [])]
     registry = load_plugins([absolute_source(source) for source in sources])
     entries = find_entries(registry, what, values["kind"] or "")

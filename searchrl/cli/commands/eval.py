@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, Layers, is_of_run, option, read_layers
 from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.errors import RunFolderError
@@ -147,7 +147,7 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     """The resolved config, and its plan if a model needed one (that needs torch)."""
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
-    from searchrl.programs.evaluate import needs_model
+    from searchrl.programs.evaluate import needs_model, resolve
     from searchrl.run_folder import Run
     from searchrl.runs.contender import Contender
 
@@ -165,13 +165,7 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
         from searchrl.programs.setup.planning import Plan
 
         return Contender(config, Plan.of(config))
-    config = build_config(*layers)
-    if not needs_model(config.policy):
-        return Contender(config)
-    from searchrl.programs.setup.planning import plan_run
-
-    plan = plan_run(*layers)
-    return Contender(plan.config, plan)
+    return Contender(*resolve(*layers))
 
 
 def _keep(

@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.text import Text
 
-from searchrl.cli.group import plugin_sources
 from searchrl.config import RunConfig
 from searchrl.engine.rollout.scorers import SEARCH_METRICS
 from searchrl.plugins import Entry, Registry
@@ -86,7 +84,6 @@ def after_training(run_dir: Path, summary: Mapping[str, Any]) -> list[str]:
 def _carried(values: Mapping[str, Any], run_dir: str | None, command: str) -> dict[str, Any]:
     """The flags that are carried; a folder that the configuration names is taken already."""
     given = {name: values[name] for name in _CARRIED}
-    given["plugin"] = [*plugin_sources(click.get_current_context()), *(given["plugin"] or ())]
     if run_dir and values["config"] and not values.get("run_dir"):
         given["run_dir"] = f"{run_dir}-{command}"
     return given

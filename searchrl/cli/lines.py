@@ -78,20 +78,19 @@ def shorten(text: str) -> str:
 
     A long text is mostly not ours: the name, value or exception that it is about.
     """
-    lines = [_shorten_line(line, MAX_WIDTH) for line in text.strip("\n").splitlines()] or [""]
+    lines = text.strip("\n").splitlines()
     if len(lines) > MAX_LINES:
         left = len(lines) - MAX_LINES + 1
         lines[MAX_LINES - 6 : -5] = [f"… ({left} lines are left out here)"]
-    if sum(map(len, lines)) > MAX_CHARS:
-        lines = [_shorten_line(line, MAX_CHARS // MAX_LINES) for line in lines]
-    return "\n".join(lines)
-
-
-def _shorten_line(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
+    is_long = sum(map(len, lines)) > MAX_CHARS
+    width = MAX_CHARS // MAX_LINES if is_long and len(lines) > 1 else MAX_WIDTH
     head, tail = width * 2 // 3, width // 3
-    return f"{line[:head]} … ({len(line) - head - tail:,} characters) … {line[-tail:]}"
+    return "\n".join(
+        line
+        if len(line) <= width
+        else f"{line[:head]} … ({len(line) - head - tail:,} characters) … {line[-tail:]}"
+        for line in lines
+    )
 
 
 def clean_streams() -> None:

@@ -61,11 +61,7 @@ def load_registry(config: RunConfig, run_dir: Path | None = None) -> Registry:
         source = find_source(config.init_from)
         run_dir = run_of_config() if source is None else source.path
     registry = find_permission().load(config, run_dir)
-    for failure in registry.failures:
-        say(style("not loaded: ", fg="red"), str(failure), err=True)
-    for change in registry.changes:
-        say(style("changed: ", fg="yellow"), change, err=True)
-    say_notes(find_damage(run_dir) if run_dir is not None else ())
+    say_notes((*registry.news, *(find_damage(run_dir) if run_dir is not None else ())))
     return registry
 
 
@@ -82,6 +78,6 @@ def load_run(run: Run) -> tuple[RunConfig, Registry]:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print what the user should know of a run's files and weights, a line each, on stderr."""
+    """Print what the user should know of plugins and of a run's files, a line each, on stderr."""
     for note in notes:
         say(style("note: ", fg="yellow"), note, err=True)

@@ -174,8 +174,7 @@ def load_agent(
     policy = plan.load_policy(trainable=False)
     one_at_a_time = config.eval.model_copy(update={"batch_size": 1})
     driver = make_driver(policy, config, registry, one_at_a_time)
-    notes = [f"not loaded: {failure}" for failure in registry.failures]
-    notes += [*registry.changes, *(find_damage(run.path) if run else ()), *plan.notes]
+    notes = [*registry.news, *(find_damage(run.path) if run else ()), *plan.notes]
     return Agent(config, registry, world, driver, tuple(notes))
 
 

@@ -18,9 +18,6 @@ from searchrl.cli.options import Command, option, read_layers
 if TYPE_CHECKING:
     from searchrl.programs.benchmark import Measured
 
-_WHOLE = ("model", "steps timed", "s per step", "steps/h", "rollouts/s", "peak memory")
-"""The rows that stand without `--details`."""
-
 
 @click.command(cls=Command)
 @option(
@@ -34,7 +31,6 @@ _WHOLE = ("model", "steps timed", "s per step", "steps/h", "rollouts/s", "peak m
 @options.TRAINED
 @options.ALGORITHM
 @options.GROUP_SIZE
-@options.DETAILS
 def bench(**values: Any) -> None:
     """Take a few training steps and say what this machine will do with this configuration.
 
@@ -66,8 +62,7 @@ def bench(**values: Any) -> None:
         print_json(measured.to_dict())
         return
     rows = describe(measured)
-    keys = rows if values["details"] else _WHOLE
-    make_console().print(make_table("figure", keys, {"value": rows.__getitem__}))
+    make_console().print(make_table("figure", rows, {"value": rows.__getitem__}))
 
 
 def describe(one: Measured) -> dict[str, str]:

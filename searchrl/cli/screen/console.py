@@ -7,6 +7,7 @@ nothing: the programs tell it everything.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -29,13 +30,13 @@ from searchrl.cli.screen.figures import (
     make_table,
     sparkline,
 )
-from searchrl.cli.screen.next_command import after_training
 from searchrl.cli.screen.transcript import render_rollout, render_sample
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.scorers import SEARCH_METRICS
 from searchrl.errors import DamagedError
 from searchrl.programs.observer import Row
 from searchrl.rewards.expression import RewardSchedule
@@ -208,7 +209,11 @@ class ConsoleObserver:
         self._say("run", str(run_dir))
         self._say("summary", str(run_dir / "summary.json"))
         self._say("policy", str(summary.get("policy", run_dir / "policy")))
-        self._say("try", f"\n{'':11}".join(after_training(run_dir, summary)))
+        again = f"searchrl eval {shlex.quote(str(run_dir))}"
+        tries = [summary[name] for name in ("train", "ask") if name in summary] + [again]
+        if any(key.rpartition("/")[2] in SEARCH_METRICS for key in summary.get("after", ())):
+            tries.append(f"{again} --retriever random")
+        self._say("try", f"\n{'':11}".join(tries))
 
     def _take_in(self, phase: str, step: int, metrics: Metrics) -> None:
         if phase not in ("train", "sft"):

@@ -253,8 +253,7 @@ def prepare(
         if not isinstance(trust, Permission):
             trust = Permission(plan.named, is_given=trust)
         registry = trust.load(plan.config, begun)
-        told = [f"not loaded: {failure}" for failure in registry.failures]
-        for text in (*told, *(find_damage(Path(begun)) if begun else ()), *registry.changes):
+        for text in (*registry.news, *(find_damage(Path(begun)) if begun else ())):
             on_note(text)
     # What `tiny` means to a resumed run was decided when it began.
     config = name_defaults(plan.config, registry)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ from searchrl.errors import (
     UnknownNameError,
     suggest,
 )
-from searchrl.plugins import Entry, Origin, Registry, load_plugins
+from searchrl.plugins import Origin, Registry, load_plugins
 from searchrl.plugins.registry import NOT_FOUND
 from searchrl.tool_calls import STUCK_S, watch
 
@@ -61,7 +61,13 @@ class CommandGroup(click.Group):
             entry = _registry(ctx).get("command", cmd_name)
         except UnknownNameError:
             return None
-        return _load_command(entry)
+        command: object = entry.load()
+        if not isinstance(command, click.Command):
+            raise PluginError(
+                f"{entry}: expected a click.Command, got {type(command).__name__}; "
+                "decorate the function with @click.command()"
+            )
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,12 +84,21 @@ class CommandGroup(click.Group):
         registry, names = _registry(ctx), self.list_commands(ctx)
         width = formatter.width - 6 - max(map(len, names), default=0)
         with formatter.section("Commands"):
-            formatter.write_dl([(n, _short_help(registry.get("command", n), width)) for n in names])
+            formatter.write_dl([(name, self._describe(ctx, name, width)) for name in names])
         notes = [*map(str, registry.failures), *registry.conflicts]
         if notes:
             with formatter.section("Not loaded (details: searchrl plugins)"):
                 for note in notes:
                     formatter.write_text(note)
+
+    def _describe(self, ctx: click.Context, name: str, width: int) -> str:
+        """The line of a command in the help. It never raises, whatever a plugin registered."""
+        try:
+            entry = _registry(ctx).get("command", name)
+            command = None if entry.description else self.get_command(ctx, name)
+        except PluginError as error:
+            return f"(cannot be loaded: {error})"
+        return command.get_short_help_str(width) if command else entry.description
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line; the module's docstring says what happens to errors."""
@@ -112,18 +127,19 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if (short := shorten(error.message)) == error.message:
-                raise
-            if isinstance(error, click.UsageError):
-                raise click.UsageError(short, error.ctx) from None
-            raise click.ClickException(short) from None
+            error.message = shorten(error.message)  # type: ignore[misc]
+            raise
         except KeyboardInterrupt as error:
-            number = error.number if isinstance(error, Stopped) else signal.SIGINT
-            with _on_a_terminal_that_may_be_gone():
+            try:
                 # One with a text comes from a run that has said how to go on, as its last line.
                 if read_place().is_first and not error.args:
                     say("\nInterrupted.", err=True)
-            ctx.exit(_BY_SIGNAL + number)
+                sys.stdout.flush()
+            except (OSError, ValueError):  # the terminal is gone after SIGHUP
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                for number in (1, 2):
+                    os.dup2(nowhere, number)
+            ctx.exit(_BY_SIGNAL + getattr(error, "number", signal.SIGINT))
 
 
 @contextmanager
@@ -150,19 +166,6 @@ def _raising_on_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-@contextmanager
-def _on_a_terminal_that_may_be_gone() -> Iterator[None]:
-    """After SIGHUP nobody reads any more; the exit code must not become that of a failed print."""
-    try:
-        yield
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    except (OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for number in (1, 2):
-            os.dup2(nowhere, number)
-
-
 def _registry(ctx: click.Context) -> Registry:
     """The plugins of this command line: installed ones and the group's own `--plugin`."""
     root = ctx.find_root()
@@ -170,32 +173,6 @@ def _registry(ctx: click.Context) -> Registry:
         root.meta[_REGISTRY] = load_plugins(root.params.get("plugin") or ())
     registry: Registry = root.meta[_REGISTRY]
     return registry
-
-
-def _load_command(entry: Entry) -> click.Command:
-    command: object = entry.load()
-    if not isinstance(command, click.Command):
-        raise PluginError(
-            f"{entry}: expected a click.Command, got {type(command).__name__}; "
-            "decorate the function with @click.command()"
-        )
-    return command
-
-
-def _short_help(entry: Entry, width: int) -> str:
-    """The line of a command in the help. It never raises, whatever a plugin registered."""
-    if entry.description:
-        return entry.description
-    try:
-        return _load_command(entry).get_short_help_str(width)
-    except PluginError as error:
-        return f"(cannot be loaded: {error})"
-
-
-def plugin_sources(ctx: click.Context) -> Sequence[str]:
-    """The plugins in `searchrl --plugin FILE COMMAND`, which stand before the command."""
-    root = ctx.find_root()
-    return tuple(root.params["plugin"]) if isinstance(root.command, CommandGroup) else ()
 
 
 @click.group(

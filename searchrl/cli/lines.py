@@ -7,6 +7,8 @@ the terminal; our own colours are added after it. Imports no rich, which costs a
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -14,10 +16,12 @@ from typing import Any, TextIO
 
 import click
 
-from searchrl.trust.texts import clean
+from searchrl.trust.texts import clean, clean_json
 
 MAX_LINES, MAX_WIDTH, MAX_CHARS = 17, 1200, 3600
 """Of an error; with the usage that click prints above it, at most 20 lines."""
+
+_STDOUT = "searchrl.stdout"
 
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 """What may pass of others on a terminal: a plugin's command has its colours."""
@@ -74,20 +78,19 @@ def shorten(text: str) -> str:
 
     A long text is mostly not ours: the name, value or exception that it is about.
     """
-    lines = [_shorten_line(line, MAX_WIDTH) for line in text.strip("\n").splitlines()] or [""]
+    lines = text.strip("\n").splitlines()
     if len(lines) > MAX_LINES:
         left = len(lines) - MAX_LINES + 1
         lines[MAX_LINES - 6 : -5] = [f"… ({left} lines are left out here)"]
-    if sum(map(len, lines)) > MAX_CHARS:
-        lines = [_shorten_line(line, MAX_CHARS // MAX_LINES) for line in lines]
-    return "\n".join(lines)
-
-
-def _shorten_line(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
+    is_long = sum(map(len, lines)) > MAX_CHARS
+    width = MAX_CHARS // MAX_LINES if is_long and len(lines) > 1 else MAX_WIDTH
     head, tail = width * 2 // 3, width // 3
-    return f"{line[:head]} … ({len(line) - head - tail:,} characters) … {line[-tail:]}"
+    return "\n".join(
+        line
+        if len(line) <= width
+        else f"{line[:head]} … ({len(line) - head - tail:,} characters) … {line[-tail:]}"
+        for line in lines
+    )
 
 
 def clean_streams() -> None:
@@ -101,3 +104,22 @@ def clean_streams() -> None:
 def behind(stream: Any) -> Any:
     """The stream itself, for text that is clean."""
     return stream.behind if isinstance(stream, CleanStream) else stream
+
+
+def keep_stdout_clean(
+    ctx: click.Context, parameter: click.Parameter, value: bool | None
+) -> bool | None:
+    """The callback of `--json`: from now on only `print_json` reaches standard output.
+
+    Whatever else is written there, by a plugin, say, goes to standard error.
+    """
+    if value:
+        ctx.meta[_STDOUT] = sys.stdout
+        ctx.with_resource(contextlib.redirect_stdout(sys.stderr))
+    return value
+
+
+def print_json(value: Any, *, indent: int | None = None) -> None:
+    """Print a value as JSON on the standard output that the command began with."""
+    stream = click.get_current_context().meta.get(_STDOUT, sys.stdout)
+    say(clean_json(json.dumps(value, indent=indent, ensure_ascii=False)), file=stream)

@@ -1,28 +1,55 @@
-"""Plugins for a command: loads them, and says which failed and which changed since the run.
+"""Plugins for a command: what it may load, which failed, and which changed since the run began.
 
 An installed plugin that is broken does not stop a command, so the user must be told why its names
-are missing; one that the user named ends it. And a user who evaluates an old run must know whether
-its plugins are still the same code.
+are missing; one that the user named ends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from searchrl.cli.lines import say, style
-from searchrl.cli.permission import permit
-from searchrl.config import RunConfig, build_config
-from searchrl.plugins import Registry, load_plugins
+from searchrl.cli.options import is_of_run, listed_plugins, read_file
+from searchrl.config import RunConfig, build_config, parse_set
+from searchrl.plugins import Registry
 from searchrl.plugins.loading import absolute_source
-from searchrl.plugins.provenance import read_records
-from searchrl.programs.setup.carrying import find_source
+from searchrl.programs.setup.init_from import find_source
 from searchrl.run_folder import Run, find_damage
+from searchrl.trust.permission import Permission
 
 
-def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Registry:
+def find_permission() -> Permission:
+    """What the flags of a command allow, and its `--config` if that is no file of a run.
+
+    The plugins of such a file are listed, before they run.
+    """
+    values = click.get_current_context().params
+    flags = {key: value for key, value in values.items() if key not in ("config", "plugin", "set")}
+    layers: list[Mapping[str, Any]] = [{"plugins": values.get("plugin") or ()}, flags]
+    layers += map(parse_set, values.get("set") or ())
+    # Flags that name a folder are kept as its absolute path.
+    folders = (values.get(flag) for flag in ("model", "init_from"))
+    layers.append({"folders": [str(Path(one).resolve()) for one in folders if one]})
+    config = values.get("config") or ""
+    if config and not is_of_run(config):
+        layers.append(own := read_file(values))
+        if listed := listed_plugins(own):
+            text = f"{config} names plugins, which run: {', '.join(listed)}"
+            say(style("note: ", dim=True), text, err=True)
+    return Permission.of(*layers, is_given=bool(values.get("trust")))
+
+
+def run_of_config() -> Path | None:
+    """The run folder that `--config` lies in, which may be a stranger's."""
+    config = click.get_current_context().params.get("config") or ""
+    return Path(config).parent if is_of_run(config) else None
+
+
+def load_registry(config: RunConfig, run_dir: Path | None = None) -> Registry:
     """Load the installed plugins and those of a resolved config; failures are named on stderr.
 
     `run_dir` is the run that the config belongs to; by default, the run that `init_from` names, or
@@ -30,21 +57,11 @@ def load_registry(config: RunConfig, run_dir: str | Path | None = None) -> Regis
     Raises `PluginError` if the run names code that may not run, if a named file or module does not
     exist or fails to load, and for any failure if `strict_plugins` is set.
     """
-    if run_dir is None and (source := find_source(config)) is not None:
-        run_dir = source.path
-    pinned = permit(config, run_dir)
-    file = click.get_current_context().params.get("config")
-    if run_dir is None and file:
-        run_dir = Path(file).parent
-    registry = load_plugins(
-        config.plugins,
-        strict=config.strict_plugins,
-        must_load=True,
-        pinned=pinned,
-        recorded=read_records(run_dir, config.to_dict()),
-    )
-    say_failures(registry)
-    say_notes(find_damage(Path(run_dir)) if run_dir is not None else ())
+    if run_dir is None:
+        source = find_source(config.init_from)
+        run_dir = run_of_config() if source is None else source.path
+    registry = find_permission().load(config, run_dir)
+    say_notes((*registry.news, *(find_damage(run_dir) if run_dir is not None else ())))
     return registry
 
 
@@ -61,14 +78,6 @@ def load_run(run: Run) -> tuple[RunConfig, Registry]:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print what the user should know of a run's files and weights, a line each, on stderr."""
+    """Print what the user should know of plugins and of a run's files, a line each, on stderr."""
     for note in notes:
         say(style("note: ", fg="yellow"), note, err=True)
-
-
-def say_failures(registry: Registry) -> None:
-    """Print one line on stderr per plugin that is not loaded, or that changed since the run."""
-    for failure in registry.failures:
-        say(style("not loaded: ", fg="red"), str(failure), err=True)
-    for change in registry.changes:
-        say(style("changed: ", fg="yellow"), change, err=True)

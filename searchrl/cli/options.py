@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from searchrl.cli.group import plugin_sources
-from searchrl.cli.json_output import keep_stdout_clean
+from searchrl.cli.lines import keep_stdout_clean
 from searchrl.config import merge, parse_set
 from searchrl.config.endpoint import endpoint_address
 from searchrl.config.tree import nest
@@ -52,7 +51,19 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help shows its options below their headings."""
+    """A command whose help shows its options below their headings.
+
+    A `--plugin` that stands before the command is one of its own.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; the plugins of the group come first."""
+        rest = super().parse_args(ctx, args)
+        before = ctx.find_root().params.get("plugin") if ctx.parent else None
+        if before and "plugin" in ctx.params:
+            ctx.params["plugin"] = (*before, *ctx.params["plugin"])
+            ctx.set_parameter_source("plugin", ParameterSource.COMMANDLINE)
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section per heading that has options."""
@@ -208,8 +219,7 @@ def read_layers() -> Layers:
     listed = listed_plugins(file)
     if listed:
         file["plugins"] = listed
-    sources = [*plugin_sources(context), *(values.get("plugin") or ())]
-    if sources:
+    if sources := values.get("plugin"):
         given["plugins"] = [*listed, *map(absolute_source, sources)]
     assignments = map(parse_set, values.get("set") or ())
     return tuple(layer for layer in (file, given, *assignments) if layer)
@@ -218,10 +228,8 @@ def read_layers() -> Layers:
 def given_options(*besides: str) -> list[str]:
     """The options that were given, as they are typed, without `besides`."""
     context = click.get_current_context()
-    given = [name for name in context.params if _is_given(context, name)]
-    if plugin_sources(context) and "plugin" not in given:
-        given.append("plugin")  # it stood before the command
-    return [f"--{name.replace('_', '-')}" for name in given if name not in besides]
+    given = [n for n in context.params if n not in besides and _is_given(context, n)]
+    return [f"--{name.replace('_', '-')}" for name in given]
 
 
 def _is_given(context: click.Context, name: str) -> bool:

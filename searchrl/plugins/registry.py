@@ -311,6 +311,12 @@ class Registry:
             changes += record.find_changes(self.owners, now)
         return tuple(changes)
 
+    @property
+    def news(self) -> tuple[str, ...]:
+        """What a user should know: which plugins are not loaded, and what has changed."""
+        failed = (f"not loaded: {failure}" for failure in self.failures)
+        return (*failed, *(f"changed: {change}" for change in self.changes))
+
     def explain_absence(self, kind: str, name: str) -> str:
         """Lines to print below an unknown name: failed plugins, and who provided it in the run."""
         failed = [failure.plugin for failure in self.failures]

@@ -25,8 +25,7 @@ from searchrl.engine.rollout.world import TaskWorld, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextEnv
 from searchrl.errors import ConfigError, EnvironmentFailure
-from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.provenance import read_records
+from searchrl.plugins import Registry
 from searchrl.run_folder import Run, find_damage
 from searchrl.trust.permission import Permission
 
@@ -69,7 +68,7 @@ class Agent:
     world: TaskWorld
     driver: RolloutDriver
     notes: tuple[str, ...] = ()
-    """What was said of the weights: which were damaged, and what was taken instead."""
+    """Which plugins are not loaded or have changed, what is damaged, what was decided."""
     _num_asked: int = 0
 
     def ask(self, question: str, **reset_options: Any) -> Answer:
@@ -167,21 +166,16 @@ def load_agent(
             "loaded here does; use policy: model"
         )
     if registry is None:
-        recorded = read_records(run.path, config.to_dict()) if run else ()
-        strict = config.strict_plugins
         allowed = permission or Permission.of(overrides)
-        pinned = allowed.ensure(config, run.path if run else None)
-        registry = load_plugins(
-            config.plugins, strict=strict, must_load=True, recorded=recorded, pinned=pinned
-        )
+        registry = allowed.load(config, run.path if run else None)
     plan = plan.settled(registry)
     config = plan.config
     world = make_worlds(config, registry)[0]
     policy = plan.load_policy(trainable=False)
     one_at_a_time = config.eval.model_copy(update={"batch_size": 1})
     driver = make_driver(policy, config, registry, one_at_a_time)
-    damage = find_damage(run.path) if run else []
-    return Agent(config, registry, world, driver, (*damage, *plan.notes))
+    notes = [*registry.news, *(find_damage(run.path) if run else ()), *plan.notes]
+    return Agent(config, registry, world, driver, tuple(notes))
 
 
 def takes_questions(world: TaskWorld) -> bool:

@@ -6,10 +6,10 @@ rewards and update), but nothing is evaluated, recorded or kept: the weights are
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -52,15 +52,6 @@ class Measured:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    num_rollouts: int
-    num_tokens: int
-    num_trained: int
-    sample_s: float
-    update_s: float
-
-
 def measure(
     plan: Plan,
     registry: Registry,
@@ -87,7 +78,8 @@ def measure(
         device, config = session.policy.device, session.config
         limit = FailureLimit("bench", config.rollout.max_failure_frac, save_beside, on_note)
 
-        def take(number: int) -> _Step:
+        def take(number: int) -> tuple[int, int, int, float, float]:
+            """Rollouts, tokens sampled and trained on, seconds of sampling and of the update."""
             started = _now(device)
             drawn = session.sample(number)
             sampled = _now(device)
@@ -95,40 +87,32 @@ def measure(
             limit.ensure_scored(drawn.rollouts, f"step {number}")
             before = _now(device)
             learned = session.update(drawn, number)
-            return _Step(
-                num_rollouts=len(drawn.rollouts),
-                num_tokens=sum(r.trajectory.num_model_tokens for r in drawn.rollouts),
-                num_trained=int(learned.metrics["num_tokens"]),
-                sample_s=sampled - started,
-                update_s=_now(device) - before,
-            )
+            num_tokens = sum(r.trajectory.num_model_tokens for r in drawn.rollouts)
+            num_trained, update_s = int(learned.metrics["num_tokens"]), _now(device) - before
+            on_step(number, num_steps + 1)
+            return len(drawn.rollouts), num_tokens, num_trained, sampled - started, update_s
 
         take(1)
-        on_step(1, num_steps + 1)
         stats = session.sampler.stats
         counted = stats if isinstance(stats, SlotStats) else None
         if counted is not None:
             counted.restart()
-        steps = []
-        for number in range(2, num_steps + 2):
-            steps.append(take(number))
-            on_step(number, num_steps + 1)
+        steps = [take(number) for number in range(2, num_steps + 2)]
     finally:
         session.close()
-    step_s = statistics.median(one.sample_s + one.update_s for one in steps)
-    sample_s = sum(one.sample_s for one in steps)
-    num_trained = sum(one.num_trained for one in steps)
+    num_rollouts, num_tokens, num_trained, sample_s, update_s = zip(*steps, strict=True)
+    step_s = median(map(sum, zip(sample_s, update_s, strict=True)))
     return Measured(
         num_steps=num_steps,
-        rollouts_per_step=round(statistics.median(one.num_rollouts for one in steps)),
-        model_tokens_per_step=statistics.median(one.num_tokens for one in steps),
-        sample_s=statistics.median(one.sample_s for one in steps),
-        update_s=statistics.median(one.update_s for one in steps),
+        rollouts_per_step=round(median(num_rollouts)),
+        model_tokens_per_step=median(num_tokens),
+        sample_s=median(sample_s),
+        update_s=median(update_s),
         step_s=step_s,
         steps_per_hour=3600 / step_s,
-        rollouts_per_s=statistics.median(one.num_rollouts for one in steps) / step_s,
-        sample_tokens_per_s=sum(one.num_tokens for one in steps) / sample_s,
-        train_tokens_per_s=num_trained / sum(s.update_s for s in steps) if num_trained else None,
+        rollouts_per_s=median(num_rollouts) / step_s,
+        sample_tokens_per_s=sum(num_tokens) / sum(sample_s),
+        train_tokens_per_s=sum(num_trained) / sum(update_s) if any(num_trained) else None,
         slot_use=None if counted is None else counted.slot_use,
         peak_memory_bytes=peak_memory(device),
         device=str(device),

@@ -7,7 +7,7 @@ Owns what `policy` may be and the Python API `evaluate`. How tasks are played an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,12 @@ from searchrl.engine.rollout.drivers import (
     make_endpoint_driver,
     make_scripted_driver,
 )
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import build_indexes, make_worlds
 from searchrl.errors import ConfigError
-from searchrl.plugins import Registry, load_plugins
-from searchrl.programs.setup.indexes import build_indexes
-from searchrl.programs.setup.judging import describe_spent, foresee_evaluation
-from searchrl.run_folder import save_beside
+from searchrl.plugins import Registry
+from searchrl.programs.agent import run_settings
+from searchrl.programs.setup.judge_cost import describe_spent, foresee_evaluation
+from searchrl.run_folder import Run, save_beside
 from searchrl.trust.permission import Permission
 
 if TYPE_CHECKING:
@@ -46,6 +46,24 @@ def script_name(policy: str) -> str | None:
 def needs_model(policy: str) -> bool:
     """Whether a policy has weights here, so that torch is needed."""
     return script_name(policy) is None and endpoint_address(policy) is None
+
+
+def resolve(
+    *layers: Mapping[str, Any], run: Run | None = None, weights: str | None = None
+) -> tuple[RunConfig, Plan | None]:
+    """The config of a policy in settings layers, and its plan if it has weights here.
+
+    Below the layers lie the settings of `run`, whose `weights` are a checkpoint of it.
+    """
+    if run is not None:
+        layers = (run_settings(run, weights), *layers)
+    policy = next((layer["policy"] for layer in reversed(layers) if "policy" in layer), MODEL)
+    if not needs_model(str(policy)):
+        return build_config(*layers), None
+    from searchrl.programs.setup.planning import Plan, plan_run
+
+    plan = plan_run(*layers) if run is None else Plan.of(build_config(*layers))
+    return plan.config, plan
 
 
 def evaluate(
@@ -68,17 +86,11 @@ def evaluate(
     """
     plan = None
     if not isinstance(config, RunConfig):
-        if needs_model(str((config or {}).get("policy", MODEL))):
-            from searchrl.programs.setup.planning import plan_run
-
-            plan = plan_run(config or {})
-        config = plan.config if plan else build_config(config or {})
+        config, plan = resolve(config or {})
     if registry is None:
         # What it takes over from the run that `init_from` names is not what the caller wrote.
-        pinned = Permission(plan.named).ensure(config, config.init_from) if plan else {}
-        registry = load_plugins(
-            config.plugins, strict=config.strict_plugins, must_load=True, pinned=pinned
-        )
+        run = config.init_from if plan else None
+        registry = Permission(plan.named if plan else frozenset()).load(config, run)
     if plan is not None:
         plan = plan.settled(registry)
         config = plan.config
@@ -90,70 +102,6 @@ def evaluate(
     return result
 
 
-def play_held_out(
-    config: RunConfig,
-    registry: Registry,
-    on_phase: Callable[[str, int, int], None],
-    plan: Plan | None = None,
-    on_note: Callable[[str], None] = lambda text: None,
-) -> EvalResult:
-    """The episodes, with the figures that training has, too.
-
-    `plan` says where the model of `config` comes from, if the caller has found that out already.
-    `on_note` hears what judges will cost, and have cost.
-    """
-    worlds = make_worlds(config, registry)
-    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy)):
-        on_note(line)
-    result = _play(config, registry, worlds, on_phase, plan)
-    for line in describe_spent(worlds):
-        on_note(line)
-    return result
-
-
-def _play(
-    config: RunConfig,
-    registry: Registry,
-    worlds: list[TaskWorld],
-    on_phase: Callable[[str, int, int], None],
-    plan: Plan | None,
-) -> EvalResult:
-    """Play the policy of `config`: a script, an endpoint or a model."""
-    build_indexes(worlds, on_phase)
-    script, address = script_name(config.policy), endpoint_address(config.policy)
-    if script is not None:
-        driver = make_scripted_driver(config)
-        return run_episodes(
-            worlds,
-            driver,
-            split=config.eval.split,
-            num_tasks=config.eval.num_tasks,
-            seed=config.seed,
-            script=script,
-            num_samples=config.eval.num_samples,
-            on_progress=lambda done, total: on_phase("evaluate", done, total),
-        )
-    if config.eval.num_samples > 1 and config.eval.temperature == 0:
-        raise ConfigError(
-            f"eval.num_samples = {config.eval.num_samples} with eval.temperature = 0: greedy "
-            "episodes of one task are all the same; draw them, as with --temperature 1"
-        )
-    if address is not None:
-        return _ask_endpoint(address, config, worlds, on_phase)
-    from searchrl.programs.setup.planning import Plan
-
-    settled = plan or Plan.of(config).settled(registry)
-    policy = settled.load_policy(trainable=False)
-    return evaluate_both(
-        worlds,
-        make_driver(policy, config, registry, config.eval),
-        config.eval,
-        seed=config.seed,
-        num_samples=config.eval.num_samples,
-        on_phase=on_phase,
-    )
-
-
 def play_table(
     config: RunConfig,
     registry: Registry,
@@ -161,42 +109,67 @@ def play_table(
     plan: Plan | None = None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> EvalResult:
-    """What `play_held_out` plays, with every figure of the table (`breakdown.measure`).
+    """Play the policy of `config`: a script, an endpoint or a model; every figure of the table.
 
-    However many episodes fail: the caller looks at that.
+    However many episodes fail: the caller looks at that. `plan` says where the model comes from, if
+    the caller has found that out already. `on_note` hears what judges will cost, and have cost.
     """
-    result = play_held_out(with_components(config, registry), registry, on_phase, plan, on_note)
+    config = with_components(config, registry)
+    settings, worlds = config.eval, make_worlds(config, registry)
+    for line in foresee_evaluation(config, worlds, has_forced=needs_model(config.policy)):
+        on_note(line)
+    build_indexes(worlds, on_phase)
+    script, address = script_name(config.policy), endpoint_address(config.policy)
+    if script is None and settings.num_samples > 1 and settings.temperature == 0:
+        raise ConfigError(
+            f"eval.num_samples = {settings.num_samples} with eval.temperature = 0: greedy "
+            "episodes of one task are all the same; draw them, as with --temperature 1"
+        )
+    if script is None and address is None:
+        from searchrl.programs.setup.planning import Plan
+
+        policy = (plan or Plan.of(config).settled(registry)).load_policy(trainable=False)
+        result = evaluate_both(
+            worlds,
+            make_driver(policy, config, registry, settings),
+            settings,
+            seed=config.seed,
+            num_samples=settings.num_samples,
+            on_phase=on_phase,
+        )
+    else:
+        with ExitStack() as stack:
+            client = None
+            if address is not None:
+                client = stack.enter_context(closing(_open_client(address, config)))
+            result = run_episodes(
+                worlds,
+                make_endpoint_driver(config, client) if client else make_scripted_driver(config),
+                split=settings.split,
+                num_tasks=settings.num_tasks,
+                seed=config.seed,
+                script=script,
+                has_logps=client is None,
+                num_samples=settings.num_samples,
+                on_progress=lambda done, total: on_phase("evaluate", done, total),
+            )
+            result = replace(result, traffic=client.traffic if client else None)
+    for line in describe_spent(worlds):
+        on_note(line)
     return replace(result, metrics=result.metrics | measure(result.rollouts))
 
 
-def _ask_endpoint(
-    address: str,
-    config: RunConfig,
-    worlds: list[TaskWorld],
-    on_phase: Callable[[str, int, int], None],
-) -> EvalResult:
-    """Play an endpoint. It has no forced variant: a server begins its messages itself."""
+def _open_client(address: str, config: RunConfig) -> Client:
+    """The client of an endpoint. It has no forced variant: a server begins its messages itself."""
     if config.model.name in _UNNAMED:
         raise ConfigError(
             f"policy '{config.policy}' needs the name of a model that the server knows: "
             "--model NAME"
         )
-    cut = config.sampling
-    for key, value in (("top_k", cut.top_k), ("min_p", cut.min_p)):
-        if value:
+    for key in ("top_k", "min_p"):
+        if value := getattr(config.sampling, key):
             raise ConfigError(
                 f"sampling.{key} = {value:g} is not sent to an endpoint, because the interface has "
                 f"no such key; a server that takes it anyway: --set endpoint.extra.{key}={value:g}"
             )
-    with closing(Client(address, config.model.name, config.endpoint)) as client:
-        result = run_episodes(
-            worlds,
-            make_endpoint_driver(config, client),
-            split=config.eval.split,
-            num_tasks=config.eval.num_tasks,
-            seed=config.seed,
-            has_logps=False,
-            num_samples=config.eval.num_samples,
-            on_progress=lambda done, total: on_phase("evaluate", done, total),
-        )
-        return replace(result, traffic=client.traffic)
+    return Client(address, config.model.name, config.endpoint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from searchrl.config import RunConfig
 from searchrl.engine.metrics.metrics import Metrics
@@ -18,32 +18,17 @@ Row = Mapping[str, Any]
 """A line of a file of the run folder."""
 
 
-class Work(NamedTuple):
-    """How much a run has to do: what progress and the time left are measured against.
-
-    `per_step`, `before`, `during` and `after` count episodes: of a training step, of the
-    evaluations before and after, and of each of those `every` so many steps (0: none). `done` are
-    the steps that a resumed run has behind it, and `rows` what `metrics.jsonl` has of them.
-    """
-
-    steps: int
-    per_step: int
-    before: int = 0
-    during: int = 0
-    every: int = 0
-    after: int = 0
-    done: int = 0
-    rows: Sequence[Row] = ()
-
-
 class Observer(Protocol):
     """Receives the events of a program, in order.
 
     Metrics are read by name: one that was not measured is absent.
     """
 
-    def begin(self, work: Work) -> None:
-        """What is to be done, before the first phase, of a new run and of a resumed one."""
+    def begin(self, steps: int, done: int = 0, rows: Sequence[Row] = ()) -> None:
+        """How many steps are to be taken, before the first phase.
+
+        `done` are those that a resumed run has behind it, `rows` what `metrics.jsonl` has of them.
+        """
         return
 
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,51 +21,31 @@ from pydantic import NonNegativeInt
 from searchrl.config import RunConfig
 from searchrl.config.sections import SCRATCH
 from searchrl.config.sft import SftStage
-from searchrl.engine.learning.checkpoint import load_checkpoint, save_checkpoint, save_policy
 from searchrl.engine.learning.supervised import SupervisedLearner
 from searchrl.engine.learning.torchrun import ensure_one_process
-from searchrl.engine.memory.machine import describe_machine
-from searchrl.engine.metrics.evaluation import (
-    count_episodes,
-    count_tasks,
-    evaluate_both,
-    summary_metrics,
-)
-from searchrl.engine.metrics.failures import FailureLimit
-from searchrl.engine.metrics.metrics import Metrics, find_headline
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
-from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.playing import Interrupted
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld, build_indexes, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.agent import ask_line
 from searchrl.programs.demonstrations import (
     Demonstration,
     Demonstrator,
     limits_text,
     scripted_texts,
 )
-from searchrl.programs.observer import Observer, SilentObserver, Work
-from searchrl.programs.setup.doubts import few_tasks
-from searchrl.programs.setup.indexes import build_indexes
-from searchrl.programs.setup.planning import Plan, find_plan, set_threads
-from searchrl.programs.stopping import StopFlag, catching_signals, ensure_recorded, keeping_finished
+from searchrl.programs.observer import Observer, SilentObserver
+from searchrl.programs.setup.planning import Plan, prepare, set_threads
+from searchrl.programs.setup.warnings import few_tasks
+from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
 from searchrl.programs.traces import load_traces
-from searchrl.run_folder import (
-    Run,
-    RunWriter,
-    choose_folder,
-    holding,
-    newest_checkpoint,
-    rotate_checkpoints,
-)
-from searchrl.run_folder.changes import describe_sources, ensure_unchanged
+from searchrl.programs.training_run import TrainingRun
+from searchrl.run_folder import Run, choose_folder, holding
 from searchrl.run_folder.shapes import Shape
 from searchrl.statistics import exact, finite_figures, proportion
-from searchrl.trust.permission import trust_created
+from searchrl.trust.permission import Permission
 
 _DROPOUT = 0xD0
 
@@ -76,7 +56,7 @@ def sft(
     resume: str | Path | None = None,
     observer: Observer | None = None,
     registry: Registry | None = None,
-    trust: bool = False,
+    trust: bool | Permission = False,
     allow_change: bool = False,
 ) -> Run:
     """Train on demonstrations and return the run folder.
@@ -88,7 +68,8 @@ def sft(
             is, and `observer` is told.
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
-        trust: allow the code that a run folder names (`resume`, `init_from`), this once.
+        trust: allow the code that a run folder names (`resume`, `init_from`), this once; or what
+            may be used of it.
         allow_change: with `resume`, go on though data, an environment or a plugin has changed.
 
     Raises:
@@ -106,25 +87,26 @@ def sft(
     if resume is not None and (end := Run.open(resume).find_end()):
         observer.last_words(end)
         return Run(Path(resume))
-    plan, registry = find_plan("sft", config, resume, registry, observer.note, trust=trust)
+    plan, registry = prepare(
+        "sft", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
+    )
     plan.ensure_weights()
-    folder = None if resume is not None else choose_folder(plan.config)
-    with ExitStack() as stack:
-        stack.enter_context(holding(folder or Path(str(resume))))
+    folder = choose_folder(plan.config) if resume is None else Path(resume)
+    with catching_signals() as stop, holding(folder), ExitStack() as stack:
         worlds = make_worlds(plan.config, registry)
         for world in worlds:
             stack.callback(world.close)
         build_indexes(worlds, observer.phase)
-        course = _Course(plan, registry, worlds, observer)
-        course.open(folder, resume, allow_change)
-        path = course.writer.path
-        ending = keeping_finished("sft", path, course.save, observer.last_words)
-        with catching_signals() as stop, ending:
-            course.train(stop)
-            save_policy(path, course.policy)
-            summary = course.finish(stop)
-    observer.done(path, summary)
-    return Run(path)
+        run = _ColdStart(plan, registry, worlds, observer, stop)
+        steps = sum(stage.steps for stage in plan.config.sft.stages)
+        old = None if resume is None else folder
+        run.open(folder, old, steps, allow_change=allow_change)
+        with keeping_finished("sft", folder, run.save, observer.last_words):
+            run.train()
+            way_on = f"searchrl train --init-from {shlex.quote(str(folder))}"
+            summary = run.finish(train=way_on)
+    observer.done(folder, summary)
+    return Run(folder)
 
 
 @dataclass(slots=True)
@@ -144,102 +126,56 @@ class _ProgressShape(Shape, extra="forbid"):
     cut_demos: NonNegativeInt = 0
 
 
-class _Course:
-    """A cold start: what it holds, where it writes, how far it has come."""
+class _ColdStart(TrainingRun):
+    """A run of `sft`."""
 
-    writer: RunWriter
+    program = "sft"
+    shape = _ProgressShape
+    progress: _Progress
 
     def __init__(
-        self, plan: Plan, registry: Registry, worlds: Sequence[TaskWorld], observer: Observer
+        self,
+        plan: Plan,
+        registry: Registry,
+        worlds: Sequence[TaskWorld],
+        observer: Observer,
+        stop: StopFlag,
     ) -> None:
-        self.config = plan.config
-        self.registry = registry
-        self.worlds = worlds
-        self.observer = observer
-        self.progress = _Progress()
-        self.unrecorded = 0
-        self.num_tasks = count_tasks(worlds, self.config.eval)
-        settings = self.config.sft
+        config, settings = plan.config, plan.config.sft
         traces = load_traces(settings.traces) if settings.traces else None
         for stage in settings.stages if traces is None else ():
             for name in stage.mix:
                 for world in worlds:
                     world.script(name)
-        self.policy = _make_policy(plan, worlds)
-        is_new = self.config.model.name == SCRATCH
-        self.label = self.policy.source if is_new else plan.model.label
-        self.learner = SupervisedLearner(
-            self.policy, settings.max_grad_norm, settings.micro_batch_tokens
-        )
+        policy = _make_policy(plan, worlds)
+        self.label = policy.source if config.model.name == SCRATCH else plan.model.label
+        learner = SupervisedLearner(policy, settings.max_grad_norm, settings.micro_batch_tokens)
+        super().__init__(config, registry, worlds, policy, learner, observer, stop)
+        self.learner: SupervisedLearner = learner
+        self.progress = _Progress()
         # No longer than the policy's positions: more give nonsense.
-        model, longest = self.config.model, self.policy.max_positions
-        fitted = model.model_copy(update={"max_context": min(model.max_context, longest)})
-        self.fitted = self.config.model_copy(update={"model": fitted})
-        self.demonstrate = Demonstrator(self.fitted, worlds, self.policy, traces)
+        longest = min(config.model.max_context, policy.max_positions)
+        model = config.model.model_copy(update={"max_context": longest})
+        self.fitted = config.model_copy(update={"model": model})
+        self.demonstrate = Demonstrator(self.fitted, worlds, policy, traces)
 
-    def open(self, folder: Path | None, resume: str | Path | None, allow_change: bool) -> None:
-        """Make the run folder, or go back to the newest checkpoint of an old one."""
-        if resume is None:
-            assert folder is not None
-            self._begin(folder)
-        else:
-            self._reopen(Path(resume), allow_change)
-        stages, settings = self.config.sft.stages, self.config.eval
-        work = Work(
-            steps=sum(stage.steps for stage in stages),
-            per_step=max(stage.batch_size for stage in stages),
-            after=count_episodes(self.worlds, settings, settings.split, settings.num_tasks),
-            done=self.progress.step,
-            rows=Run(self.writer.path).read_metrics().rows,
-        )
-        self.observer.begin(work)
-
-    def _reopen(self, run_dir: Path, allow_change: bool) -> None:
-        changed = ensure_unchanged(
-            Run(run_dir), self.config, self.registry, self.num_tasks, allow=allow_change
-        )
-        newest = newest_checkpoint(run_dir)
-        for fault in newest.faults:
-            self.observer.warn(fault)
-        state = load_checkpoint(newest.folder, self.policy, self.learner, _ProgressShape)
-        self.progress = _Progress(**state)
-        warn = self.observer.warn
-        self.writer = RunWriter.reopen(run_dir, self.progress.step, on_note=warn)
-        if not self.writer.has_provenance:
-            self._record_origin()
-        self.writer.update_provenance(**changed)
-        self.observer.note(f"resumed {run_dir} after step {self.progress.step}")
-
-    def _begin(self, folder: Path) -> None:
-        config, policy = self.config, self.policy
-        self.writer = RunWriter.create(config, folder)
-        self._record_origin()
-        if note := trust_created(config, self.registry, folder):
-            self.observer.warn(note)
-        facts = {"model": self.label, "device": str(policy.device), "run": str(folder)}
-        for number, stage in enumerate(config.sft.stages, start=1):
+    def facts(self) -> dict[str, Any]:
+        """The plan, as it is shown before the first step."""
+        settings, device, path = self.config.sft, str(self.policy.device), str(self.writer.path)
+        facts = {"model": self.label, "device": device, "run": path}
+        for number, stage in enumerate(settings.stages, start=1):
             mix = ", ".join(f"{weight:g} {name}" for name, weight in stage.mix.items())
             facts[f"stage {number}"] = (
                 f"{stage.steps} steps of {stage.batch_size} demonstrations "
-                f"({config.sft.traces or mix}), lr {stage.lr:g}"
+                f"({settings.traces or mix}), lr {stage.lr:g}"
             )
-        self.observer.plan(config, facts)
-        for doubt in few_tasks(config, self.worlds):
-            self.observer.warn(doubt)
+        return facts
 
-    def _record_origin(self) -> None:
-        """Write `provenance.json`: what this run is made with."""
-        self.writer.write_provenance(
-            self.registry.provenance(),
-            program="sft",
-            machine=describe_machine(self.policy.device),
-            seed=self.config.seed,
-            fingerprint=self.config.fingerprint,
-            model=self.policy.source,
-            **describe_sources(self.config, self.num_tasks),
-        )
+    def warnings(self) -> Iterator[str]:
+        """What makes the figures worthless."""
+        return few_tasks(self.config, self.worlds)
 
-    def train(self, stop: StopFlag) -> None:
+    def train(self) -> None:
         """Take the steps that are left of all stages."""
         config, progress = self.config, self.progress
         total = sum(stage.steps for stage in config.sft.stages)
@@ -264,7 +200,7 @@ class _Course:
             self.observer.step(step + 1, total, metrics)
             if (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
                 self.save()
-            if stop.asked:
+            if self.stop.asked:
                 raise Interrupted
         if progress.cut_demos:
             self.observer.note(
@@ -294,62 +230,6 @@ class _Course:
                 f"limit: they do not fit {limits}; raise them"
             )
         return demos, cut_demos
-
-    def save(self) -> int:
-        """Write the checkpoint of the last finished step; returns its number.
-
-        Raises:
-            RuntimeError: see `ensure_recorded`.
-        """
-        ensure_recorded(self.unrecorded)
-        path, settings = self.writer.path, self.config.checkpoint
-        save_checkpoint(path, self.policy, self.learner, asdict(self.progress))
-        rotate_checkpoints(path, settings.keep_last, None)
-        return self.progress.step
-
-    def evaluate(self, stop: StopFlag) -> Metrics:
-        """The evaluation after, recorded."""
-        config, observer = self.config, self.observer
-        after = evaluate_both(
-            self.worlds,
-            make_driver(self.policy, config, self.registry, config.eval),
-            config.eval,
-            seed=config.seed,
-            on_phase=lambda name, done, total: observer.phase(f"{name} (after)", done, total),
-            should_stop=stop,
-        )
-        limit = FailureLimit(
-            "the cold start",
-            config.rollout.max_failure_frac,
-            self.writer.write_failure,
-            observer.note,
-            f"Fix it, then continue with: searchrl sft --resume {self.writer.path}",
-        )
-        limit.ensure((*after.rollouts, *after.forced), "the evaluation after", "eval_after")
-        self.writer.log(self.progress.step, after.metrics, "after")
-        observer.evaluation("after", self.progress.step, after.metrics)
-        return after.metrics
-
-    def finish(self, stop: StopFlag) -> dict[str, Any]:
-        """The summary, after an evaluation if it was not recorded before a stop."""
-        config, path, step = self.config, self.writer.path, self.progress.step
-        after = Run(path).measured("after", step)
-        if after is None:
-            after = self.evaluate(stop)
-        summary = {
-            "env": [task.env.name for task in config.tasks],
-            "model": self.policy.source,
-            "seed": config.seed,
-            "steps": step,
-            "fingerprint": config.fingerprint,
-            "headline": find_headline(self.worlds),
-            "after": summary_metrics(after, self.worlds),
-            "policy": str(path / "policy"),
-            "train": f"searchrl train --init-from {shlex.quote(str(path))}",
-            **ask_line(path, self.worlds),
-        }
-        self.writer.write_summary(summary)
-        return summary
 
 
 def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:

@@ -135,16 +135,6 @@ def _keep(save: Callable[[], int], run_dir: Path, way_on: str) -> str:
         return f"nothing more could be kept ({failure}); {_last_checkpoint(run_dir, way_on)}"
 
 
-def ensure_recorded(step: int) -> None:
-    """Raise RuntimeError if a step began to change weights and its record is not on disk.
-
-    `step` is its number; 0: there is none. Saved without its record, the step would be counted and
-    never be done again: its metrics and trajectories would be lost for good.
-    """
-    if step:
-        raise RuntimeError(f"step {step} is not recorded, so its weights are not kept either")
-
-
 def _last_checkpoint(run_dir: Path, way_on: str) -> str:
     found = list_checkpoints(run_dir)
     if not found:

@@ -8,50 +8,40 @@ checkpoint, loses what came after the last one. `resume` continues exactly.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, FiniteFloat, NonNegativeInt
+
 from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig
-from searchrl.engine.learning.checkpoint import save_checkpoint, save_policy
 from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
 from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import tell_peak
-from searchrl.engine.metrics.evaluation import (
-    EvalResult,
-    evaluate_both,
-    summary_metrics,
-)
-from searchrl.engine.metrics.failures import FailureLimit
-from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, find_headline, summarise
-from searchrl.engine.metrics.remarks import find_remarks
+from searchrl.engine.metrics.evaluation import summary_metrics
+from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, summarise
 from searchrl.engine.rollout.playing import Interrupted, Rollout
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
-from searchrl.programs.agent import ask_line
-from searchrl.programs.alarms import AlarmDesk
+from searchrl.programs.alarms import AlarmDesk, Rollback
 from searchrl.programs.doctor import ensure_sound
 from searchrl.programs.observer import Observer, SilentObserver
-from searchrl.programs.opening import begin_run, reopen_run
-from searchrl.programs.progress import Progress
-from searchrl.programs.setup.judging import describe_spent
-from searchrl.programs.setup.planning import Plan, find_plan
+from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
+from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
-from searchrl.programs.stopping import StopFlag, catching_signals, ensure_recorded, keeping_finished
-from searchrl.run_folder import (
-    Run,
-    RunWriter,
-    choose_folder,
-    holding,
-    rotate_checkpoints,
-)
+from searchrl.programs.setup.warnings import training_warnings, untaught_note
+from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
+from searchrl.programs.training_run import TrainingRun
+from searchrl.run_folder import Run, choose_folder, holding
+from searchrl.run_folder.shapes import MetricShape, Shape
 from searchrl.statistics import exact
 from searchrl.trackers.feed import Trackers
+from searchrl.trust.permission import Permission
 
 
 def train(
@@ -60,7 +50,7 @@ def train(
     resume: str | Path | None = None,
     observer: Observer | None = None,
     registry: Registry | None = None,
-    trust: bool = False,
+    trust: bool | Permission = False,
     allow_change: bool = False,
 ) -> Run:
     """Train a policy and return its run folder.
@@ -72,7 +62,8 @@ def train(
             it is, and `observer` is told.
         observer: told of everything that happens.
         registry: loaded plugins; by default the installed ones and `config.plugins`.
-        trust: allow the code that a run folder names (`resume`, `init_from`), this once.
+        trust: allow the code that a run folder names (`resume`, `init_from`), this once; or what
+            may be used of it.
         allow_change: with `resume`, go on though data, an environment or a plugin has changed.
 
     Raises:
@@ -92,16 +83,14 @@ def train(
     if resume is not None and (end := Run.open(resume).find_end()):
         observer.last_words(end)
         return Run(Path(resume))
-    plan, registry = find_plan("train", config, resume, registry, observer.note, trust=trust)
+    plan, registry = prepare(
+        "train", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
+    )
     all_trackers = plan.config.log.trackers
     for spec in all_trackers:
         registry.get("tracker", spec.name).ensure_settings(spec.settings)
     find_alarms(registry, plan.config.alarms.watch)
-    with (
-        workers.joined(plan.device),
-        catching_signals() as stop,
-        ExitStack() as stack,
-    ):
+    with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
         folder = None
         if workers.is_first:
             folder = choose_folder(plan.config) if resume is None else Path(resume)
@@ -110,11 +99,13 @@ def train(
         session = Session(plan, registry, workers, observer.note, observer.phase)
         stack.callback(session.close)
         ensure_sound(session, observer)
-        if resume is None:
-            opened = begin_run(session, observer, folder)
-        else:
-            opened = reopen_run(session, observer, Path(resume), allow_change=allow_change)
-        training = _Training(session, observer, stop, *opened)
+        training = _Training(session, observer, stop)
+        training.open(
+            folder,
+            None if resume is None else Path(resume),
+            plan.config.max_steps,
+            allow_change=allow_change,
+        )
         if resume is None:
             training.checkpoint()  # from here on the run can be resumed
         path = training.writer.path
@@ -129,36 +120,122 @@ def train(
     return run
 
 
-@dataclass
-class _Training:
-    """A run that is under way: what it holds, where it writes, how far it has come."""
+@dataclass(slots=True)
+class _Progress:
+    """How far a run has come: what its checkpoints hold beside weights and optimiser.
 
-    session: Session
-    observer: Observer
-    stop: StopFlag
-    writer: RunWriter
-    progress: Progress
+    `best` is the step with the best reward on validation tasks so far; `evaluated` the last step
+    after which that was looked at; `watched` the last one that the alarms were asked about.
+    """
 
-    def __post_init__(self) -> None:
-        self.config = self.session.config
+    step: int = 0
+    before: Metrics | None = None
+    best: dict[str, Any] | None = None
+    evaluated: int = 0
+    watched: int = 0
+    rollbacks: list[Rollback] = field(default_factory=list)
+
+
+class _Best(Shape):
+    step: NonNegativeInt
+    reward: MetricShape
+
+
+class _Rollback(Shape):
+    step: NonNegativeInt
+    to: NonNegativeInt
+    alarm: str
+    lr_scale: FiniteFloat
+
+
+class _ProgressShape(Shape, extra="forbid"):
+    """`_Progress` as `state.json` has it."""
+
+    step: NonNegativeInt
+    before: dict[str, MetricShape] | None = None
+    best: _Best | None = None
+    evaluated: NonNegativeInt = 0
+    watched: NonNegativeInt = 0
+    rollbacks: list[_Rollback] = Field(default_factory=list)
+
+
+class _Training(TrainingRun):
+    """A run of `train`."""
+
+    program = "train"
+    shape = _ProgressShape
+    progress: _Progress
+
+    def __init__(self, session: Session, observer: Observer, stop: StopFlag) -> None:
+        s = session
+        super().__init__(
+            s.config, s.registry, s.worlds, s.policy, s.learner, observer, stop, s.workers
+        )
+        self.session = session
+        self.progress = _Progress()
+        self.has_told_unread = False
+
+    def origin(self) -> dict[str, Any]:
+        """The algorithm, with all its settings."""
+        loss = asdict(self.session.learner.loss_settings)
+        return {"algorithm": {"name": self.config.algorithm.name, **loss}}
+
+    def facts(self) -> dict[str, Any]:
+        """The plan, as it is shown before the first step."""
+        session, config, learner = self.session, self.config, self.session.learner
+        (trainable, total), rollout = self.policy.num_parameters, config.rollout
+        every = config.checkpoint.every
+        episodes = every * rollout.prompts_per_step * rollout.group_size
+        most = learner.max_updates
+        updates = "1 per step" if most == 1 else f"up to {most} per step"
+        return {
+            "splits": ", ".join(f"{name} {count:,}" for name, count in self.num_tasks.items()),
+            "model": session.plan.model.label,
+            "device": str(self.policy.device),
+            "parameters": f"{total:,} ({trainable:,} trained)",
+            "run": str(self.writer.path),
+            "algorithm": (
+                f"{config.algorithm.name}, {config.max_steps} steps of "
+                f"{rollout.prompts_per_step} prompts × {rollout.group_size} "
+                f"rollouts, lr {config.optim.lr:g}, {learner.loss_settings.describe()}"
+            ),
+            **({"curriculum": text} if (text := str(session.curriculum)) else {}),
+            "update": learner.describe() if session.plan.model else updates,
+            "checkpoint": (
+                f"every {'step' if every == 1 else f'{every} steps'}, {episodes:,} episodes; the "
+                f"last {config.checkpoint.keep_last} are kept"
+            ),
+            "memory": session.memory,
+        }
+
+    def warnings(self) -> Iterator[str]:
+        """What makes the run hopeless or its figures worthless."""
+        return training_warnings(self.session.plan, self.worlds)
+
+    def notes(self) -> list[str]:
+        """What judges will cost, and how an untaught model is taught first."""
+        notes = [*foresee_training(self.config, self.worlds, self.progress.step)]
+        if self.progress.step == 0:
+            num_weights = self.policy.num_parameters[1]
+            notes += untaught_note(self.session.plan, num_weights, self.worlds)
+        return notes
+
+    def open(
+        self, folder: Path | None, resume: Path | None, steps: int, *, allow_change: bool
+    ) -> None:
+        """As `TrainingRun.open`; all processes hold the same weights, and the alarms watch."""
+        self.session.learner.ensure_same_weights("at the start")
+        super().open(folder, resume, steps, allow_change=allow_change)
         done = self.progress
+        if resume is not None:
+            self.session.learner.ensure_same_weights(f"resumed after step {done.step}")
         self.alarms = AlarmDesk(
             self.session, self.writer, self.observer, done.watched, done.rollbacks
-        )
-        self.has_told_unread = False
-        self.unrecorded = 0
-        self.evaluator = self.session.make_driver(self.config.eval, lambda text: None)
-        self.limit = FailureLimit(
-            "training",
-            self.config.rollout.max_failure_frac,
-            self.writer.write_failure,
-            self.observer.note,
-            f"Fix it, then continue with: searchrl train --resume {self.writer.path}",
         )
 
     def run(self, trackers: Trackers) -> dict[str, Any]:
         """The evaluation before, steps until `max_steps`, the evaluation after and the summary."""
-        config, progress, workers = self.config, self.progress, self.session.workers
+        config, progress, workers = self.config, self.progress, self.workers
         if progress.before is None:
             # What everything later is compared with; part of checkpoint 0.
             progress.before = self.evaluate("before", 0)
@@ -171,14 +248,16 @@ class _Training:
             self.finish_step(trackers)
             if workers.agree_to_stop(self.stop.asked):
                 raise Interrupted
-        after = self.evaluate("after", config.max_steps)
-        if workers.is_first:
-            save_policy(self.writer.path, self.session.policy)
-        summary = self.summary(after)
+        assert progress.before is not None
+        summary = self.finish(
+            reward=[str(world.scorer.schedule) for world in self.worlds],
+            before=summary_metrics(progress.before, self.worlds),
+            best=progress.best,
+            alarms=Run(self.writer.path).alarms,
+        )
         tell_peak(self.session.memory, self.session.policy.device, self.observer.note)
-        for line in describe_spent(self.session.worlds):
+        for line in describe_spent(self.worlds):
             self.observer.note(line)
-        self.writer.write_summary(summary)
         return summary
 
     def finish_step(self, trackers: Trackers) -> None:
@@ -240,7 +319,7 @@ class _Training:
         model_tokens = sum(r.episode.num_model_tokens for r in rollouts)
         metrics["tokens_per_s"] = exact(model_tokens / max(updated - started, 1e-9))
         metrics |= curriculum_metrics(session.curriculum, step - 1)
-        self.alarms.log(step, metrics, "train")
+        self.log(step, metrics, "train")
         self.progress.step, self.unrecorded = step, 0
         observer.episodes(rollouts)
         return metrics
@@ -259,52 +338,19 @@ class _Training:
                 "docs/hooks.md, register_algorithms"
             )
 
-    def evaluate(self, label: str, step: int) -> Metrics:
-        """The full evaluation on `eval.split`, recorded; one that is recorded is not made again."""
-        workers = self.session.workers
-        recorded = Run(self.writer.path).measured(label, step) if workers.is_first else None
-        if (metrics := workers.gather(recorded)[0]) is not None:
-            return metrics
-        self.evaluator.sync(self.session.policy)
-        result = evaluate_both(
-            self.session.worlds,
-            self.evaluator,
-            self.config.eval,
-            seed=self.config.seed,
-            step=step,
-            on_phase=lambda name, done, total: self.observer.phase(
-                f"{name} ({label})", done, total
-            ),
-            should_stop=self.stop,
-        )
-        self.record(result, label, step, f"the evaluation {label} (step {step})")
-        for note in find_remarks(result.rollouts) if label == "before" else ():
-            self.observer.note(note)
-        self.observer.evaluation(label, step, result.metrics)
-        return result.metrics
-
     def validate(self, trackers: Trackers) -> None:
         """A short evaluation if one is due at this step; remembers the best checkpoint by reward.
 
         It plays validation tasks: what chooses a checkpoint can no longer measure it.
         """
         config, progress, step = self.config, self.progress, self.progress.step
-        worlds = [world for world in self.session.worlds if world.can_validate]
+        worlds = [world for world in self.worlds if world.can_validate]
         every = config.eval.every
         is_due = every and worlds and (step % every == 0 or step == config.max_steps)
         if not is_due or progress.evaluated == step:
             return
-        self.evaluator.sync(self.session.policy)
         short = {"split": VALIDATION, "num_tasks": config.eval.num_tasks_during}
-        result = evaluate_both(
-            worlds,
-            self.evaluator,
-            config.eval.model_copy(update=short),
-            seed=config.seed,
-            step=step,
-            on_phase=self.observer.phase,
-            should_stop=self.stop,
-        )
+        result = self.play(worlds, config.eval.model_copy(update=short), step)
         self.record(result, "during", step, f"the evaluation during training (step {step})")
         # Until here a resumed run begins with this evaluation.
         progress.evaluated = step
@@ -313,28 +359,12 @@ class _Training:
         if is_best:
             progress.best = {"step": step, "reward": reward}
         trackers.log(step, result.metrics, "eval")
-        self.observer.evaluation("during", step, result.metrics)
         if is_best:
             self.checkpoint()
 
-    def record(self, result: EvalResult, phase: str, step: int, where: str) -> None:
-        """Write the episodes of an evaluation, look at its failures, log its figures.
-
-        Raises:
-            FailureLimitError: if too many episodes failed; nothing is logged then.
-        """
-        log = self.config.log
-        # Those during training are files of steps, of which only the newest may be kept.
-        of_step = f"_{step:06d}" if phase == "during" else ""
-        keep = log.max_rollout_files if of_step else 0
-        for forced, rollouts in (("", result.rollouts), ("_forced", result.forced)):
-            if log.rollouts and rollouts:
-                rows = (rollout_record(r, f"{phase}{forced}", None) for r in rollouts)
-                name = f"eval_{phase}{forced}{of_step}"
-                self.writer.write_rollouts(name, rows, compress=log.compress, keep=keep)
-        name = f"eval_{phase}{of_step}"
-        self.limit.ensure((*result.rollouts, *result.forced), where, name)
-        self.alarms.log(step, result.metrics, phase)
+    def log(self, step: int, metrics: Metrics, phase: str) -> None:
+        """Record metrics; the alarms see them, too."""
+        self.alarms.log(step, metrics, phase)
 
     def heed_alarms(self) -> None:
         """Ask the alarms about the last step, once; after a rollback, keep the new weights."""
@@ -348,41 +378,3 @@ class _Training:
         """Save, and show that it is being done."""
         self.observer.phase("checkpoint", 0, 1)
         self.save()
-
-    def save(self) -> int:
-        """Write the checkpoint of the last finished step, in one process; returns its number.
-
-        Raises:
-            RuntimeError: if a step was broken off half-way: its weights are of no step at all. Or
-                see `ensure_recorded`.
-        """
-        session, progress, settings = self.session, self.progress, self.config.checkpoint
-        if session.learner.is_halfway:
-            raise RuntimeError("the update that was broken off had changed weights already")
-        ensure_recorded(self.unrecorded)
-        if session.workers.is_first:
-            save_checkpoint(self.writer.path, session.policy, session.learner, asdict(progress))
-            best = progress.best if settings.keep_best else None
-            kept = f"step_{best['step']:06d}" if best else None
-            rotate_checkpoints(self.writer.path, settings.keep_last, kept)
-        return progress.step
-
-    def summary(self, after: Metrics) -> dict[str, Any]:
-        """What `summary.json` holds."""
-        config, path = self.config, self.writer.path
-        assert self.progress.before is not None
-        return {
-            "env": [task.env.name for task in config.tasks],
-            "reward": [str(world.scorer.schedule) for world in self.session.worlds],
-            "model": self.session.policy.source,
-            "seed": config.seed,
-            "steps": config.max_steps,
-            "fingerprint": config.fingerprint,
-            "headline": find_headline(self.session.worlds),
-            "before": summary_metrics(self.progress.before, self.session.worlds),
-            "after": summary_metrics(after, self.session.worlds),
-            "best": self.progress.best,
-            "alarms": Run(path).alarms,
-            "policy": str(path / "policy"),
-            **ask_line(path, self.session.worlds),
-        }

@@ -21,6 +21,7 @@ from searchrl.core.encoding import encode_text
 from searchrl.errors import PluginError, RunFolderError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.loading import absolute_source
+from searchrl.plugins.provenance import read_records
 from searchrl.trust.needs import Need, find_needs, is_installed, texts_in
 
 
@@ -74,6 +75,17 @@ class Permission:
                 f"allow it once with --trust, or for good with: searchrl trust {place}"
             )
         return {need.value: need.content for need in needs}
+
+    def load(self, config: RunConfig, run: str | Path | None) -> Registry:
+        """The installed plugins and those of `config`, after `ensure`, whose errors it raises."""
+        pinned = self.ensure(config, run)
+        return load_plugins(
+            config.plugins,
+            strict=config.strict_plugins,
+            must_load=True,
+            pinned=pinned,
+            recorded=read_records(run, config.to_dict()),
+        )
 
 
 def trusted_folder() -> Path:

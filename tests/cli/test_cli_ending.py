@@ -16,7 +16,6 @@ from searchrl.cli.screen.console import (
     make_console,
 )
 from searchrl.cli.screen.ending import describe_result
-from searchrl.programs.observer import Work
 from searchrl.statistics import exact, proportion
 
 
@@ -70,7 +69,7 @@ def test_a_run_ends_with_one_sentence(before: Any, after: Any, sentence: str) ->
 def test_the_end_is_the_sentence_and_the_time_then_the_table(tmp_path: Path) -> None:
     for console in (make_console(io.StringIO()), terminal()):
         with ConsoleObserver(console) as observer:
-            observer.begin(Work(1, 4, before=100, after=100))
+            observer.begin(1)
             observer.evaluation("before", 0, BEFORE)
             observer.step(1, 1, STEP)
             observer.evaluation("after", 1, {"em": proportion(96, 100)})
@@ -93,7 +92,7 @@ def test_the_end_of_a_resumed_run_shows_all_of_it(
     for done, known in ((0, ()), (2, rows)):
         console = make_console(io.StringIO())
         with ConsoleObserver(console) as observer:
-            observer.begin(Work(2, 4, before=100, after=100, done=done, rows=known))
+            observer.begin(2, done, known)
             for row in () if done else rows:
                 step, metrics = row["step"], row["metrics"]
                 if row["phase"] == "train":
@@ -123,7 +122,7 @@ def test_how_to_go_on_is_the_last_line() -> None:
     """The table came below it."""
     console = terminal()
     with ConsoleObserver(console) as observer:
-        observer.begin(Work(3, 4))
+        observer.begin(3)
         observer.step(1, 3, STEP)
         observer.phase("sample", 1, 4)
         observer.last_words("stopped after step 1; continue with: searchrl train --resume runs/x")

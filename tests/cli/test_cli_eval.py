@@ -260,7 +260,7 @@ def test_stopped_it_says_that_nothing_is_recorded(
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(20)
 
-    monkeypatch.setattr(evaluate, "play_held_out", stopped)
+    monkeypatch.setattr(evaluate, "make_worlds", stopped)
     result = call(*SCRIPTED, "--run-dir", tmp_path / "r")
     assert result.exit_code == 130
     last = "stopped: an evaluation records nothing before its end; run the command again"

@@ -77,17 +77,13 @@ def test_mistakes_leave_nothing(kind: str, name: str, message: str, own_folder: 
 
 # --- the commands it names, one kind after the other ---------------------------------------
 def test_first_minutes_of_an_environment() -> None:
-    """The path of the docs up to the training; each command names the next one."""
+    """The path of the docs up to the training; the lines that `new` prints."""
     check, play, evaluate, _ = scaffold("env", "capitals")
-    assert f"searchrl {play}" in run(check)
+    run(check)
     played = run(play, "--index", 0, typed="s Belland\na Highwick\n")
-    assert "em 1" in played and played.splitlines()[-1] == f"Next:  searchrl {evaluate}"
+    assert "em 1" in played
     evaluated = succeed(*shlex.split(evaluate), "--json")
     assert json.loads(evaluated.stdout)["em"] == {"value": 1.0, "low": ANY, "high": 1.0, "n": 5}
-    next_command = evaluated.stderr.splitlines()[-1].removeprefix("Next:  searchrl ")
-    expected = 'train --plugin capitals.py --env capitals --reward "0.2*format+em"'
-    # The tiny model was never taught it.
-    assert shlex.split(next_command) == [*shlex.split(expected), "--model", "Qwen/Qwen3-0.6B"]
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def test_a_metric_of_the_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
         (("--reward", "emm"), "Did you mean"),
         (("--reward", "retrieved"), "'support_recall'"),
         (("--reward", "em", "--phase", "after"), "its phases: eval"),
-        (("--reward", "em", "--step", "7"), "for --step 7"),
+        (("--reward", "em", "--step", "7"), "no such rollouts"),
     ],
 )
 def test_what_is_wrong_is_said(stored: Path, words: tuple[str, ...], said: str) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from command_line import call, succeed
 
-from searchrl.run_folder import Run
-
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "plugins"
 BROKEN = str(FIXTURES / "hook_raises.py")
 GOOD, BAD_SYNTAX = str(FIXTURES / "good.py"), str(FIXTURES / "bad_syntax.py")
@@ -76,13 +74,3 @@ def test_plugins_lists_everything_before_it_ends(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(f"strict_plugins: true\nplugins: {BROKEN}\n")
     assert call("plugins", "--config", file).exit_code == 2
-
-
-def test_resume_may_be_strict(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    flags = ["--set", "tasks.0.metrics=[format]", "--run-dir", run]
-    succeed(*COMMANDS["eval"], "--plugin", RIVAL, *flags)
-    assert Run.open(run).config.plugins == [RIVAL]
-    result = call("train", "--resume", run, "--strict")
-    assert result.exit_code == 2 and "Error: reward 'em' is registered by" in result.stderr
-    assert "Error: reward" not in call("train", "--resume", run).stderr

@@ -166,10 +166,10 @@ def test_resume_tells_the_observer_that_a_reward_changed(
     run = make_run(tmp_path, "--reward", "calm")
     pretend_training(run)
     replace_release(site, "0.2.0", PLUGIN)
-    from searchrl.programs.setup.planning import find_plan
+    from searchrl.programs.setup.planning import prepare
 
     notes: list[str] = []
-    find_plan("train", None, run, None, notes.append)
+    prepare("train", None, resume=run, on_note=notes.append)
     (note,) = notes
     assert "plugin searchrl-rivers was 0.1.0" in note and "`pip install 'searchrl-rivers" in note
     assert "changed: plugin searchrl-rivers" in call("train", "--resume", run).stderr

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import searchrl.programs.train as train_program
+from searchrl.programs import training_run
 from searchrl.programs.setup.session import Session
 from searchrl.run_folder import RunWriter
 
@@ -33,11 +34,11 @@ PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "rollout": ((Session, "sample"),),
     "update": ((Session, "update"),),
     "checkpoint": (
-        (train_program, "save_checkpoint"),
-        (train_program, "rotate_checkpoints"),
-        (train_program, "save_policy"),
+        (training_run, "save_checkpoint"),
+        (training_run, "rotate_checkpoints"),
+        (training_run, "save_policy"),
     ),
-    "evaluation": ((train_program, "evaluate_both"),),
+    "evaluation": ((training_run, "evaluate_both"),),
     "metrics": ((RunWriter, "write_rollouts"), (RunWriter, "log")),
 }
 

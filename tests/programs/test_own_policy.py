@@ -16,7 +16,7 @@ from searchrl.engine.model.loading import TINY_PATH
 from searchrl.plugins import load_plugins
 from searchrl.programs.agent import load_agent
 from searchrl.programs.observer import SilentObserver
-from searchrl.programs.setup.planning import find_plan, plan_run
+from searchrl.programs.setup.planning import plan_run, prepare
 from searchrl.report.tokens import open_texts
 from searchrl.run_folder import Run
 from searchrl.testing import check_plugin
@@ -135,7 +135,7 @@ def test_a_resumed_run_that_began_with_our_own_goes_on_with_it(
     succeed("train", *flags, "--run-dir", run)
     registry = load_plugins([write_plugin(tmp_path)], entry_points=False)
     told: list[str] = []
-    plan, _ = find_plan("train", None, run, registry, told.append)
+    plan, _ = prepare("train", None, resume=run, registry=registry, on_note=told.append)
     assert plan.config.model.name == "tiny" and plan.model.path == str(TINY_PATH) and told == []
 
 
@@ -149,12 +149,12 @@ def test_every_program_means_the_same(package: Path, tmp_path: Path) -> None:
     result = succeed("eval", *words, "--num-tasks", "2", "--no-forced", "--against", "tiny")
     assert f"{NAME} (embedded, 0.0 M weights) against {NAME}" in " ".join(result.stdout.split())
     told: list[str] = []
-    plan, _ = find_plan("sft", task | {"model": "tiny"}, None, None, told.append)
+    plan, _ = prepare("sft", task | {"model": "tiny"}, on_note=told.append)
     assert plan.config.model.name == NAME and sum("homely" in note for note in told) == 1
     # Its name works wherever a model is named, and an unsettled plan is settled and told once.
     assert plan_run({"model": NAME}).model.path == str(package / "assets" / "tiny")
     observer = SilentObserver()
-    plan, _ = find_plan("train", plan_run(task, {"model": "tiny"}), None, None, observer.note)
+    plan, _ = prepare("train", plan_run(task, {"model": "tiny"}), on_note=observer.note)
     assert plan.settled(load_plugins([plugin], entry_points=False)) == plan
 
 

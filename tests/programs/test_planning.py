@@ -25,7 +25,7 @@ DECISIONS = {
         "searchrl.run_folder",
         "searchrl.programs.train",
         "searchrl.programs.sft",
-        "searchrl.cli.planned",
+        "searchrl.cli.dry_run",
     ),
     "make_worlds": (
         "searchrl.engine.rollout.world",
@@ -33,7 +33,7 @@ DECISIONS = {
         "searchrl.programs.sft",
         "searchrl.programs.evaluate",
         "searchrl.programs.agent",
-        "searchrl.cli.planned",
+        "searchrl.cli.dry_run",
     ),
 }
 """What is decided, and every module that has a name for it."""

@@ -31,8 +31,8 @@ from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.rollout import rollout
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.errors import ConfigError, FailureLimitError, RunFolderError
-from searchrl.programs import train as train_program
-from searchrl.programs.observer import SilentObserver, Work
+from searchrl.programs import training_run
+from searchrl.programs.observer import SilentObserver
 from searchrl.programs.setup.planning import plan_run
 from searchrl.programs.train import train
 from searchrl.rewards.scorer import ScoredEpisode
@@ -164,8 +164,8 @@ class TestFinished:
         """Stopped between the last evaluation and the summary: it has all but that."""
 
         class Told(Crash):
-            def begin(self, work: Work) -> None:
-                self.rows = work.rows
+            def begin(self, steps: int, done: int = 0, rows: Any = ()) -> None:
+                self.rows = rows
 
             def compare(self, before: Any, after: Any) -> None:
                 self.both = [[row["phase"] for row in rows] for rows in (before, after)]
@@ -173,13 +173,13 @@ class TestFinished:
         run = Path(shutil.copytree(whole_run.path, tmp_path / "run"))
         unfinish(run)
         before = stamps(run / "rollouts")
-        real, played = train_program.evaluate_both, list[int]()
+        real, played = training_run.evaluate_both, list[int]()
 
         def evaluate(*given: Any, **more: Any) -> Any:
             played.append(more["step"])
             return real(*given, **more)
 
-        monkeypatch.setattr(train_program, "evaluate_both", evaluate)
+        monkeypatch.setattr(training_run, "evaluate_both", evaluate)
         told = Told()
         assert_same_run(whole_run, train(resume=run, observer=told))
         assert not played
@@ -199,7 +199,7 @@ class TestFinished:
             raise OSError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(train_program, "save_policy", fail)
+            patch.setattr(training_run, "save_policy", fail)
             with pytest.raises(OSError, match="full"):
                 train(resume=run)
         assert stamps(run / "rollouts") == before

@@ -23,7 +23,7 @@ from searchrl.engine.learning import checkpoint as checkpoint_module
 from searchrl.engine.learning.checkpoint import list_checkpoints, read_state
 from searchrl.engine.model.optimizers import learning_rate
 from searchrl.errors import AlarmStop, PluginError, PolicyError, UnknownNameError
-from searchrl.programs import train as train_module
+from searchrl.programs import training_run
 from searchrl.programs.alarms import AlarmDesk
 from searchrl.programs.train import train
 from searchrl.run_folder import Run, RunWriter
@@ -142,14 +142,14 @@ class TestStop:
         self, micro_model, tmp_path, monkeypatch: pytest.MonkeyPatch
     ):
         """As when they are not finite: the alarm is what a user has to hear."""
-        real = train_module.save_checkpoint
+        real = training_run.save_checkpoint
 
         def save(run_dir: Path, policy: Any, learner: Any, state: Any) -> Path:
             if state["step"] == 3:
                 raise PolicyError("weight 'w' is not finite")
             return real(run_dir, policy, learner, state)
 
-        monkeypatch.setattr(train_module, "save_checkpoint", save)
+        monkeypatch.setattr(training_run, "save_checkpoint", save)
         more = {"eval": {"every": 0}}
         made = config(micro_model, tmp_path / "run", bell={"asks": "stop", "at": 3}, more=more)
         with pytest.raises(AlarmStop, match="alarm 'bell' stopped the run") as caught:
@@ -184,7 +184,7 @@ def rolled(micro_model: Path, run_dir: Path, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def best_at_3(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reward of an evaluation depends on its step alone: 3 is the best."""
-    real = train_module.evaluate_both
+    real = training_run.evaluate_both
 
     def evaluate(*args: Any, **more: Any) -> Any:
         result = real(*args, **more)
@@ -192,7 +192,7 @@ def best_at_3(monkeypatch: pytest.MonkeyPatch) -> None:
         result.metrics["reward"] = result.metrics["reward"] | {"value": value}
         return result
 
-    monkeypatch.setattr(train_module, "evaluate_both", evaluate)
+    monkeypatch.setattr(training_run, "evaluate_both", evaluate)
 
 
 @pytest.mark.usefixtures("best_at_3")
@@ -211,7 +211,7 @@ class TestRollback:
             saved[state["step"]] = copy
             return folder
 
-        monkeypatch.setattr(train_module, "save_checkpoint", save)
+        monkeypatch.setattr(training_run, "save_checkpoint", save)
         made = rolled(micro_model, tmp_path / "run", optim={"schedule": "cosine"})
         run = train(made)
         assert_same_weights(saved[3], saved[5])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from searchrl import ConfigError, load_plugins
+from searchrl import ConfigError, Run, load_plugins
 from searchrl.config import build_config, load_preset
-from searchrl.programs.setup.carrying import carried_settings
+from searchrl.programs.setup.init_from import settings_of_source
 from searchrl.programs.setup.planning import plan_run
 from searchrl.rewards.expression import RewardSchedule
 
@@ -43,11 +43,11 @@ def test_it_follows_the_tasks_of_a_run_and_not_its_weights(tmp_path: Path, prese
     (tmp_path / "config.yaml").write_text(plan.config.to_yaml().replace(PRESET, preset))
     (tmp_path / "provenance.json").write_text("{}")
     begun = {"init_from": str(tmp_path)}
-    again = carried_settings(build_config(begun), [begun])
+    again = settings_of_source(Run(tmp_path), [begun])
     assert "preset" not in again
     assert [int(step) for step in again["tasks"][0]["reward"]] == [0, 30]
     other = begun | {"env": "regulations"}
-    elsewhere = carried_settings(build_config(other), [other])
+    elsewhere = settings_of_source(Run(tmp_path), [other])
     assert "preset" not in elsewhere and "tasks" not in elsewhere
 
 

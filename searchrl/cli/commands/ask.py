@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say
+from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, read_layers
 
 
@@ -38,20 +37,17 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
       searchrl ask runs/mine "When does the library close on Fridays?"
       searchrl ask runs/mine --json < questions.txt
     """
-    from searchrl.cli.loading import say_failures, say_notes
-    from searchrl.cli.permission import find_permission
+    from searchrl.cli.loading import find_permission, say_notes
     from searchrl.cli.recording import record_episodes
     from searchrl.cli.screen.transcript import render_turns
     from searchrl.cli.terminal import make_console
-    from searchrl.config import build_config, merge
+    from searchrl.config import merge
     from searchrl.programs.agent import load_agent, make_answer
     from searchrl.run_folder import choose_folder
 
     overrides: dict[str, Any] = reduce(merge, read_layers(), {})
-    build_config(overrides)
     began = time.monotonic()
-    loaded = load_agent(agent, permission=find_permission(values), **overrides)
-    say_failures(loaded.registry)
+    loaded = load_agent(agent, permission=find_permission(), **overrides)
     say_notes(loaded.notes)
     config = loaded.config
     if config.run_dir is not None:

@@ -6,19 +6,17 @@ Owns the rows of the table. The measurement is `searchrl.programs.benchmark`.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option, read_layers
 
 if TYPE_CHECKING:
     from searchrl.programs.benchmark import Measured
-
-_WHOLE = ("model", "steps timed", "s per step", "steps/h", "rollouts/s", "peak memory")
-"""The rows that stand without `--details`."""
 
 
 @click.command(cls=Command)
@@ -33,7 +31,6 @@ _WHOLE = ("model", "steps timed", "s per step", "steps/h", "rollouts/s", "peak m
 @options.TRAINED
 @options.ALGORITHM
 @options.GROUP_SIZE
-@options.DETAILS
 def bench(**values: Any) -> None:
     """Take a few training steps and say what this machine will do with this configuration.
 
@@ -45,14 +42,15 @@ def bench(**values: Any) -> None:
       searchrl bench --env regulations --model tiny
       searchrl bench --config run.yaml --group-size 16 --steps 5 --json
     """
-    from searchrl.cli.planned import load_plan
+    from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.cli.screen.figures import make_table
     from searchrl.programs.benchmark import measure
-    from searchrl.programs.setup.planning import plan_run
+    from searchrl.programs.setup.planning import plan_run, prepare
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
-        plan, registry = load_plan(plan_run(*read_layers()), "bench", observer)
+        plan = replace(plan_run(*read_layers()), read_from=run_of_config())
+        plan, registry = prepare("bench", plan, on_note=observer.note, trust=find_permission())
         measured = measure(
             plan,
             registry,
@@ -64,8 +62,7 @@ def bench(**values: Any) -> None:
         print_json(measured.to_dict())
         return
     rows = describe(measured)
-    keys = rows if values["details"] else _WHOLE
-    make_console().print(make_table("figure", keys, {"value": rows.__getitem__}))
+    make_console().print(make_table("figure", rows, {"value": rows.__getitem__}))
 
 
 def describe(one: Measured) -> dict[str, str]:

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import shlex
 import sys
-from collections.abc import Sequence
 from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -22,26 +19,16 @@ from rich.console import Console
 from rich.text import Text
 
 from searchrl.cli import options
-from searchrl.cli.group import plugin_sources
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option
-from searchrl.cli.screen.next_command import show_next
 from searchrl.cli.terminal import make_console, show_finding
 from searchrl.config import merge, parse_set
-from searchrl.config.sections import TaskConfig
 from searchrl.errors import ConfigError
-from searchrl.plugins import Entry, PluginFailure, Registry, load_plugins
+from searchrl.plugins import PluginFailure, load_plugins
 from searchrl.plugins.loading import absolute_source
 
 if TYPE_CHECKING:
     from searchrl.testing.criteria import Report
-
-_SETTINGS_OF = {
-    **{kind: kind for kind in ("env", "protocol", "retriever", "judge")},
-    "algorithm": "algorithm.settings",
-    "generator": "engine.generator",
-}
-"""Where a configuration has the settings of a kind's factory."""
 
 _INDENT = 9
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable": ("·", "dim")}
@@ -69,7 +56,7 @@ def check(what: str, **values: Any) -> None:
     """
     from searchrl.testing.conformance import check_entry, find_entries, find_failures, is_file
 
-    named = [*plugin_sources(click.get_current_context()), *values["plugin"]]
+    named = values["plugin"]
     sources = [*named, *([what] if is_file(what) else [])]
     registry = load_plugins([absolute_source(source) for source in sources])
     entries = find_entries(registry, what, values["kind"] or "")
@@ -96,16 +83,6 @@ def check(what: str, **values: Any) -> None:
         said = [f"{count} {status}" for status, count in counts.items() if count]
         said += ["not loaded"] if failures else []
         console.print(", ".join(said), style="bold green" if found["is_good"] else "bold red")
-        if found["is_good"]:
-            then = _next_command(registry, entries[0], values["set"], sources)
-        else:
-            words = ["searchrl", "check", what]
-            words += [word for source in named for word in ("--plugin", source)]
-            words += ["--kind", values["kind"]] if values["kind"] else []
-            words += [word for text in values["set"] for word in ("--set", text)]
-            then = f"fix it, then run  {shlex.join(words)}"
-        if then:
-            show_next(console, then)
     if not found["is_good"]:
         sys.exit(1)
 
@@ -122,10 +99,8 @@ def describe(reports: list[Report], failures: tuple[PluginFailure, ...]) -> dict
 
 
 def _show_report(console: Console, report: Report) -> None:
-    where = f"{report.file}:{report.line}"
-    console.print(
-        Text.assemble((f"{report.kind} {report.name}", "bold"), f"  {report.plugin}  {where}")
-    )
+    where = f"  {report.plugin}  {report.file}:{report.line}"
+    console.print(Text.assemble((f"{report.kind} {report.name}", "bold"), where))
     for note, group in groupby(report.results, key=lambda result: result.note):
         results = list(group)
         if note and len(results) > 1:
@@ -149,57 +124,9 @@ def _show_report(console: Console, report: Report) -> None:
 
 def _show_failure(console: Console, failure: PluginFailure) -> None:
     console.print(Text.assemble((f"plugin {failure.plugin}", "bold"), "  not loaded"))
+    where = f"{failure.file}:{failure.line}" if failure.line else failure.file
     show_finding(console, _INDENT, "what", f"it {failure.message}", "red")
-    show_finding(
-        console,
-        _INDENT,
-        "where",
-        f"{failure.file}:{failure.line}" if failure.line else failure.file,
-    )
+    show_finding(console, _INDENT, "where", where)
     show_finding(console, _INDENT, "why", "a plugin registers everything or nothing")
     show_finding(console, _INDENT, "fix", "change the line as it says; nothing else is at fault")
     console.print()
-
-
-def _next_command(
-    registry: Registry, first: Entry, settings: Sequence[str], sources: Sequence[str]
-) -> str:
-    """What to type to use what was checked, the first of several; "" if that is not known."""
-    kind = first.kind
-    name = first.title if first.argument or first.name in registry.names(kind) else first.qualified
-    if name.endswith(":"):
-        if name != "gym:":
-            return ""
-        name = "gym:FrozenLake-v1"
-    plugins = [word for source in sources for word in ("--plugin", source)]
-    section = _SETTINGS_OF.get(kind)
-    if kind == "tracker" and settings:
-        own: dict[str, Any] = reduce(merge, map(parse_set, settings), {})
-        settings, tracker = (), f"[{json.dumps({'name': name, **own})}]"
-    else:
-        tracker = name
-    section = f"alarms.watch.{name}" if kind == "alarm" else section
-    flags = [word for text in settings if section for word in ("--set", f"{section}.{text}")]
-    scripted = ["--env", "regulations", "--policy", "scripted"]
-    if kind == "reward" and first.name in TaskConfig().metrics:
-        scripted += ["--set", "tasks.0.metrics=[]"] if name != first.name else []
-    step = ["--model", "tiny", "--max-steps", "1"]
-    words = {
-        "env": ["play", "--env", name],
-        "protocol": ["play", "--env", _env_for(registry, name), "--protocol", name],
-        "reward": ["eval", *scripted, "--reward", f"em+{name}" if first.is_of_group else name],
-        "judge": ["eval", *scripted, "--reward", "judge", "--set", f"judge={name}"],
-        "retriever": ["eval", *scripted, "--retriever", name],
-        "alarm": ["train", *step, "--alarm", name],
-        "tracker": ["train", *step, "--set", f"log.trackers={tracker}"],
-        "algorithm": ["train", *step, "--algorithm", name],
-        "generator": ["bench", "--model", "tiny", "--set", f"engine.generator={name}"],
-    }[kind]
-    return shlex.join(["searchrl", words[0], *plugins, *words[1:], *flags])
-
-
-def _env_for(registry: Registry, protocol: str) -> str:
-    """An environment that is registered with this protocol as its own, or one that searches."""
-    fit = [entry.name for entry in registry.entries() if entry.options.get("protocol") == protocol]
-    found = next(iter(fit), "regulations")
-    return "gym:FrozenLake-v1" if found == "gym:" else found

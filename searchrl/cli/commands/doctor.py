@@ -7,12 +7,13 @@ checks are `programs/doctor`, the display `screen/checks`.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, read_layers
 
 
@@ -36,23 +37,23 @@ def doctor(run: str | None, **values: Any) -> None:
       searchrl doctor runs/mine --json
       searchrl doctor --plugin my_env.py --env my-env --model Qwen/Qwen3-0.6B
     """
-    from searchrl.cli.planned import load_plan
+    from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.cli.screen.checks import show_report
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.config import build_config
     from searchrl.programs.agent import run_settings
     from searchrl.programs.doctor import examine_plan
-    from searchrl.programs.setup.planning import Plan, plan_run
+    from searchrl.programs.setup.planning import Plan, plan_run, prepare
     from searchrl.run_folder import Run
 
     with ConsoleObserver(make_console(sys.stderr)) as observer:
         if run is None:
-            folder, plan = None, plan_run(*read_layers())
+            plan = replace(plan_run(*read_layers()), read_from=run_of_config())
         else:
             found = Run.find(run) or Run.open(run)
-            folder = found.path
             plan = Plan.of(build_config(run_settings(found, run), *read_layers()))
-        plan, registry = load_plan(plan, "doctor", observer, folder)
+            plan = replace(plan, read_from=found.path)
+        plan, registry = prepare("doctor", plan, on_note=observer.note, trust=find_permission())
         report = examine_plan(plan, registry)
     if values["json"]:
         print_json(report.to_dict(), indent=2)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, Layers, is_of_run, option, read_layers
 from searchrl.config.endpoint import MODEL, endpoint_address
 from searchrl.errors import RunFolderError
@@ -90,7 +90,6 @@ def eval(run: str | None, **values: Any) -> None:
     """
     from searchrl.cli.loading import load_registry
     from searchrl.cli.screen.console import ConsoleObserver, make_console
-    from searchrl.cli.screen.next_command import show_next
     from searchrl.engine.metrics.breakdown import task_means
     from searchrl.programs.evaluate import play_table
     from searchrl.run_folder import Run, choose_folder
@@ -122,11 +121,8 @@ def eval(run: str | None, **values: Any) -> None:
             ]
         except KeyboardInterrupt as error:
             way_on = "an evaluation records nothing before its end; run the command again"
-            is_endpoint = endpoint_address(first.config.policy) is not None
-            if is_endpoint and first.config.endpoint.has_cache:
-                way_on = (
-                    "the replies so far are kept; run the command again, and it goes on from there"
-                )
+            if endpoint_address(first.config.policy) and first.config.endpoint.has_cache:
+                way_on = "the replies so far are kept; run the command again, to go on from there"
             error.args = (way_on,)
             observer.last_words(f"stopped: {error}")
             raise
@@ -134,23 +130,19 @@ def eval(run: str | None, **values: Any) -> None:
             observer.note(f"endpoint: {results[0].traffic.describe()}")
         _keep(first.config, registry, results, began, observer.note)
     compared = compare(*(task_means(one.rollouts) for one in results)) if results[1:] else {}
-    following = _following(run, values, first.config, registry, results[0])
     if values["json"]:
         print_json(_as_json(both, results, compared))
-        show_next(observer.console, following)
-        return
-    _show(both, results, compared, values)
-    show_next(make_console(sys.stdout), following)
+    else:
+        _show(both, results, compared, values)
 
 
 def _resolve(run: str | None, layers: Layers) -> Contender:
     """The resolved config, and its plan if a model needed one (that needs torch)."""
-    from searchrl.config import build_config
-    from searchrl.programs.agent import run_settings
-    from searchrl.programs.evaluate import needs_model
+    from searchrl.programs.evaluate import resolve
     from searchrl.run_folder import Run
     from searchrl.runs.contender import Contender
 
+    found = None
     if run is not None:
         try:
             found = Run.find(run) or Run.open(run)
@@ -159,19 +151,7 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
                 f"{error} RUN is a run folder; a model is named by a flag: "
                 f"searchrl eval --model {shlex.quote(run)}"
             ) from None
-        config = build_config(run_settings(found, run), *layers)
-        if not needs_model(config.policy):
-            return Contender(config)
-        from searchrl.programs.setup.planning import Plan
-
-        return Contender(config, Plan.of(config))
-    config = build_config(*layers)
-    if not needs_model(config.policy):
-        return Contender(config)
-    from searchrl.programs.setup.planning import plan_run
-
-    plan = plan_run(*layers)
-    return Contender(plan.config, plan)
+    return Contender(*resolve(*layers, run=found, weights=run))
 
 
 def _keep(
@@ -208,28 +188,6 @@ def _keep(
         limit.ensure((*one.rollouts, *one.forced), f"split '{config.eval.split}'", name)
 
 
-def _following(
-    run: str | None,
-    values: Mapping[str, Any],
-    config: RunConfig,
-    registry: Registry,
-    result: EvalResult,
-) -> str:
-    """What to type next."""
-    from searchrl.cli.screen.next_command import REWARD, after_eval, after_eval_of_run
-    from searchrl.programs.agent import takes_questions
-
-    if run is not None:
-        can_ask = bool(result.rollouts) and takes_questions(result.rollouts[0].world)
-        return after_eval_of_run(values, run, takes_questions=can_ask)
-    reward = REWARD if "reward" in result.metrics else "env"
-    if endpoint_address(config.policy) is not None:
-        # It has no weights here, and nothing else asks it.
-        rest = tuple(one for one in values["set"] if not one.strip().startswith("endpoint."))
-        values = {**values, "model": None, "set": rest}
-    return after_eval(values, config, registry, reward)
-
-
 def _as_json(
     both: list[Contender], results: list[EvalResult], compared: Mapping[str, Paired]
 ) -> dict[str, Any]:
@@ -251,10 +209,9 @@ def _show(
     compared: Mapping[str, Paired],
     values: Mapping[str, Any],
 ) -> None:
-    from searchrl.cli.screen.figures import chosen_keys, format_metric, format_value, make_table
+    from searchrl.cli.screen.figures import chosen_keys, format_metric, make_table
     from searchrl.cli.screen.transcript import render_rollout
     from searchrl.cli.terminal import make_console
-    from searchrl.engine.metrics.breakdown import GROUPED
     from searchrl.engine.rollout.records import rollout_record
 
     console, config = make_console(sys.stdout), both[0].config
@@ -279,21 +236,16 @@ def _show(
     if not compared:
         return
 
-    def difference(key: str) -> str:
-        one = compared[key]
-        if "low" not in one:
-            return f"{one['value']:+.3f}"
-        low, high = format_value(key, one["low"]), format_value(key, one["high"])
-        return f"{one['value']:+.3f} [{low}, {high}]"
-
     def chance(key: str) -> str:
         p = compared[key]["p"]
         return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
-    ordered = sorted(compared, key=lambda key: GROUPED.index(key) if key in GROUPED else 99)
-    columns = {"difference [95 %]": difference, "p": chance}
-    columns["test"] = lambda key: compared[key]["test"]
-    columns["tasks"] = lambda key: str(compared[key]["n"])
+    columns = {
+        "difference [95 %]": partial(format_metric, metrics=compared),
+        "p": chance,
+        "test": lambda key: compared[key]["test"],
+        "tasks": lambda key: str(compared[key]["n"]),
+    }
     console.print("", f"{names[0]} minus {names[1]}, task by task", sep="\n")
-    console.print(make_table("metric", ordered, columns))
+    console.print(make_table("metric", compared, columns))
     console.print(_CHOSEN, style="dim")

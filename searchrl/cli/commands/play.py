@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say
+from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option, read_layers
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL
 
@@ -56,7 +55,6 @@ def play(**values: Any) -> None:
     """
     from searchrl.cli.loading import load_registry
     from searchrl.cli.recording import record_episodes
-    from searchrl.cli.screen.next_command import after_play, show_next
     from searchrl.cli.screen.transcript import colour_observation, verdict_lines
     from searchrl.cli.terminal import make_console
     from searchrl.config import build_config
@@ -143,4 +141,3 @@ def play(**values: Any) -> None:
         # The same status as for a run with too many failures: the command line was right.
         console.print(episode.failure.detail, style="dim")
         sys.exit(FailureLimitError.exit_code)
-    show_next(console, after_play(values, config, registry))

@@ -15,10 +15,9 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say, style
+from searchrl.cli.lines import print_json, say, style
+from searchrl.cli.loading import find_permission, run_of_config
 from searchrl.cli.options import Command, read_layers
-from searchrl.cli.permission import permit
 from searchrl.config import RunConfig, merge
 from searchrl.errors import PluginError
 from searchrl.hookspecs import HOOKS, PLUGIN_API
@@ -39,7 +38,8 @@ def plugins(**values: Any) -> None:
     """
     settings: Mapping[str, Any] = reduce(merge, read_layers(), {})
     sources = settings.get("plugins", [])
-    registry = load_plugins(sources, pinned=permit(RunConfig(plugins=sources)))
+    pinned = find_permission().ensure(RunConfig(plugins=sources), run_of_config())
+    registry = load_plugins(sources, pinned=pinned)
     if values["json"]:
         print_json(describe(registry), indent=2)
     else:

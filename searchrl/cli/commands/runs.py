@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say
+from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 

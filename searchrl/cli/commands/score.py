@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 _REASONS = 3
 _CHARACTERS = 200
 """Of a question or an answer that is shown."""
-
-_LEGEND = """tau, rho   1: both rewards order all episodes alike; —: one of them is constant
-in groups  mean tau within the groups in which neither is constant (how many)
-best       groups whose best episode is another one"""
-_WHOLE = ("rollouts", "first", "second", "tau")
-"""The rows that stand without `--details`."""
 
 
 @click.command(cls=Command)
@@ -51,7 +45,6 @@ _WHOLE = ("rollouts", "first", "second", "tau")
     metavar="N",
     help="How many disagreements to show; 3 by default.",
 )
-@options.DETAILS
 @options.LOADED
 def score(run: str, **values: Any) -> None:
     """Score the rollouts of a run again and compare two rewards; needs no model.
@@ -81,7 +74,9 @@ def score(run: str, **values: Any) -> None:
     )
     recorded = read_recorded(rows, config, registry)
     if not recorded:
-        raise ConfigError(_nothing(opened, values))
+        found = sorted({f"{row.get('phase')}" for row in opened.rollouts()})
+        phases = f"its phases: {', '.join(found)}" if found else "it was made with log.rollouts off"
+        raise ConfigError(f"'{opened.path}' has no such rollouts; {phases}")
     first = score_again(recorded, config, registry, values["reward"])
     second_name, second = "recorded", recorded
     if values["against"] is not None:
@@ -95,25 +90,13 @@ def score(run: str, **values: Any) -> None:
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
     shown = {phase: _cells(one) for phase, one in compared.items()}
-    keys = next(iter(shown.values())) if values["details"] else _WHOLE
     columns = {phase: cells.__getitem__ for phase, cells in shown.items()}
-    console.print(make_table("phase", keys, columns))
-    if values["details"]:
-        console.print(_LEGEND, style="dim")
+    console.print(make_table("phase", next(iter(shown.values())), columns))
     for disagreement in (found for one in compared.values() for found in one.disagreements):
         _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}
     for reason in sorted(reasons)[:_REASONS]:
         console.print(f"unscored: {reason}", style="yellow")
-
-
-def _nothing(run: Any, values: Mapping[str, Any]) -> str:
-    """Why there is nothing to score."""
-    found = sorted({f"{row.get('phase')}" for row in run.rollouts()})
-    if not found:
-        return f"'{run.path}' holds no rollouts: it was made with log.rollouts off"
-    asked = [f"--{name} {values[name]}" for name in ("phase", "step") if values[name] is not None]
-    return f"no rollouts of '{run.path}' for {' '.join(asked)}; its phases: {', '.join(found)}"
 
 
 def _cells(one: Comparison) -> dict[str, str]:
@@ -156,33 +139,30 @@ def _as_json(
     def side(one: Scored, rank: float) -> dict[str, Any]:
         return {"reward": one.reward, "rank": rank, "scores": dict(one.scores)}
 
-    return {
-        "run": str(path),
-        "first": names[0],
-        "second": names[1],
-        "phases": {
-            phase: {
-                "n": one.n,
-                "unscored": list(one.unscored),
-                "first": one.first,
-                "second": one.second,
-                "kendall_tau": one.tau,
-                "spearman_rho": one.rho,
-                "group_tau": one.group_tau,
-                "groups": one.num_groups,
-                "best_differs": one.num_flipped,
-                "disagreements": [
-                    {
-                        "rollout": found.first.name,
-                        "question": found.first.episode.task.question,
-                        "answer": found.first.episode.final_answer,
-                        "expected": list(found.first.episode.task.answers),
-                        "first": side(found.first, found.ranks[0]),
-                        "second": side(found.second, found.ranks[1]),
-                    }
-                    for found in one.disagreements
-                ],
-            }
-            for phase, one in compared.items()
-        },
+    def row(found: Disagreement) -> dict[str, Any]:
+        episode, (rank, other) = found.first.episode, found.ranks
+        return {
+            "rollout": found.first.name,
+            "question": episode.task.question,
+            "answer": episode.final_answer,
+            "expected": list(episode.task.answers),
+            "first": side(found.first, rank),
+            "second": side(found.second, other),
+        }
+
+    phases = {
+        phase: {
+            "n": one.n,
+            "unscored": list(one.unscored),
+            "first": one.first,
+            "second": one.second,
+            "kendall_tau": one.tau,
+            "spearman_rho": one.rho,
+            "group_tau": one.group_tau,
+            "groups": one.num_groups,
+            "best_differs": one.num_flipped,
+            "disagreements": [row(found) for found in one.disagreements],
+        }
+        for phase, one in compared.items()
     }
+    return {"run": str(path), "first": names[0], "second": names[1], "phases": phases}

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
+from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, given_options, option, read_layers
 from searchrl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from searchrl.run_folder import Run
 
 
 def _read_actions(
@@ -88,56 +92,51 @@ def sft(**values: Any) -> None:
 
 def _run(command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
     """Resume or plan, then run the program of `command`."""
-    from searchrl.cli.loading import load_registry
-    from searchrl.cli.planned import ensure_elsewhere, ensure_model_policy, load_plan, show_plan
+    from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.engine.learning.torchrun import read_place
-    from searchrl.programs.setup.planning import plan_run
-    from searchrl.run_folder import Run
 
     is_first = read_place().is_first
     console = make_console(sys.stderr if values["json"] else sys.stdout)
     console.quiet = not is_first
-    with ConsoleObserver(console, details=values["details"]) as observer:
-        plan = None
-        if not values["resume"]:
-            if values["allow_change"]:
-                raise ConfigError("--allow-change goes with --resume RUN")
-            layers = read_layers()
-            elsewhere = ensure_elsewhere(values) if values.get("gpu_memory") else None
-            plan = plan_run(*layers, elsewhere=elsewhere)
-            if values["dry_run"]:
-                ensure_model_policy(plan.config, command)
-                if is_first:
-                    show_plan(plan, command, values)
-                return
-        elif others := given_options(
-            "resume", "json", "strict", "trust", "details", "allow_change"
-        ):
+    if values["resume"]:
+        if others := given_options("resume", "json", "trust", "details", "allow_change"):
             raise ConfigError(
                 "--resume continues a run with its own configuration and takes no "
                 f"{' '.join(others)}; to train on with other settings, start a new run with "
                 "--init-from RUN"
             )
+    elif values["allow_change"]:
+        raise ConfigError("--allow-change goes with --resume RUN")
+    with ConsoleObserver(console, details=values["details"]) as observer:
+        plan = None
+        if not values["resume"]:
+            from searchrl.programs.setup.planning import plan_run
+
+            elsewhere = None
+            if values.get("gpu_memory"):
+                from searchrl.cli.dry_run import ensure_elsewhere
+
+                elsewhere = ensure_elsewhere(values)
+            plan = plan_run(*read_layers(), elsewhere=elsewhere)
+            plan = replace(plan, read_from=run_of_config())
+            if values["dry_run"]:
+                from searchrl.cli.dry_run import show_plan
+
+                show_plan(plan, command, values, is_shown=is_first)
+                return
         # Not before: a dry run answers without what only training needs.
         program: Callable[..., Run]
         if command == "train":
             from searchrl.programs.train import train as program
         else:
             from searchrl.programs.sft import sft as program
-        if plan is None:
-            resumed = Run.open(values["resume"])
-            config = resumed.config
-            if values["strict"]:
-                config = config.model_copy(update={"strict_plugins": True})
-            run = program(
-                resume=resumed.path,
-                observer=observer,
-                registry=None if resumed.find_end() else load_registry(config, values["resume"]),
-                allow_change=values["allow_change"],
-            )
-        else:
-            plan, registry = load_plan(plan, command, observer)
-            run = program(plan, observer=observer, registry=registry)
+        run = program(
+            plan,
+            resume=values["resume"],
+            observer=observer,
+            trust=find_permission(),
+            allow_change=values["allow_change"],
+        )
     if values["json"] and is_first:
         print_json({"run": str(run.path), **run.summary})

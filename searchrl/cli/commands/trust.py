@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from searchrl.cli import options
-from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say, style
+from searchrl.cli.lines import print_json, say, style
 from searchrl.cli.options import Command
 
 

@@ -7,6 +7,7 @@ nothing: the programs tell it everything.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -29,32 +30,21 @@ from searchrl.cli.screen.figures import (
     make_table,
     sparkline,
 )
-from searchrl.cli.screen.next_command import after_training
 from searchrl.cli.screen.transcript import render_rollout, render_sample
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.playing import Rollout
+from searchrl.engine.rollout.scorers import SEARCH_METRICS
 from searchrl.errors import DamagedError
-from searchrl.programs.observer import Row, Work
+from searchrl.programs.observer import Row
 from searchrl.rewards.expression import RewardSchedule
-
-LOSS_HINT = (
-    "a loss of 0 is right here: at ratio 1 centred advantages cancel; the gradient is not 0. "
-    "Watch reward, KL and entropy."
-)
-DEAD_HINT = (
-    "this step taught nothing: in every group all rollouts have the same reward, so the gradient "
-    "is 0. That is normal now and then; if dead groups stay at 1, tasks are too hard or too easy."
-)
 
 _BAR = 24
 """Columns of the progress bar."""
-_SAMPLING = 2 / 3
-"""Share of a step that is over when its last episode is sampled."""
 _SPEED_S = 600
-"""Seconds of the run whose speed gives the time left: with evaluations, which are faster."""
+"""Seconds of the run whose speed gives the time left."""
 _TREND = (6, 18)
 """Fewest and most columns of a trend."""
 _TABLE_REST = 74
@@ -85,19 +75,13 @@ class ConsoleObserver:
             speed_estimate_period=_SPEED_S,
         )
         self._bar = self._progress.add_task("")
-        self._work: Work | None = None
-        self._behind = 0.0
-        """Episodes of what has ended: steps and evaluations."""
-        self._earlier = 0
-        """Episodes of the first part of an evaluation, while its second part is played."""
+        self._is_run = False
+        """Whether somebody said how many steps there are; else the bar is that of a phase."""
         self._phase: tuple[str, int, int] = ("", 0, 0)
         self._step = 0
-        self._max_steps = 0
         self._now: Metrics = {}
         self._seen: Metrics = {}
         self._history: dict[str, list[float]] = {}
-        # The loss has no row unless details are shown; then 0 needs no explanation either.
-        self._hints = [LOSS_HINT, DEAD_HINT] if details else [DEAD_HINT]
         self._held_out: dict[str, Figures] = {}
         self._latest_step = 0
         self._sample: tuple[int, Rollout] | None = None
@@ -109,17 +93,11 @@ class ConsoleObserver:
     def __exit__(self, *raised: object) -> None:
         self._stop_live()
 
-    # The Observer interface.
-
-    def begin(self, work: Work) -> None:
+    def begin(self, steps: int, done: int = 0, rows: Sequence[Row] = ()) -> None:
         """Start the bar of the run; take in what an earlier process recorded of it."""
-        self._work, self._step, self._max_steps = work, work.done, work.steps
-        self._behind = _episodes_until(work, work.done) if work.done else 0
-        total = _episodes_until(work, work.steps) + work.after
-        if work.every:  # one more comes after the last step
-            total += work.during
-        self._progress.update(self._bar, total=max(total, 1))
-        for row in work.rows:
+        self._is_run, self._step = True, done
+        self._progress.update(self._bar, completed=done, total=max(steps, 1))
+        for row in rows:
             self._take_in(row["phase"], row["step"], row["metrics"])
 
     def plan(self, config: RunConfig, facts: Mapping[str, Any]) -> None:
@@ -158,12 +136,10 @@ class ConsoleObserver:
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Move the progress bar; plain output says once that a long phase began."""
-        if is_new := name != self._phase[0]:
-            # The second part of an evaluation goes on where the first one ended.
-            is_second = name.startswith("evaluate,")
-            self._earlier = self._earlier + self._phase[2] if is_second else 0
+        is_new = name != self._phase[0]
         self._phase = (name, done, total)
-        self._move_bar()
+        if not self._is_run:
+            self._progress.update(self._bar, completed=done, total=max(total, 1))
         if self.console.is_terminal:
             self._start_live()
         elif is_new and name.startswith(("evaluate", "index")):
@@ -172,13 +148,10 @@ class ConsoleObserver:
 
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
         """Take in a finished step."""
-        self._step, self._max_steps = step, max_steps
+        self._step, self._phase = step, ("", 0, 0)
         self._take_in("train", step, metrics)
-        self._end_phase(0.0 if self._work is None else _episodes_until(self._work, step))
-        hint = loss_hint(metrics)
-        if hint in self._hints:
-            self._hints.remove(hint)
-            self.note(hint)
+        place = f" of the run  step {step}/{max_steps}"
+        self._progress.update(self._bar, completed=step, total=max_steps, description=place)
         if self.console.is_terminal:
             self._start_live()
             return
@@ -193,7 +166,7 @@ class ConsoleObserver:
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Take in a finished evaluation."""
         self._take_in(label, step, metrics)
-        self._end_phase(self._behind + self._earlier + self._phase[1])
+        self._phase = ("", 0, 0)
         if not self.console.is_terminal:
             values = _on_a_line(chosen_keys([metrics], details=self.details), metrics)
             self.console.print(f"evaluation {label} (step {step}): {values}")
@@ -221,8 +194,8 @@ class ConsoleObserver:
         result = describe_result(before, after, summary.get("headline", "em"))
         took = f"took {format_duration(time.monotonic() - self.started)}"
         self.console.print()
-        gap = "  " if len(result) + len(took) + 2 <= self.console.width else "\n"
-        self.console.print(Text.assemble((result, "bold"), gap * bool(result), (took, "dim")))
+        line = Text.assemble((result, "bold"), "  " * bool(result), (took, "dim"))
+        self.console.print(line, soft_wrap=True)
         self.console.print()
         if "after" in self._held_out:
             self.console.print(self._table(), "")
@@ -236,7 +209,11 @@ class ConsoleObserver:
         self._say("run", str(run_dir))
         self._say("summary", str(run_dir / "summary.json"))
         self._say("policy", str(summary.get("policy", run_dir / "policy")))
-        self._say("try", f"\n{'':11}".join(after_training(run_dir, summary)))
+        again = f"searchrl eval {shlex.quote(str(run_dir))}"
+        tries = [summary[name] for name in ("train", "ask") if name in summary] + [again]
+        if any(key.rpartition("/")[2] in SEARCH_METRICS for key in summary.get("after", ())):
+            tries.append(f"{again} --retriever random")
+        self._say("try", f"\n{'':11}".join(tries))
 
     def _take_in(self, phase: str, step: int, metrics: Metrics) -> None:
         if phase not in ("train", "sft"):
@@ -250,26 +227,6 @@ class ConsoleObserver:
 
     def _say(self, name: str, text: str) -> None:
         self.console.print(Text.assemble((f"{name:<11}", "bold"), text))
-
-    # The bar and the live table.
-
-    def _end_phase(self, behind: float) -> None:
-        self._behind, self._earlier, self._phase = behind, 0, ("", 0, 0)
-        self._move_bar()
-
-    def _move_bar(self) -> None:
-        """Move the bar to where the run is, or its phase where nobody said how long the run is."""
-        name, done, total = self._phase
-        work, now = self._work, 0.0
-        if work is None:
-            self._progress.update(self._bar, completed=done, total=max(total, 1))
-            return
-        if name in ("sample", "update"):
-            now = work.per_step * _SAMPLING * (1 if name == "update" else done / max(total, 1))
-        elif name.startswith("evaluate"):
-            now = self._earlier + done
-        place = f" of the run  step {self._step}/{self._max_steps}"
-        self._progress.update(self._bar, completed=self._behind + now, description=place)
 
     def _start_live(self) -> None:
         if self._live is None:
@@ -326,12 +283,6 @@ class ConsoleObserver:
         return make_table("metric", keys, columns)
 
 
-def _episodes_until(work: Work, step: int) -> int:
-    """Episodes up to the end of a step, with the evaluations before it."""
-    num_during = (step - 1) // work.every if work.every else 0
-    return work.before + step * work.per_step + num_during * work.during
-
-
 def _memory_table(plan: MemoryPlan) -> Table:
     parts = {part.name: part for part in plan.parts}
     return make_table(
@@ -344,18 +295,6 @@ def _memory_table(plan: MemoryPlan) -> Table:
         },
         can_wrap=True,
     )
-
-
-def loss_hint(metrics: Figures) -> str:
-    """What to say of a training step whose loss or gradient is 0; "" if there is nothing."""
-    if "reward" not in metrics:  # nothing was scored, or it is supervised training
-        return ""
-    loss, grad_norm, dead = (metrics.get(key) for key in ("loss", "grad_norm", "dead_groups"))
-    if dead is not None and dead["value"] == 1 and (grad_norm is None or not grad_norm["value"]):
-        return DEAD_HINT
-    is_zero = loss is not None and abs(loss["value"]) < 1e-6
-    has_gradient = grad_norm is not None and grad_norm["value"] > 0
-    return LOSS_HINT if is_zero and has_gradient else ""
 
 
 def _on_a_line(keys: Sequence[str], metrics: Figures) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -272,6 +272,13 @@ def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
         return task.model_copy(update=decided)
 
     return config.model_copy(update={"tasks": [named(task) for task in config.tasks]})
+
+
+def build_indexes(worlds: Iterable[TaskWorld], on_phase: Callable[[str, int, int], None]) -> None:
+    """Build the indexes of all worlds; `on_phase` is an observer's `phase` (`index NAME: …`)."""
+    for world in worlds:
+        head = f"index {world.config.retriever.name}: "
+        world.build_indexes(lambda doing, *counts, head=head: on_phase(head + doing, *counts))
 
 
 def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:

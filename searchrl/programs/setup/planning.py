@@ -7,36 +7,39 @@ model is found first. Callers: every program with a model, and `--dry-run`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import torch
 
-from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.config import RunConfig, build_config, load_preset, merge
+from searchrl.config.endpoint import MODEL
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
+from searchrl.config.sections import SCRATCH
 from searchrl.engine.model.hub import find_absence
-from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_device, resolve_model
+from searchrl.engine.model.loading import (
+    NO_SCRATCH,
+    ResolvedModel,
+    load_policy,
+    resolve_device,
+    resolve_model,
+)
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.rollout.world import TaskWorld, name_defaults
+from searchrl.engine.rollout.world import name_defaults
 from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError
-from searchrl.plugins import Registry, load_plugins
-from searchrl.plugins.provenance import read_records
-from searchrl.programs.setup.carrying import (
-    carried_settings,
-    describe_carried,
+from searchrl.plugins import Registry
+from searchrl.programs.setup.init_from import (
+    describe_taken,
     find_source,
     join_plugins,
-    task_flags,
+    settings_of_source,
 )
 from searchrl.run_folder import Run, find_damage, newest_checkpoint, read_state
 from searchrl.trust.permission import Permission
 
 TINY = "tiny"
-SMALL_PARAMETERS = 1_700_000_000
-"""Below it, models rarely write tags that they know only from an instruction."""
 TINY_PRESET = "tiny"
 LARGE_PRESET = "qwen3_4b_lora"
 
@@ -51,10 +54,12 @@ class Plan:
     config: RunConfig
     model: ResolvedModel
     device: torch.device
-    carried: str = ""
+    taken_over: str = ""
     """What was taken over from the run that `init_from` names, in words."""
     named: frozenset[str] = frozenset()
     """The texts that somebody wrote here, not that run."""
+    read_from: Path | None = None
+    """The run folder that the settings, or some of them, were read from."""
 
     @classmethod
     def of(cls, config: RunConfig, elsewhere: torch.device | None = None) -> Plan:
@@ -109,7 +114,7 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should be told of what was decided."""
-        return tuple(note for note in (*self.model.notes, self.carried) if note)
+        return tuple(note for note in (*self.model.notes, self.taken_over) if note)
 
     def find_absence(self) -> str:
         """Why the weights cannot be had on this machine, found out in a moment; "" if they can."""
@@ -140,135 +145,125 @@ def plan_run(*layers: Mapping[str, Any], elsewhere: torch.device | None = None) 
     Raises:
         ConfigError, PolicyError: for wrong keys, unknown presets, missing devices or folders.
     """
-    asked = build_config(*layers)
-    carried, named = "", Permission.of(*layers).named
-    if source := find_source(asked):
-        settings, plugins = carried_settings(asked, layers), join_plugins(source, asked)
-        carried = describe_carried(source, settings, plugins)
+    asked, named, taken_over = _Asked.of(*layers), Permission.of(*layers).named, ""
+    if source := find_source(asked.init_from):
+        settings = settings_of_source(source, layers)
+        plugins = join_plugins(source, asked.plugins)
+        taken_over = describe_taken(source, settings, plugins)
         layers = (settings, *layers, {"plugins": plugins})
-        asked = build_config(*layers)
+        asked = _Asked.of(*layers)
     if asked.preset:
-        # It may name the model.
-        asked = build_config(load_preset(asked.preset), *layers)
-    plan = Plan.of(asked, elsewhere)
-    model = plan.model
+        asked = _Asked.of(load_preset(asked.preset), *layers)  # it may name the model
+    device = resolve_device(asked.device) if elsewhere is None else elsewhere
+    model = resolve_model(asked.model, device, asked.init_from)
     of_policy = TINY_PRESET if model.is_tiny else LARGE_PRESET
     preset = asked.preset or of_policy
     # That of a package is not about a policy, so it does not replace the policy's.
     presets = [of_policy, preset] if is_packaged(preset) else [preset]
     decided: dict[str, Any] = {"preset": preset}
-    if asked.model.name == "auto" and asked.init_from is None:
+    if asked.model == "auto" and asked.init_from is None:
         # With init_from the folder decides, and later it decides the same.
         decided["model"] = {"name": TINY if model.is_tiny else model.path}
     config = build_config(*map(load_preset, presets), *layers, decided)
-    return replace(plan, config=config, carried=carried, named=named)
+    return Plan(config, model, device, taken_over, named)
 
 
-def find_plan(
-    program: Literal["train", "sft"],
+class _Asked(NamedTuple):
+    """The keys that decide what lies below all others; everything is validated once, with it."""
+
+    model: str
+    preset: str | None
+    init_from: str | None
+    device: str
+    plugins: list[str]
+
+    @classmethod
+    def of(cls, *layers: Mapping[str, Any]) -> _Asked:
+        """Read the keys in layers; what is no value of such a key is refused with all else."""
+        whole: dict[str, Any] = {}
+        for layer in layers:
+            name = layer.get("model")
+            whole = merge(
+                whole, {**layer, "model": {"name": name}} if isinstance(name, str) else layer
+            )
+        model = whole.get("model", {})
+        asked = cls(
+            model.get("name", "auto") if isinstance(model, Mapping) else None,  # type: ignore[arg-type]
+            whole.get("preset"),
+            whole.get("init_from"),
+            whole.get("device", "auto"),
+            whole.get("plugins", []),
+        )
+        is_text = [isinstance(one, str) for one in (asked.model, asked.device)]
+        is_text += [one is None or bool(one and isinstance(one, str)) for one in asked[1:3]]
+        if not all(is_text) or not isinstance(asked.plugins, list):
+            build_config(*layers)
+        return asked
+
+
+def prepare(
+    program: str,
     config: RunConfig | Plan | Mapping[str, Any] | None,
-    resume: str | Path | None,
-    registry: Registry | None,
-    on_note: Callable[[str], None],
     *,
-    trust: bool = False,
+    on_note: Callable[[str], None],
+    resume: str | Path | None = None,
+    registry: Registry | None = None,
+    trust: bool | Permission = False,
 ) -> tuple[Plan, Registry]:
-    """The plan of a program: a resumed run's, a finished one as it is, or settings planned now.
+    """The settled plan (`Plan.settled`) and the plugins of a program that trains.
 
-    With it comes the registry: the one given, or the plugins of the plan; of those a resumed run
-    relies on, it is noted which have changed. The plan is settled (`Plan.settled`). With `trust`,
-    code that a run folder names may run.
+    Args:
+        program: `train`, `sft`, `bench` or `doctor`.
+        config: a plan, a config or settings; not read where a run is resumed.
+        on_note: told what was decided, which plugins are not loaded or have changed, and what of
+            a run folder is damaged.
+        resume: a run to continue.
+        registry: by default the installed plugins and those of the plan.
+        trust: allow what a run folder names, this once; or what may be used of it.
 
     Raises:
-        ConfigError, PolicyError: see `plan_run`.
+        ConfigError, PolicyError: see `plan_run`; also if there is no model to train.
         RunFolderError: if `resume` holds no run of this program with a checkpoint.
-        PluginError: see `load_plugins`.
+        PluginError: see `load_plugins` and `Permission.ensure`.
     """
     if resume is not None:
-        run = Run.open(resume)
-        newest = newest_checkpoint(run.path, deep=False).folder
+        opened = Run.open(resume)
+        newest = newest_checkpoint(opened.path, deep=False).folder
         made_by = "sft" if "demos" in read_state(newest) else "train"
         if made_by != program:
             raise RunFolderError(
                 f"'{resume}' is a run of `searchrl {made_by}`; continue it with: searchrl "
                 f"{made_by} --resume {resume}, or start from its weights with --init-from {resume}"
             )
-        plan = Plan.of(run.config)
+        plan = replace(Plan.of(opened.config), named=frozenset())
     elif isinstance(config, Plan):
         plan = config
     else:
         plan = Plan.of(config) if isinstance(config, RunConfig) else plan_run(config or {})
+    if plan.config.policy != MODEL:
+        raise ConfigError(
+            f"policy = '{plan.config.policy}': `searchrl {program}` trains a model; other policies "
+            "have no weights here. Use `searchrl eval --policy scripted` to see how they do"
+        )
+    if plan.config.model.name == SCRATCH and plan.config.init_from is None and program != "sft":
+        raise ConfigError(NO_SCRATCH)
     if registry is None:
-        source = find_source(plan.config)
-        begun = resume if resume is not None else source.path if source is not None else None
-        settings = plan.config.to_dict()
-        named = frozenset[str]() if resume is not None else plan.named
-        pinned = Permission(named, is_given=trust).ensure(plan.config, begun)
-        registry = load_plugins(
-            plan.config.plugins,
-            strict=plan.config.strict_plugins,
-            must_load=True,
-            recorded=read_records(begun, settings),
-            pinned=pinned,
-        )
-        for text in (*find_damage(Path(begun)), *registry.changes) if begun else registry.changes:
+        source = find_source(plan.config.init_from)
+        begun = resume or plan.read_from or (source.path if source else None)
+        if not isinstance(trust, Permission):
+            trust = Permission(plan.named, is_given=trust)
+        registry = trust.load(plan.config, begun)
+        for text in (*registry.news, *(find_damage(Path(begun)) if begun else ())):
             on_note(text)
-    if resume is not None:
-        # What its `tiny` means was decided when it began.
-        settled = replace(plan, config=name_defaults(plan.config, registry))
-    else:
-        settled = plan.settled(registry)
-    told = plan.notes if plan is config else ()
-    for note in settled.notes:
-        if note not in told:
-            on_note(note)
-    return settled, registry
-
-
-def ensure_whole_distribution(config: RunConfig) -> None:
-    """Refuse to train on samples of a cut distribution unless that is asked for.
-
-    Raises:
-        ConfigError: naming what cuts it, and what to do.
-    """
-    sampling = config.sampling
-    if not sampling.is_truncated or sampling.allow_truncated:
-        return
-    cut = ", ".join(
-        f"{name}={value:g}"
-        for name, value, all_of_it in (
-            ("top_k", sampling.top_k, 0),
-            ("top_p", sampling.top_p, 1.0),
-            ("min_p", sampling.min_p, 0.0),
-        )
-        if value != all_of_it
-    )
-    raise ConfigError(
-        f"sampling.{cut} cuts what training may draw: the ratio is then too large by the "
-        "probability left out of each draw. Keep it for `searchrl eval`; or, to train on it all "
-        "the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
-        "token, says how biased the ratio is)"
-    )
+    # What `tiny` means to a resumed run was decided when it began.
+    config = name_defaults(plan.config, registry)
+    plan = plan.settled(registry) if resume is None else replace(plan, config=config)
+    for note in plan.notes:
+        on_note(note)
+    return plan, registry
 
 
 def set_threads(config: RunConfig) -> None:
     """Give torch the CPU threads the config asks for. How a sum is split decides its last bits."""
     if config.num_threads:
         torch.set_num_threads(config.num_threads)
-
-
-def first_advice(plan: Plan, num_parameters: int, world: TaskWorld) -> str | None:
-    """A warning before an untaught small model is trained with rewards; None if none is due.
-
-    `world` is the task that it is best taught first.
-    """
-    config, model = plan.config, plan.model
-    if model.is_tiny or model.adapter_path is not None:
-        return None
-    if config.init_from is not None or num_parameters >= SMALL_PARAMETERS:
-        return None
-    words = f"{task_flags(config, world)} --model {shlex.quote(config.model.name)}"
-    return (
-        f"a model of {num_parameters / 1e9:.2g} billion weights rarely earns a reward by chance: "
-        f"first `searchrl sft {words}`, then train with --init-from RUN"
-    )

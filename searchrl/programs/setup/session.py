@@ -28,12 +28,11 @@ from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.prompts import PromptStream
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld, build_indexes, make_worlds
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.plugins import Registry
-from searchrl.programs.setup.doubts import ensure_can_learn
-from searchrl.programs.setup.indexes import build_indexes
-from searchrl.programs.setup.planning import Plan, ensure_whole_distribution
+from searchrl.programs.setup.planning import Plan
+from searchrl.programs.setup.warnings import ensure_can_learn, ensure_whole_distribution
 
 
 class Session:
@@ -67,7 +66,7 @@ class Session:
         self.workers = workers
         self.on_note = on_note
         self.worlds: list[TaskWorld] = make_worlds(config, registry)
-        self.num_tasks = count_tasks(self.worlds, config.eval)
+        count_tasks(self.worlds, config.eval)  # a wrong split is refused before weights are loaded
         # An algorithm may have weights of its own: the same in every run and every process.
         torch.manual_seed(config.seed)
         self.algorithm: Algorithm = registry.get("algorithm", config.algorithm.name).make(

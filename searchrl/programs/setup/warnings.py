@@ -6,6 +6,7 @@ valid at all is decided by `config`, whether memory suffices by `engine.memory`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
@@ -17,12 +18,14 @@ from searchrl.engine.metrics.evaluation import tasks_played
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.envs.splits import TRAIN, VALIDATION
 from searchrl.errors import ConfigError
-from searchrl.programs.setup.carrying import task_flags
+from searchrl.programs.setup.init_from import task_flags
 from searchrl.programs.setup.planning import Plan
 from searchrl.statistics import proportion
 
 NEED_GOLD = ("support_recall", "all_gold")
 """Components that need the ids of gold passages."""
+_SMALL_PARAMETERS = 1_700_000_000
+"""Below it, models rarely write tags that they know only from an instruction."""
 _ENOUGH = 30
 """Held-out tasks from which on a figure says something."""
 _PROBED = 32
@@ -80,10 +83,10 @@ def _applies_somewhere(world: TaskWorld, name: str) -> bool:
         return True
 
 
-def tiny_abroad(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
+def _tiny_elsewhere(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """A warning before an embedded model is rewarded for what it was never taught."""
     name = plan.model.embedded
-    foreign = [world for world in worlds if _policy_for(world) != name]
+    foreign = [w for w in worlds if w.entry.policy_for(w.config.protocol.name) != name]
     if not name or not foreign:
         return
     env = foreign[0]
@@ -101,8 +104,22 @@ def tiny_abroad(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     )
 
 
-def _policy_for(world: TaskWorld) -> str | None:
-    return world.entry.policy_for(world.config.protocol.name)
+def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
+    """What makes a run of `train` hopeless or its figures worthless, with what to do."""
+    config, settings = plan.config, plan.config.eval
+    yield from _tiny_elsewhere(plan, worlds)
+    yield from few_tasks(config, worlds)
+    is_chosen = settings.every and config.checkpoint.keep_best
+    validated = [world for world in worlds if is_chosen and world.can_validate]
+    for world in validated:
+        played = tasks_played(validated, world, VALIDATION, settings.num_tasks_during)
+        if played < _ENOUGH:
+            tasks = f"{played} validation task" + ("s choose" if played > 1 else " chooses")
+            yield (
+                f"only {tasks} the best checkpoint of env '{world.name}', which is mostly chance; "
+                f"give it more tasks ({_ENOUGH} validation tasks at least), or trust the last "
+                "checkpoint alone: checkpoint.keep_best=false"
+            )
 
 
 def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
@@ -124,17 +141,45 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
         )
 
 
-def few_validation_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
-    """A warning for every task of a run whose best checkpoint is chosen on too few episodes."""
-    settings = config.eval
-    is_chosen = settings.every and config.checkpoint.keep_best
-    validated = [world for world in worlds if is_chosen and world.can_validate]
-    for world in validated:
-        played = tasks_played(validated, world, VALIDATION, settings.num_tasks_during)
-        if played < _ENOUGH:
-            tasks = f"{played} validation task" + ("s choose" if played > 1 else " chooses")
+def untaught_note(plan: Plan, num_parameters: int, worlds: Sequence[TaskWorld]) -> Iterator[str]:
+    """Before an untaught small model is trained with rewards: how it is best taught first.
+
+    Also which environments have no task to choose a best checkpoint with.
+    """
+    config, model = plan.config, plan.model
+    is_taught = model.is_tiny or model.adapter_path is not None or config.init_from is not None
+    if not is_taught and num_parameters < _SMALL_PARAMETERS:
+        words = f"{task_flags(config, worlds[0])} --model {shlex.quote(config.model.name)}"
+        yield (
+            f"a model of {num_parameters / 1e9:.2g} billion weights rarely earns a reward by "
+            f"chance: first `searchrl sft {words}`, then train with --init-from RUN"
+        )
+    for world in worlds:
+        if config.eval.every and not world.can_validate:
             yield (
-                f"only {tasks} the best checkpoint of env '{world.name}', which is mostly chance; "
-                f"give it more tasks ({_ENOUGH} validation tasks at least), or trust the last "
-                "checkpoint alone: checkpoint.keep_best=false"
+                f"env '{world.name}' has one training task and no split 'validation': the task is "
+                "trained on, and there is none to choose a best checkpoint with"
             )
+
+
+def ensure_whole_distribution(config: RunConfig) -> None:
+    """Refuse to train on samples of a cut distribution unless that is asked for.
+
+    Raises:
+        ConfigError: naming what cuts it, and what to do.
+    """
+    sampling = config.sampling
+    if not sampling.is_truncated or sampling.allow_truncated:
+        return
+    usual = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    cut = ", ".join(
+        f"{name}={value:g}"
+        for name, all_of_it in usual.items()
+        if (value := getattr(sampling, name)) != all_of_it
+    )
+    raise ConfigError(
+        f"sampling.{cut} cuts what training may draw: the ratio is then too large by the "
+        "probability left out of each draw. Keep it for `searchrl eval`; or, to train on it all "
+        "the same, --set sampling.allow_truncated=true (the metric log_kept_mass, in nats per "
+        "token, says how biased the ratio is)"
+    )

@@ -18,7 +18,7 @@ from searchrl.engine.model import hub
 from searchrl.engine.rollout.world import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
-from searchrl.programs.setup.doubts import ensure_can_learn, few_tasks
+from searchrl.programs.setup.warnings import ensure_can_learn, few_tasks
 from searchrl.programs.train import train
 
 MY_PROTOCOL = """

@@ -26,30 +26,25 @@ _OWN = {"model": ("name", "scratch")}
 _LIMITS = ("max_turn_tokens", "max_observation_tokens", "max_total_tokens")
 
 
-def find_source(config: RunConfig) -> Run | None:
+def find_source(init_from: str | None) -> Run | None:
     """The run whose weights `init_from` names: its folder, its policy or a checkpoint of it.
 
     Raises `DamagedError` if that is a run whose configuration cannot be read.
     """
-    if config.init_from is None:
+    if init_from is None:
         return None
-    folder = Path(config.init_from).absolute()
+    folder = Path(init_from).absolute()
     for above in (folder, *folder.parents[:3]):
         if looks_like_run(above):
             return Run.open(above)
     return None
 
 
-def carried_settings(asked: RunConfig, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings that follow the weights of `asked.init_from`; empty if it is of no run.
+def settings_of_source(source: Run, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings that follow the weights of a run.
 
-    Args:
-        asked: what is written now, as a config.
-        layers: the same as it was written: which env somebody named decides about the tasks.
+    `layers` is what is written now: which env somebody named decides about the tasks.
     """
-    source = find_source(asked)
-    if source is None:
-        return {}
     config = source.config
     there = config.to_dict()
     # That of a package is not about the model: what it says of the tasks comes with the tasks.
@@ -57,7 +52,7 @@ def carried_settings(asked: RunConfig, layers: Sequence[Mapping[str, Any]]) -> d
     usual = build_config(load_preset(preset) if preset else {}).to_dict()
     # A model made from scratch had no preset of its own: what it is now decides.
     has_preset = preset is not None and config.model.name != SCRATCH
-    carried: dict[str, Any] = {"preset": preset} if has_preset else {}
+    taken: dict[str, Any] = {"preset": preset} if has_preset else {}
     for section, keys in (("model", tuple(there["model"])), ("rollout", _LIMITS)):
         own = {
             key: there[section][key]
@@ -65,17 +60,17 @@ def carried_settings(asked: RunConfig, layers: Sequence[Mapping[str, Any]]) -> d
             if key not in _OWN.get(section, ()) and there[section][key] != usual[section][key]
         }
         if own:
-            carried[section] = own
+            taken[section] = own
     if tasks := list(_fitting_tasks(there["tasks"], layers)):
-        carried["tasks"] = tasks
-    return carried
+        taken["tasks"] = tasks
+    return taken
 
 
-def join_plugins(source: Run | None, asked: RunConfig) -> list[str]:
+def join_plugins(source: Run, named: Sequence[str]) -> list[str]:
     """The plugins of a run and those named now; a file that is named anew replaces the old one."""
-    named = {Path(one).stem for one in asked.plugins}
-    old = source.config.plugins if source is not None else []
-    return list(dict.fromkeys([*(o for o in old if Path(o).stem not in named), *asked.plugins]))
+    stems = {Path(one).stem for one in named}
+    old = [one for one in source.config.plugins if Path(one).stem not in stems]
+    return list(dict.fromkeys([*old, *named]))
 
 
 def _fitting_tasks(
@@ -115,14 +110,14 @@ def task_flags(config: RunConfig, world: TaskWorld) -> str:
     return shlex.join(words)
 
 
-def describe_carried(source: Run, carried: Mapping[str, Any], plugins: Sequence[str]) -> str:
+def describe_taken(source: Run, taken: Mapping[str, Any], plugins: Sequence[str]) -> str:
     """One line for a person: what was taken over, and from where."""
     parts = []
-    for task in carried.get("tasks", ()):
+    for task in taken.get("tasks", ()):
         settings = [f"{k} {task[k]['name']}" for k in ("env", "protocol", "retriever")]
         parts.append(", ".join([*settings, f"reward {task['reward']}"]))
     old = [one for one in source.config.plugins if one in plugins]
     parts += [f"plugins {', '.join(old)}"] if old else []
-    sections = [f"{s}.{k}" for s in ("model", "rollout") for k in carried.get(s, ())]
+    sections = [f"{s}.{k}" for s in ("model", "rollout") for k in taken.get(s, ())]
     parts += [", ".join(sections)] if sections else []
     return f"taken over from {source.path}: {'; '.join(parts)}" if parts else ""

@@ -1,76 +1,38 @@
-"""The plan of a training command: what `--dry-run` shows, and the checks on options around it.
+"""`--dry-run` of a training command: the plan, and all that is checked before a weight is loaded.
 
-Owns the checks before any weight is loaded: names, expressions, data files, the run folder.
 Imports torch (a plan names a device), so commands import it when they run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import yaml
 
 from searchrl.alarms.watch import find_alarms
-from searchrl.cli.json_output import print_json
-from searchrl.cli.lines import say
-from searchrl.cli.loading import load_registry
-from searchrl.config import RunConfig
-from searchrl.config.endpoint import MODEL
-from searchrl.config.sections import SCRATCH
+from searchrl.cli.lines import print_json, say
+from searchrl.cli.loading import find_permission
 from searchrl.engine.memory.forecast import foresee_memory
 from searchrl.engine.memory.plan import CUDA_CONTEXT, MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.metrics.evaluation import count_tasks
-from searchrl.engine.model.loading import NO_SCRATCH
 from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.world import make_worlds
 from searchrl.errors import ConfigError
-from searchrl.plugins import Registry
-from searchrl.programs.observer import Observer
-from searchrl.programs.setup.doubts import (
+from searchrl.programs.setup.judge_cost import foresee_training
+from searchrl.programs.setup.planning import Plan, prepare
+from searchrl.programs.setup.warnings import (
     ensure_can_learn,
+    ensure_whole_distribution,
     few_tasks,
-    few_validation_tasks,
-    tiny_abroad,
+    training_warnings,
 )
-from searchrl.programs.setup.judging import foresee_training
-from searchrl.programs.setup.planning import Plan, ensure_whole_distribution
 from searchrl.programs.traces import load_traces
 from searchrl.run_folder import choose_folder
 
 _NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_steps")}
 """Sections of the configuration that a command does not read."""
-
-
-def load_plan(
-    plan: Plan, command: str, observer: Observer, run_dir: Path | None = None
-) -> tuple[Plan, Registry]:
-    """The plan of a command that trains, settled, with its plugins; `run_dir` as `load_registry`.
-
-    Raises as these do, and `ConfigError` as `ensure_model_policy`.
-    """
-    ensure_model_policy(plan.config, command)
-    registry = load_registry(plan.config, run_dir)
-    plan = plan.settled(registry)
-    for note in plan.notes:
-        observer.note(note)
-    return plan, registry
-
-
-def ensure_model_policy(config: RunConfig, command: str) -> None:
-    """Refuse a scripted policy where there is something to train, and a new one outside `sft`.
-
-    Raises `ConfigError` if `policy` is not `model`, or `command` cannot begin with the model.
-    """
-    if config.policy != MODEL:
-        raise ConfigError(
-            f"policy = '{config.policy}': `searchrl {command}` trains a model; other policies "
-            "have no weights here. Use `searchrl eval --policy scripted` to see how they do"
-        )
-    if config.model.name == SCRATCH and config.init_from is None and command != "sft":
-        raise ConfigError(NO_SCRATCH)
 
 
 def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
@@ -90,7 +52,9 @@ def ensure_elsewhere(values: Mapping[str, Any]) -> torch.device:
     return torch.device("cuda")
 
 
-def show_plan(plan: Plan, command: Literal["train", "sft"], values: Mapping[str, Any]) -> None:
+def show_plan(
+    plan: Plan, command: Literal["train", "sft"], values: Mapping[str, Any], *, is_shown: bool
+) -> None:
     """Print what a run of `command` would do, and stop before it loads any weight.
 
     Builds the environments, so that wrong names, expressions and data are found. The memory plan
@@ -99,8 +63,8 @@ def show_plan(plan: Plan, command: Literal["train", "sft"], values: Mapping[str,
     """
     is_train, gpu_memory = command == "train", values.get("gpu_memory")
     room = None if gpu_memory is None else max(0, parse_bytes(gpu_memory) - CUDA_CONTEXT)
-    registry = load_registry(plan.config)
-    plan = plan.settled(registry)
+    notes: list[str] = []
+    plan, registry = prepare(command, plan, on_note=notes.append, trust=find_permission())
     config = plan.config
     ensure_whole_distribution(config)
     worlds = make_worlds(config, registry)
@@ -110,13 +74,14 @@ def show_plan(plan: Plan, command: Literal["train", "sft"], values: Mapping[str,
     find_alarms(registry, config.alarms.watch)
     num_tasks = count_tasks(worlds, config.eval)
     # Another machine fetches its own weights.
-    doubts = [*few_tasks(config, worlds), plan.find_absence() if room is None else ""]
+    absence = plan.find_absence() if room is None else ""
+    warnings = [*few_tasks(config, worlds)]
     facts: dict[str, Any] = {}
     learning: dict[str, Any] = {}
     outlook: MemoryPlan | str = ""
     if is_train:
         ensure_can_learn(config, algorithm, worlds)
-        doubts = [*tiny_abroad(plan, worlds), *doubts, *few_validation_tasks(config, worlds)]
+        warnings = [*training_warnings(plan, worlds)]
         loss = algorithm.resolve(config.algorithm)
         facts["judging"] = "; ".join(foresee_training(config, worlds))
         learning = {
@@ -131,7 +96,9 @@ def show_plan(plan: Plan, command: Literal["train", "sft"], values: Mapping[str,
         load_traces(config.sft.traces)
     for world in worlds:
         world.close()
-    warnings = [doubt for doubt in doubts if doubt]
+    warnings += [absence] if absence else []
+    if not is_shown:  # another process of several prints it
+        return
     facts |= {"model": plan.model.label, "device": str(plan.device)}
     facts |= {"run_dir": str(choose_folder(config)), **learning, "num_tasks": num_tasks}
     facts = {name: value for name, value in facts.items() if value != ""}
@@ -139,11 +106,11 @@ def show_plan(plan: Plan, command: Literal["train", "sft"], values: Mapping[str,
     if values["json"]:
         if outlook:
             facts["memory"] = outlook if isinstance(outlook, str) else outlook.to_dict()
-        facts |= {"warnings": warnings, "notes": list(plan.notes), "config": config.to_dict()}
+        facts |= {"warnings": warnings, "notes": notes, "config": config.to_dict()}
         print_json(facts)
         return
     details = values["details"]
-    lines = list(plan.notes)
+    lines = notes
     for task in config.tasks:
         weight, reward = (
             part if isinstance(part, str | float) else "in stages"

@@ -1,4 +1,4 @@
-"""The kit for plugin authors: conformance, reward cases, scripted policies, fixtures.
+"""The kit for plugin authors: conformance, reward cases, scripted policies.
 
 Everything that `searchrl check` does, for your own tests:
 
@@ -17,7 +17,6 @@ Data of the criteria: `PASSAGES`, `QUERIES` and `HARD_QUERIES` for retrievers, `
 trackers, `make_history` and `healthy_history` for alarms, `STEPS`, `DEAD_STEPS` and `make_step` for
 advantages.
 
-`pytest_plugins = ["searchrl.testing.pytest_plugin"]` gives tests the fixture `make_plugin`.
 Torch is imported only where an algorithm's loss is checked.
 """
 

@@ -38,14 +38,12 @@ from searchrl.plugins.provenance import (
     Owner,
     PluginRecord,
     canonical,
-    ensure_sources,
     find_distribution,
     find_file,
     hash_bytes,
-    tracing,
 )
 from searchrl.plugins.registration import Collector, PluginFault, list_gym_envs
-from searchrl.plugins.registry import Entry, PluginFailure, PluginSpec, Registry, describe_error
+from searchrl.plugins.registry import Entry, PluginFailure, Registry, describe_error
 
 BUILTINS = "searchrl.plugins.builtins"
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -85,7 +83,6 @@ def load_plugins(
     earlier run: messages then say what is missing or changed since that run. `pinned` are the
     sources that a run folder named, with the hash that each must have (see `searchrl.trust`).
     """
-    ensure_sources(recorded, files)
     own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
     candidates: list[_Candidate] = [(own, lambda: importlib.import_module(BUILTINS))]
     if entry_points and os.environ.get("SEARCHRL_NO_INSTALLED_PLUGINS", "0") in ("", "0"):
@@ -100,7 +97,7 @@ def load_plugins(
             continue
         try:
             # What a plugin prints while it loads is not the output of the command.
-            with contextlib.redirect_stdout(sys.stderr), tracing(owner, "import"):
+            with contextlib.redirect_stdout(sys.stderr):
                 plugin = load()
             if first := loaded.get(id(plugin)):
                 if owner.origin is Origin.ENTRY_POINT:
@@ -120,29 +117,13 @@ def load_plugins(
                 raise PluginError(_refuse(failure)) from error
             failures.append(failure)
     owners = tuple(loaded.values())
-    registry = Registry(
-        tuple(entries), owners, tuple(failures), entry_points, tuple(recorded), frozenset(pinned)
-    )
+    registry = Registry(tuple(entries), owners, tuple(failures), tuple(recorded), frozenset(pinned))
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
     for entry in entries:  # as `import searchrl` does for ours
         is_plain = entry.name in registry.names("env") and ":" not in entry.name
         if entry.kind == "env" and is_plain and entry.owner.origin is not Origin.BUILTIN:
             register_gym_id(entry.name, tuple(filter(None, (entry.owner.source,))))
-    return registry
-
-
-def reload_plugins(spec: PluginSpec) -> Registry:
-    """Build in this process the registry that `spec` describes.
-
-    Raises `PluginError` if a plugin has another version now, or its file was edited.
-    """
-    registry = load_plugins(spec.sources, entry_points=spec.has_entry_points)
-    if registry.spec().fingerprint != spec.fingerprint:
-        raise PluginError(
-            "this process has other plugins than the process that started it: a plugin was edited, "
-            "upgraded or removed in between. Start the run again."
-        )
     return registry
 
 
@@ -153,24 +134,17 @@ def _find_entry_points() -> list[_Candidate]:
     """One candidate per entry point, named after its distribution (`dist.entry` if it has many).
 
     Two distributions may use the same entry-point name: both load, since names are qualified by
-    distribution. The same name twice within one distribution is a fault of that distribution.
+    distribution.
     """
-    found = list(importlib.metadata.entry_points(group=PROJECT))
-    pairs = [((ep.dist.name if ep.dist else "") or ep.name, ep.name) for ep in found]
-    names = [dist_name for dist_name, _ in pairs]
+    listed = importlib.metadata.entry_points(group=PROJECT)
+    found = [(ep.dist.name if ep.dist else ep.name, ep) for ep in listed]
+    names = [dist_name for dist_name, _ in found]
     candidates: list[_Candidate] = []
-    for place, (entry_point, (dist_name, own)) in enumerate(zip(found, pairs, strict=True)):
-        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{own}"
+    for dist_name, entry_point in found:
+        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{entry_point.name}"
         version = entry_point.dist.version if entry_point.dist else ""
-        load = entry_point.load
-        if (dist_name, own) in pairs[:place]:
-            load = functools.partial(_refuse_repeated, own)
-        candidates.append((Owner(name, Origin.ENTRY_POINT, dist_name, version), load))
+        candidates.append((Owner(name, Origin.ENTRY_POINT, dist_name, version), entry_point.load))
     return candidates
-
-
-def _refuse_repeated(name: str) -> object:
-    raise PluginFault(f"declares the entry point '{name}' twice; keep one")
 
 
 def _find_named(
@@ -278,22 +252,19 @@ def _identify(plugin: object, owner: Owner) -> Owner:
         found = find_distribution(owner.source)
         distribution, version = (found.name, found.version) if found else ("", version)
         owner = replace(owner, distribution=distribution, version=version)
-    return replace(owner, file=file, api=_read_api(plugin, file))
+    return replace(owner, file=file, api=_read_api(plugin))
 
 
-def _read_api(plugin: object, file: str) -> int | None:
+def _read_api(plugin: object) -> int | None:
     """The API number that a plugin declares; None if it declares none, which is fine."""
     if not hasattr(plugin, "PLUGIN_API"):
         return None
     declared = plugin.PLUGIN_API
     if type(declared) is int and 1 <= declared <= PLUGIN_API:
         return declared
-    lines = Path(file).read_text("utf-8", errors="replace").splitlines() if file else []
-    line = next((i for i, text in enumerate(lines, 1) if text.startswith("PLUGIN_API")), 0)
     raise PluginFault(
         f"declares PLUGIN_API = {declared!r}; searchrl {__version__} takes whole numbers from 1 to "
-        f"{PLUGIN_API}. Of a higher one, upgrade searchrl (pip install --upgrade …)",
-        line,
+        f"{PLUGIN_API}. Of a higher one, upgrade searchrl (pip install --upgrade …)"
     )
 
 
@@ -306,7 +277,7 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
             continue
         collector = Collector(kind, owner)
         try:
-            with contextlib.redirect_stdout(sys.stderr), tracing(owner, hook, collector.entries):
+            with contextlib.redirect_stdout(sys.stderr):
                 for function in hooks[hook]:
                     function(register=collector)
         except PluginFault:

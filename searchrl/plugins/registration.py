@@ -33,7 +33,7 @@ _CALLS = {"env": RegisterEnv, "reward": RegisterReward, "retriever": RegisterToo
 @functools.cache
 def _types_of(kind: str) -> Mapping[str, TypeAdapter[Any]]:
     """What `register` of a kind takes besides a name, as `hookspecs` annotates it."""
-    hints = get_type_hints(_CALLS.get(kind, Register).__call__, include_extras=True)  # type: ignore[operator]
+    hints = get_type_hints(_CALLS.get(kind, Register).__call__, include_extras=True)
     return {key: TypeAdapter(hint) for key, hint in hints.items() if key not in ("name", "return")}
 
 

@@ -54,11 +54,7 @@ _Candidate = tuple[Owner, Callable[[], object]]
 
 
 class _HookRaised(Exception):
-    """A hook raised; the cause is what."""
-
-    def __init__(self, hook: str) -> None:
-        super().__init__(hook)
-        self.hook = hook
+    """A hook, whose name is the text, raised; the cause is what."""
 
 
 class _MissingSource(PluginError):
@@ -114,7 +110,10 @@ def load_plugins(
                 raise
             failure = _describe_failure(owner, error)
             if strict or (must_load and failure.source):
-                raise PluginError(_refuse(failure)) from error
+                again = (
+                    f"\nNothing was started. Then try: searchrl check {shlex.quote(failure.source)}"
+                )
+                raise PluginError(f"{failure}{again if failure.source else ''}") from error
             failures.append(failure)
     owners = tuple(loaded.values())
     registry = Registry(tuple(entries), owners, tuple(failures), tuple(recorded), frozenset(pinned))
@@ -179,29 +178,22 @@ def absolute_source(source: str) -> str:
 def _find_file(source: str) -> str:
     """The absolute path of a plugin file that exists, or the module name as it is."""
     path = Path(absolute_source(source))
-    if not path.is_absolute():
-        if not _MODULE.fullmatch(source):
-            raise _MissingSource(
-                f"--plugin '{source}': expected a file such as plugin.py, or a module's name"
-            )
+    if path.is_absolute() and os.path.isfile(path):
+        return str(path)
+    if not path.is_absolute() and _MODULE.fullmatch(source):
         return source
-    if os.path.isdir(path):
-        raise _MissingSource(f"--plugin {source} is a folder; name a Python file in it")
-    if not os.path.isfile(path):
-        raise _MissingSource(
-            f"--plugin {source}: there is no file {path}; expected a Python file, such as "
-            f"`searchrl new env mine` writes.{suggest_path(source)}"
-        )
-    return str(path)
+    what = f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}"
+    raise _MissingSource(
+        f"--plugin {source}: {what}; expected a Python file, such as `searchrl new env mine` "
+        f"writes, or a module's name.{suggest_path(source)}"
+    )
 
 
 def _load_file(path: Path, pinned: str | None = None) -> ModuleType:
     """Execute a plugin file; the bytes that run are the bytes that provenance hashes.
 
-    If they must have the hash `pinned`, those of another file do not run.
-
-    The module name depends on the path alone, so that objects pickled here are found in a worker
-    that loads the same file, and an unchanged file is executed once per process.
+    If they must have the hash `pinned`, those of another file do not run. The module's name depends
+    on the path alone: objects are unpickled in other processes, and an unchanged file runs once.
     """
     data = path.read_bytes()
     digest = hash_bytes(data)
@@ -311,8 +303,6 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
             continue
         has_hooks = True
         hook = options.get("specname") or name
-        if hook not in HOOKS.values() and options.get("optionalhook"):
-            continue
         signature = inspect.signature(function)
         if hook not in HOOKS.values():
             problem = f"has an unknown hook '{hook}'.{suggest(hook, HOOKS.values())}"
@@ -336,34 +326,17 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
 # --- saying what went wrong ----------------------------------------------------------------
 
 
-def _refuse(failure: PluginFailure) -> str:
-    """The error for a plugin that has to load and does not."""
-    if not failure.source:
-        return str(failure)
-    source = shlex.quote(failure.source)
-    again = f"check {source}" if failure.source.endswith(".py") else f"plugins --plugin {source}"
-    return (
-        f"{failure}\nNothing was started, because this plugin was asked for (--plugin, or plugins "
-        f"in a config). Fix it, then try: searchrl {again}"
-    )
-
-
 def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
     if isinstance(error, PluginFault):
         message, file, line = str(error), owner.file, error.line
-        return PluginFailure(owner.name, owner.source, message, file, line, "", owner.version)
-    hook, stage = "", "at import"
+        return PluginFailure(owner.name, owner.source, message, file, line, owner.version)
+    stage = "at import"
     if isinstance(error, _HookRaised) and error.__cause__ is not None:
-        hook, stage, error = error.hook, f"in {error.hook}", error.__cause__
-    return PluginFailure(
-        owner.name,
-        owner.source,
-        f"raised {stage}: {describe_error(error)}",
-        *_find_place(error, owner.file),
-        hook,
-        owner.version,
-        "".join(traceback.format_exception(error)),
-    )
+        stage, error = f"in {error}", error.__cause__
+    message = f"raised {stage}: {describe_error(error)}"
+    detail = "".join(traceback.format_exception(error))
+    place = _find_place(error, owner.file)
+    return PluginFailure(owner.name, owner.source, message, *place, owner.version, detail)
 
 
 def _find_place(error: BaseException, file: str) -> tuple[str, int]:

@@ -208,7 +208,6 @@ class PluginFailure:
     message: str
     file: str = ""
     line: int = 0
-    hook: str = ""
     version: str = ""
     detail: str = field(default="", repr=False)
 

@@ -98,7 +98,7 @@ def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
 def test_hook_failure_keeps_the_traceback_and_is_named_below_unknown_names() -> None:
     registry = load("hook_raises")
     (failure,) = registry.failures
-    assert failure.hook == "register_rewards" and "make_it()" in failure.detail
+    assert "make_it()" in failure.detail
     with pytest.raises(UnknownNameError, match="Not loaded: plugin hook_raises .* raised in"):
         registry.get("reward", "whole")
 

@@ -8,9 +8,10 @@ object must be able to do is in `contracts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import pluggy
+from pydantic import Field
 
 PLUGIN_API = 2
 """The number of this interface. A plugin may name the one it was written for in a line
@@ -35,8 +36,11 @@ HOOKS: Mapping[str, str] = {
 }
 """Plugin kind -> the hook that registers it."""
 
-Factory = Callable[..., Any] | str
+Factory = Callable[..., Any] | Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 """A callable, or the lazy string `"package.module:attribute"`, imported on first use."""
+
+Packaged = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*:[\w-][\w.-]*(/[\w-][\w.-]*)*$")]
+"""A folder in a package: `"package:assets/tiny"`."""
 
 
 class Register(Protocol):
@@ -88,7 +92,7 @@ class RegisterEnv(Protocol):
         tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,
-        policies: Mapping[str, str] | None = None,
+        policies: Mapping[str, Packaged] | None = None,
         is_safe: Factory | None = None,
         description: str = "",
     ) -> None:

@@ -5,17 +5,15 @@
 environment from names.
 """
 
-from searchrl.plugins.loading import load_plugins, reload_plugins
+from searchrl.plugins.loading import load_plugins
 from searchrl.plugins.provenance import Origin, Owner
-from searchrl.plugins.registry import Entry, PluginFailure, PluginSpec, Registry
+from searchrl.plugins.registry import Entry, PluginFailure, Registry
 
 __all__ = [
     "Entry",
     "Origin",
     "Owner",
     "PluginFailure",
-    "PluginSpec",
     "Registry",
     "load_plugins",
-    "reload_plugins",
 ]

@@ -38,14 +38,12 @@ from searchrl.plugins.provenance import (
     Owner,
     PluginRecord,
     canonical,
-    ensure_sources,
     find_distribution,
     find_file,
     hash_bytes,
-    tracing,
 )
 from searchrl.plugins.registration import Collector, PluginFault, list_gym_envs
-from searchrl.plugins.registry import Entry, PluginFailure, PluginSpec, Registry, describe_error
+from searchrl.plugins.registry import Entry, PluginFailure, Registry, describe_error
 
 BUILTINS = "searchrl.plugins.builtins"
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -56,11 +54,7 @@ _Candidate = tuple[Owner, Callable[[], object]]
 
 
 class _HookRaised(Exception):
-    """A hook raised; the cause is what."""
-
-    def __init__(self, hook: str) -> None:
-        super().__init__(hook)
-        self.hook = hook
+    """A hook, whose name is the text, raised; the cause is what."""
 
 
 class _MissingSource(PluginError):
@@ -85,7 +79,6 @@ def load_plugins(
     earlier run: messages then say what is missing or changed since that run. `pinned` are the
     sources that a run folder named, with the hash that each must have (see `searchrl.trust`).
     """
-    ensure_sources(recorded, files)
     own = Owner("searchrl", Origin.BUILTIN, "searchrl", __version__)
     candidates: list[_Candidate] = [(own, lambda: importlib.import_module(BUILTINS))]
     if entry_points and os.environ.get("SEARCHRL_NO_INSTALLED_PLUGINS", "0") in ("", "0"):
@@ -100,7 +93,7 @@ def load_plugins(
             continue
         try:
             # What a plugin prints while it loads is not the output of the command.
-            with contextlib.redirect_stdout(sys.stderr), tracing(owner, "import"):
+            with contextlib.redirect_stdout(sys.stderr):
                 plugin = load()
             if first := loaded.get(id(plugin)):
                 if owner.origin is Origin.ENTRY_POINT:
@@ -117,32 +110,19 @@ def load_plugins(
                 raise
             failure = _describe_failure(owner, error)
             if strict or (must_load and failure.source):
-                raise PluginError(_refuse(failure)) from error
+                again = (
+                    f"\nNothing was started. Then try: searchrl check {shlex.quote(failure.source)}"
+                )
+                raise PluginError(f"{failure}{again if failure.source else ''}") from error
             failures.append(failure)
     owners = tuple(loaded.values())
-    registry = Registry(
-        tuple(entries), owners, tuple(failures), entry_points, tuple(recorded), frozenset(pinned)
-    )
+    registry = Registry(tuple(entries), owners, tuple(failures), tuple(recorded), frozenset(pinned))
     if strict and registry.conflicts:
         raise PluginError("\n".join(registry.conflicts))
     for entry in entries:  # as `import searchrl` does for ours
         is_plain = entry.name in registry.names("env") and ":" not in entry.name
         if entry.kind == "env" and is_plain and entry.owner.origin is not Origin.BUILTIN:
             register_gym_id(entry.name, tuple(filter(None, (entry.owner.source,))))
-    return registry
-
-
-def reload_plugins(spec: PluginSpec) -> Registry:
-    """Build in this process the registry that `spec` describes.
-
-    Raises `PluginError` if a plugin has another version now, or its file was edited.
-    """
-    registry = load_plugins(spec.sources, entry_points=spec.has_entry_points)
-    if registry.spec().fingerprint != spec.fingerprint:
-        raise PluginError(
-            "this process has other plugins than the process that started it: a plugin was edited, "
-            "upgraded or removed in between. Start the run again."
-        )
     return registry
 
 
@@ -153,24 +133,17 @@ def _find_entry_points() -> list[_Candidate]:
     """One candidate per entry point, named after its distribution (`dist.entry` if it has many).
 
     Two distributions may use the same entry-point name: both load, since names are qualified by
-    distribution. The same name twice within one distribution is a fault of that distribution.
+    distribution.
     """
-    found = list(importlib.metadata.entry_points(group=PROJECT))
-    pairs = [((ep.dist.name if ep.dist else "") or ep.name, ep.name) for ep in found]
-    names = [dist_name for dist_name, _ in pairs]
+    listed = importlib.metadata.entry_points(group=PROJECT)
+    found = [(ep.dist.name if ep.dist else ep.name, ep) for ep in listed]
+    names = [dist_name for dist_name, _ in found]
     candidates: list[_Candidate] = []
-    for place, (entry_point, (dist_name, own)) in enumerate(zip(found, pairs, strict=True)):
-        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{own}"
+    for dist_name, entry_point in found:
+        name = dist_name if names.count(dist_name) == 1 else f"{dist_name}.{entry_point.name}"
         version = entry_point.dist.version if entry_point.dist else ""
-        load = entry_point.load
-        if (dist_name, own) in pairs[:place]:
-            load = functools.partial(_refuse_repeated, own)
-        candidates.append((Owner(name, Origin.ENTRY_POINT, dist_name, version), load))
+        candidates.append((Owner(name, Origin.ENTRY_POINT, dist_name, version), entry_point.load))
     return candidates
-
-
-def _refuse_repeated(name: str) -> object:
-    raise PluginFault(f"declares the entry point '{name}' twice; keep one")
 
 
 def _find_named(
@@ -205,29 +178,22 @@ def absolute_source(source: str) -> str:
 def _find_file(source: str) -> str:
     """The absolute path of a plugin file that exists, or the module name as it is."""
     path = Path(absolute_source(source))
-    if not path.is_absolute():
-        if not _MODULE.fullmatch(source):
-            raise _MissingSource(
-                f"--plugin '{source}': expected a file such as plugin.py, or a module's name"
-            )
+    if path.is_absolute() and os.path.isfile(path):
+        return str(path)
+    if not path.is_absolute() and _MODULE.fullmatch(source):
         return source
-    if os.path.isdir(path):
-        raise _MissingSource(f"--plugin {source} is a folder; name a Python file in it")
-    if not os.path.isfile(path):
-        raise _MissingSource(
-            f"--plugin {source}: there is no file {path}; expected a Python file, such as "
-            f"`searchrl new env mine` writes.{suggest_path(source)}"
-        )
-    return str(path)
+    what = f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}"
+    raise _MissingSource(
+        f"--plugin {source}: {what}; expected a Python file, such as `searchrl new env mine` "
+        f"writes, or a module's name.{suggest_path(source)}"
+    )
 
 
 def _load_file(path: Path, pinned: str | None = None) -> ModuleType:
     """Execute a plugin file; the bytes that run are the bytes that provenance hashes.
 
-    If they must have the hash `pinned`, those of another file do not run.
-
-    The module name depends on the path alone, so that objects pickled here are found in a worker
-    that loads the same file, and an unchanged file is executed once per process.
+    If they must have the hash `pinned`, those of another file do not run. The module's name depends
+    on the path alone: objects are unpickled in other processes, and an unchanged file runs once.
     """
     data = path.read_bytes()
     digest = hash_bytes(data)
@@ -278,22 +244,19 @@ def _identify(plugin: object, owner: Owner) -> Owner:
         found = find_distribution(owner.source)
         distribution, version = (found.name, found.version) if found else ("", version)
         owner = replace(owner, distribution=distribution, version=version)
-    return replace(owner, file=file, api=_read_api(plugin, file))
+    return replace(owner, file=file, api=_read_api(plugin))
 
 
-def _read_api(plugin: object, file: str) -> int | None:
+def _read_api(plugin: object) -> int | None:
     """The API number that a plugin declares; None if it declares none, which is fine."""
     if not hasattr(plugin, "PLUGIN_API"):
         return None
     declared = plugin.PLUGIN_API
     if type(declared) is int and 1 <= declared <= PLUGIN_API:
         return declared
-    lines = Path(file).read_text("utf-8", errors="replace").splitlines() if file else []
-    line = next((i for i, text in enumerate(lines, 1) if text.startswith("PLUGIN_API")), 0)
     raise PluginFault(
         f"declares PLUGIN_API = {declared!r}; searchrl {__version__} takes whole numbers from 1 to "
-        f"{PLUGIN_API}. Of a higher one, upgrade searchrl (pip install --upgrade …)",
-        line,
+        f"{PLUGIN_API}. Of a higher one, upgrade searchrl (pip install --upgrade …)"
     )
 
 
@@ -306,7 +269,7 @@ def _call_hooks(plugin: object, owner: Owner) -> list[Entry]:
             continue
         collector = Collector(kind, owner)
         try:
-            with contextlib.redirect_stdout(sys.stderr), tracing(owner, hook, collector.entries):
+            with contextlib.redirect_stdout(sys.stderr):
                 for function in hooks[hook]:
                     function(register=collector)
         except PluginFault:
@@ -340,8 +303,6 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
             continue
         has_hooks = True
         hook = options.get("specname") or name
-        if hook not in HOOKS.values() and options.get("optionalhook"):
-            continue
         signature = inspect.signature(function)
         if hook not in HOOKS.values():
             problem = f"has an unknown hook '{hook}'.{suggest(hook, HOOKS.values())}"
@@ -365,34 +326,17 @@ def _find_hooks(plugin: object) -> dict[str, list[Callable[..., object]]]:
 # --- saying what went wrong ----------------------------------------------------------------
 
 
-def _refuse(failure: PluginFailure) -> str:
-    """The error for a plugin that has to load and does not."""
-    if not failure.source:
-        return str(failure)
-    source = shlex.quote(failure.source)
-    again = f"check {source}" if failure.source.endswith(".py") else f"plugins --plugin {source}"
-    return (
-        f"{failure}\nNothing was started, because this plugin was asked for (--plugin, or plugins "
-        f"in a config). Fix it, then try: searchrl {again}"
-    )
-
-
 def _describe_failure(owner: Owner, error: BaseException) -> PluginFailure:
     if isinstance(error, PluginFault):
         message, file, line = str(error), owner.file, error.line
-        return PluginFailure(owner.name, owner.source, message, file, line, "", owner.version)
-    hook, stage = "", "at import"
+        return PluginFailure(owner.name, owner.source, message, file, line, owner.version)
+    stage = "at import"
     if isinstance(error, _HookRaised) and error.__cause__ is not None:
-        hook, stage, error = error.hook, f"in {error.hook}", error.__cause__
-    return PluginFailure(
-        owner.name,
-        owner.source,
-        f"raised {stage}: {describe_error(error)}",
-        *_find_place(error, owner.file),
-        hook,
-        owner.version,
-        "".join(traceback.format_exception(error)),
-    )
+        stage, error = f"in {error}", error.__cause__
+    message = f"raised {stage}: {describe_error(error)}"
+    detail = "".join(traceback.format_exception(error))
+    place = _find_place(error, owner.file)
+    return PluginFailure(owner.name, owner.source, message, *place, owner.version, detail)
 
 
 def _find_place(error: BaseException, file: str) -> tuple[str, int]:

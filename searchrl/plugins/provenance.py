@@ -1,35 +1,25 @@
 """Whose code it is: the owner of a plugin, its version and hash, and what an earlier run recorded.
 
-Owns how a hash is computed: the bytes of a single file, the RECORD of an installed distribution, or
-every source file of a package that runs from a checkout (an editable install's RECORD never changes
-when the code does). Owns the messages about a plugin that is missing or changed since a run began,
-and the commit of a folder. It loads no plugin. A run folder stores what `Registry.provenance` says.
+Owns how a hash is computed: the bytes of a single file, or every source file of a package. Owns the
+messages about a plugin that is missing or changed since a run began, and the commit of a folder. It
+loads no plugin. A run folder stores what `Registry.provenance` says.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
-
-from searchrl.errors import PluginError
-
-_OF_THE_INSTALLER = re.compile(r'"?(\.\./|[^,]*(\.dist-info|__pycache__)/)')
-"""Lines of a RECORD that are not about the package's own files: metadata, compiled files, scripts.
-They differ between installers and machines."""
 
 _SHORT = 12
 """Hexadecimal digits of a hash that are shown: enough to tell two files apart."""
@@ -102,80 +92,41 @@ def find_file(plugin: object) -> str:
     if isinstance(plugin, ModuleType):
         return plugin.__file__ or ""
     name = plugin.__module__ if isinstance(plugin, type) else type(plugin).__module__
-    module = sys.modules.get(name)
-    return (module.__file__ or "") if module is not None else ""
+    return getattr(sys.modules.get(name), "__file__", "") or ""
 
 
-def hash_owner(owner: Owner) -> Mapping[str, str]:
-    """Return `{"sha256", "hash_of"}`: `hash_of` is `file`, `RECORD`, `package` or `nothing`."""
-    if owner.sha256:
-        return {"sha256": owner.sha256, "hash_of": "file"}
-    found = _find_installed(owner.distribution)
-    # Of an editable install, RECORD does not describe the code.
-    if found and not read_origin(owner.distribution).get("dir_info", {}).get("editable", False):
-        lines = (found.read_text("RECORD") or "").splitlines()
-        own = "\n".join(sorted(line for line in lines if not _OF_THE_INSTALLER.match(line)))
-        if own:
-            return {"sha256": hash_bytes(own.encode()), "hash_of": "RECORD"}
-    if not owner.file:
-        return {"sha256": "", "hash_of": "nothing"}
+def hash_owner(owner: Owner) -> str:
+    """The SHA-256 of a plugin's code: its file, or all Python files of its package."""
+    if owner.sha256 or not owner.file:
+        return owner.sha256
     path = Path(owner.file)
     folder = path.parent
     if not (folder / "__init__.py").is_file():
-        return {"sha256": hash_bytes(path.read_bytes()), "hash_of": "file"}
+        return hash_bytes(path.read_bytes())
     while (folder.parent / "__init__.py").is_file():
         folder = folder.parent
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
         digest.update(file.read_bytes() + b"\0")
-    return {"sha256": digest.hexdigest(), "hash_of": "package"}
-
-
-def find_url(distribution: str) -> str:
-    """Where a distribution was installed from, as pip takes it; "" if from an index, or unknown.
-
-    A folder, an archive or a repository: what `direct_url.json` (PEP 610) says.
-    """
-    origin = read_origin(distribution)
-    url = str(origin.get("url", ""))
-    repository = origin.get("vcs_info")
-    return f"{repository['vcs']}+{url}@{repository['commit_id']}" if repository else url
+    return digest.hexdigest()
 
 
 def read_origin(distribution: str) -> Mapping[str, Any]:
-    """What `direct_url.json` of a distribution says; empty if it has none."""
-    found = _find_installed(distribution)
+    """What `direct_url.json` (PEP 610) of a distribution says; empty if it has none."""
+    try:
+        found = importlib.metadata.distribution(distribution) if distribution else None
+    except importlib.metadata.PackageNotFoundError:
+        found = None
     text = found.read_text("direct_url.json") if found is not None else None
     return dict(json.loads(text or "{}"))
 
 
-def _find_installed(distribution: str) -> importlib.metadata.Distribution | None:
-    try:
-        return importlib.metadata.distribution(distribution) if distribution else None
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-@contextmanager
-def tracing(owner: Owner, what: str, registered: Sequence[Any] | None = None) -> Iterator[None]:
-    """With `SEARCHRL_TRACE=1`, print what a plugin does in here, its seconds and what it raised."""
-    if os.environ.get("SEARCHRL_TRACE", "0") in ("", "0"):
-        yield
-        return
-    start, fault = time.perf_counter(), ""
-    try:
-        yield
-    except BaseException as error:
-        fault = f", then raised {type(error).__name__}"
-        raise
-    finally:
-        seconds = time.perf_counter() - start
-        if registered is not None:
-            names = [f"{entry.kind} '{entry.name}'" for entry in registered]
-            what = f"{what}: {', '.join(names) or 'nothing'}"
-        text = f"searchrl trace: {seconds:8.4f} s  {owner}: {what}{fault}"
-        print(text, file=sys.stderr, flush=True)
+def find_url(distribution: str) -> str:
+    """Where a distribution was installed from, as pip takes it; "" if from an index, or unknown."""
+    origin = read_origin(distribution)
+    url, repository = str(origin.get("url", "")), origin.get("vcs_info")
+    return f"{repository['vcs']}+{url}@{repository['commit_id']}" if repository else url
 
 
 # --- the plugins of an earlier run ---------------------------------------------------------
@@ -195,11 +146,8 @@ class PluginRecord:
     file: str = ""
     source: str = ""
     sha256: str = ""
-    hash_of: str = ""
     installed_from: str = ""
     names: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
-    used: tuple[tuple[str, str], ...] = ()
-    """(kind, name) of those that the run's config uses, as it writes them."""
 
     def __str__(self) -> str:
         return f"plugin {self.plugin} {self.version}".rstrip()
@@ -219,55 +167,26 @@ class PluginRecord:
         if self.distribution:
             wanted = self.installed_from or f"{self.distribution}=={self.version}"
             return f"`pip install '{wanted}'`"
-        digest = f" (sha256 {self.sha256})" if self.sha256 else ""
-        if self.origin == Origin.MODULE:
-            return f"make the module {self.source} importable again: {self.file}{digest}"
-        return f"restore the file {self.file}{digest}"
+        return f"restore {self.file}" + (f" (sha256 {self.sha256})" if self.sha256 else "")
 
-    def explain_loss(self, owners: Iterable[Owner], failed: Iterable[str]) -> str:
-        """Say why a name that this plugin provided is unknown now, and how to get it back.
+    def find_change(self, owners: Iterable[Owner]) -> str:
+        """A sentence if this plugin is other code now than when the run began, else "".
 
-        `owners` are the plugins that are loaded, `failed` the names of those that failed to load.
+        Of the built-in plugin only the version is compared: the code of a checkout changes with
+        every edit.
         """
-        here = self._find(owners)
-        if here is not None:
-            fate = f"is here as version {here.version or '?'} and does not offer it any more"
-        elif canonical(self.plugin) in map(canonical, failed):
-            fate = "failed to load"
-        elif self.distribution and _find_installed(self.distribution) is None:
-            fate = "is not installed now"
-        else:
-            fate = "is not loaded now"
-        return f"The run had it from {self}, which {fate}. To get it back: {self.way_back}"
-
-    def find_changes(self, owners: Iterable[Owner], now: Iterable[tuple[str, Owner]]) -> list[str]:
-        """What is other code now than when the run began: the plugin, or names of another one now.
-
-        `now` is whose the names are that the run had from this plugin. Of the built-in plugin only
-        the version is compared: the code of a checkout changes with every edit.
-        """
-        pairs = [(f"{what} of {self}", owner) for what, owner in now if not self._is_of(owner)]
-        if (here := self._find(owners)) and self._differs_from(here):
-            pairs.insert(0, (f"plugin {self.plugin}", here))
-        return [
-            f"{what} was {self.version or 'code'} (sha256 {self.sha256[:_SHORT]}) when the run "
-            f"began and is {owner.version or 'code'} (sha256 "
-            f"{hash_owner(owner)['sha256'][:_SHORT]}) of {owner.name} now; do not compare "
-            f"figures from before and after. To have it as it was: {self.way_back}"
-            for what, owner in pairs
-        ]
-
-    def _differs_from(self, owner: Owner) -> bool:
-        facts = hash_owner(owner)
-        can_compare = facts["hash_of"] == self.hash_of and owner.origin is not Origin.BUILTIN
-        is_other_code = can_compare and facts["sha256"] != self.sha256
-        return owner.version != self.version or is_other_code
-
-    def _is_of(self, owner: Owner) -> bool:
-        return canonical(owner.name) == canonical(self.plugin)
-
-    def _find(self, owners: Iterable[Owner]) -> Owner | None:
-        return next(filter(self._is_of, owners), None)
+        same = (owner for owner in owners if canonical(owner.name) == canonical(self.plugin))
+        if (here := next(same, None)) is None:
+            return ""
+        now = hash_owner(here)
+        is_other = here.origin is not Origin.BUILTIN and now != self.sha256
+        if here.version == self.version and not is_other:
+            return ""
+        return (
+            f"plugin {self.plugin} was {self.version or 'code'} (sha256 {self.sha256[:_SHORT]}) "
+            f"when the run began and is {here.version or 'code'} (sha256 {now[:_SHORT]}) now; do "
+            f"not compare figures from before and after. To have it as it was: {self.way_back}"
+        )
 
 
 def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple[PluginRecord, ...]:
@@ -285,46 +204,9 @@ def read_records(run_dir: str | Path | None, config: Mapping[str, Any]) -> tuple
         records = [PluginRecord(**{k: row[k] for k in keys if row.get(k)}) for row in rows]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ()  # whoever reads the run says that the file is damaged
-    used = tuple(dict.fromkeys(_used_names(config)))
+    used = set(_used_names(config))
     sources = config.get("plugins") or ()
-    needed = (
-        replace(record, used=tuple(pair for pair in used if record.offers(*pair)))
-        for record in records
-    )
-    return tuple(record for record in needed if record.used or record.source in sources)
-
-
-def ensure_sources(recorded: Iterable[PluginRecord], sources: Sequence[str]) -> None:
-    """Raise `PluginError` if a file or module that the run was started with is gone.
-
-    The error says what it provided and how to get it back.
-    """
-    lost = [r for r in recorded if r.source and r.source in sources and not _is_there(r)]
-    if lost:
-        lines = "\n".join(
-            f"{record} ({record.source}) is gone; the run had {_list_names(record.names)} from it. "
-            f"To get it back: {record.way_back}"
-            for record in lost
-        )
-        raise PluginError(
-            f"the run was started with plugins that cannot be loaded now:\n{lines}\nIf a file was "
-            "only moved, give `searchrl eval` and `searchrl ask` its new path with --plugin; for "
-            "other commands, change `plugins` in the run's config.yaml"
-        )
-
-
-def _is_there(record: PluginRecord) -> bool:
-    if record.origin == Origin.FILE:
-        return os.path.isfile(record.source)
-    try:
-        return importlib.util.find_spec(record.source) is not None
-    except ModuleNotFoundError:  # its package is gone
-        return False
-
-
-def _list_names(names: Mapping[str, Sequence[str]]) -> str:
-    """`env 'rivers', reward 'em', reward 'f1'`."""
-    return ", ".join(f"{kind} {name!r}" for kind, own in names.items() for name in own) or "nothing"
+    return tuple(r for r in records if r.source in sources or any(r.offers(*p) for p in used))
 
 
 def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -349,10 +231,7 @@ def _used_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def find_commit(folder: Path, distribution: str = "") -> str | None:
-    """The commit of a folder, `+changes` behind it if tracked files differ; None if unknown.
-
-    `+unchecked` stands there if git would run programs that the repository's own settings name: one
-    that came with somebody's runs can name a program as its filter of files.
+    """The commit of a folder; None if unknown.
 
     With `distribution`, the folder is that of an installed package: the repository it was
     installed from counts, and one that it merely lies in (a virtual environment) does not.
@@ -363,15 +242,7 @@ def find_commit(folder: Path, distribution: str = "") -> str | None:
             return commit
         if _ask_git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
             return None
-    here = _ask_git(folder, "rev-parse", "HEAD")
-    if not here:
-        return None
-    listed = _ask_git(folder, "config", "--list", "--name-only", "--show-scope")
-    own = [line.lower().split("\t") for line in (listed or "local\tfilter.unknown").splitlines()]
-    if any(s in ("local", "worktree") and n.startswith(("filter.", "include")) for s, n in own):
-        return f"{here}+unchecked"
-    words = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-    return f"{here}+changes" if _ask_git(folder, *words) else here
+    return _ask_git(folder, "rev-parse", "HEAD") or None
 
 
 def _ask_git(folder: Path, *words: str) -> str | None:

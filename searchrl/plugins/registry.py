@@ -2,18 +2,15 @@
 
 Owns lookup by name (plain, `plugin:name`, `scheme:rest`), did-you-mean, conflicts, lazy imports and
 the call of a factory with settings, which `signatures` checks. It loads no plugin: `loading` does,
-and makes the registry. Between processes only a `PluginSpec` is sent, never a registry.
+and makes the registry.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
-import json
 import operator
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -22,7 +19,7 @@ from typing import Any, NoReturn
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.errors import ConfigError, PluginError, SearchRLError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, Factory
-from searchrl.plugins.provenance import Origin, Owner, PluginRecord, find_url, hash_owner, tracing
+from searchrl.plugins.provenance import Origin, Owner, PluginRecord, find_url, hash_owner
 from searchrl.plugins.signatures import (
     check_settings,
     find_signature_problem,
@@ -191,10 +188,7 @@ class Entry:
             return factory
         module, _, path = factory.partition(":")
         try:
-            if module not in sys.modules:
-                with tracing(self.owner, f"{self.kind} '{self.name}' imports {module}"):
-                    importlib.import_module(module)
-            target: Any = operator.attrgetter(path)(sys.modules[module])
+            target: Any = operator.attrgetter(path)(importlib.import_module(module))
         except SearchRLError:
             raise
         except (Exception, SystemExit) as error:
@@ -214,22 +208,12 @@ class PluginFailure:
     message: str
     file: str = ""
     line: int = 0
-    hook: str = ""
     version: str = ""
     detail: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         place = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
         return f"plugin {self.plugin} {self.version}".rstrip() + f"{place} {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class PluginSpec:
-    """What a worker process needs to build the same registry, and to check that it is the same."""
-
-    sources: tuple[str, ...]
-    has_entry_points: bool
-    fingerprint: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,7 +223,6 @@ class Registry:
     _entries: tuple[Entry, ...]
     owners: tuple[Owner, ...]
     failures: tuple[PluginFailure, ...] = ()
-    has_entry_points: bool = True
     recorded: tuple[PluginRecord, ...] = ()
     pinned: frozenset[str] = frozenset()
     """Sources of code that a run folder named, and not the user."""
@@ -303,13 +286,8 @@ class Registry:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """One sentence per plugin, or name, that is other code now than in the run it is for."""
-        changes: list[str] = []
-        for record in self.recorded:
-            found = [(f"{kind} '{name}'", self._match(kind, name)) for kind, name in record.used]
-            now = [(what, entries[0].owner) for what, entries in found if len(entries) == 1]
-            changes += record.find_changes(self.owners, now)
-        return tuple(changes)
+        """One sentence per plugin that is other code now than in the run it is for."""
+        return tuple(filter(None, (one.find_change(self.owners) for one in self.recorded)))
 
     @property
     def news(self) -> tuple[str, ...]:
@@ -319,21 +297,13 @@ class Registry:
 
     def explain_absence(self, kind: str, name: str) -> str:
         """Lines to print below an unknown name: failed plugins, and who provided it in the run."""
-        failed = [failure.plugin for failure in self.failures]
-        providers = [record for record in self.recorded if record.offers(kind, name)]
         lines = [f"Not loaded: {failure}" for failure in self.failures]
-        lines += [record.explain_loss(self.owners, failed) for record in providers]
+        lines += [
+            f"The run had it from {record}. To get it back: {record.way_back}"
+            for record in self.recorded
+            if record.offers(kind, name)
+        ]
         return "".join(f"\n{line}" for line in lines)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The `--plugin` sources, absolute: `load_plugins(sources)` rebuilds this registry.
-
-        Sources that failed are included, so that a worker reports the same failures.
-        """
-        loaded = [owner.source for owner in self.owners]
-        failed = [failure.source for failure in self.failures]
-        return tuple(dict.fromkeys(source for source in (*loaded, *failed) if source))
 
     def provenance(self) -> list[dict[str, Any]]:
         """One JSON-able record per loaded plugin: who it is, the hash of its code, its names."""
@@ -347,7 +317,7 @@ class Registry:
                 "source": owner.source,
                 "api": owner.api,
                 "installed_from": find_url(owner.distribution),
-                **hash_owner(owner),
+                "sha256": hash_owner(owner),
                 "names": {
                     kind: [entry.name for entry in entries]
                     for kind in HOOKS
@@ -356,14 +326,6 @@ class Registry:
             }
             for owner in self.owners
         ]
-
-    def spec(self) -> PluginSpec:
-        """Return what to send to another process; see `plugins.reload_plugins`."""
-        same = ("plugin", "version", "sha256", "names")
-        facts = [{key: record[key] for key in same} for record in self.provenance()]
-        text = json.dumps(facts, sort_keys=True)
-        fingerprint = hashlib.sha256(text.encode()).hexdigest()
-        return PluginSpec(self.sources, self.has_entry_points, fingerprint)
 
     def _of(self, kind: str) -> list[Entry]:
         if kind not in HOOKS:

@@ -3,7 +3,6 @@
 Owns the check of settings by name and by annotation, the same for built-in and other plugins, and
 the list of what SearchRL itself passes to each kind. A setting without an annotation, or with one
 that cannot be resolved, is passed on unchanged. So is an object that no config file could hold.
-pydantic is imported only when a setting is checked.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from searchrl.contracts import RetrieverFactory
 from searchrl.errors import ConfigError, suggest
@@ -131,8 +132,19 @@ def has_setting(factory: Callable[..., Any], name: str) -> bool:
 def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(factory).parameters
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # some C callables have none
         return {"settings": inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)}
+
+
+def _makers(factory: Callable[..., Any]) -> list[Any]:
+    """The functions that are called: of a class, its `__init__` and those of its parents."""
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    target = inspect.unwrap(factory)
+    if isinstance(target, type):
+        inits = (vars(one).get("__init__") for one in target.__mro__ if one is not object)
+        return [init for init in inits if init is not None]
+    return [target if hasattr(target, "__globals__") else type(target).__call__]
 
 
 def _find_parameters(
@@ -144,21 +156,12 @@ def _find_parameters(
     """
     found = dict(_parameters(factory))
     is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found.values())
-    target = _unwrap(factory)
-    for parent in inspect.getmro(target) if is_open and isinstance(target, type) else ():
-        if "__init__" in vars(parent) and parent is not object:
-            own = [*inspect.signature(vars(parent)["__init__"]).parameters.values()][1:]
-            found |= {p.name: p for p in own if p.name not in found}
-            is_open = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own)
-            if not is_open:
-                break
+    for init in _makers(factory) if is_open and inspect.isclass(factory) else ():
+        own = [*inspect.signature(init).parameters.values()][1:]
+        found = {**{p.name: p for p in own}, **found}
+        if not (is_open := any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own)):
+            break
     return {name: p for name, p in found.items() if p.kind in _NAMED}, is_open
-
-
-def _unwrap(factory: Callable[..., Any]) -> Any:
-    while isinstance(factory, functools.partial):
-        factory = factory.func
-    return inspect.unwrap(factory)
 
 
 def _is_plain(value: object) -> bool:
@@ -176,14 +179,10 @@ def _resolve(factory: Callable[..., Any], name: str, annotation: Any) -> Any:
         return Any
     if not isinstance(annotation, str):
         return annotation
-    target = _unwrap(factory)
-    # The parameter may be that of a parent's `__init__`, written in another module.
-    makers = [vars(one).get("__init__") for one in getattr(target, "__mro__", ())]
-    called = target if hasattr(target, "__globals__") or inspect.ismethod(target) else None
-    makers = makers or [called or type(target).__call__]
     holder = types.SimpleNamespace(__annotations__={name: annotation})
-    for made_by in (one for one in makers if name in getattr(one, "__annotations__", {})):
-        known = getattr(inspect.unwrap(made_by), "__globals__", {})
+    # The parameter may be that of a parent's `__init__`, written in another module.
+    for maker in (one for one in _makers(factory) if name in one.__annotations__):
+        known = getattr(inspect.unwrap(maker), "__globals__", {})
         with contextlib.suppress(Exception):  # it may be a name for type checkers only
             return typing.get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
     return Any
@@ -191,8 +190,6 @@ def _resolve(factory: Callable[..., Any], name: str, annotation: Any) -> Any:
 
 def _convert(value: Any, kind: Any) -> Any:
     """`value` as a `kind`; ValueError with the place inside it, the value and what is wrong."""
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
-
     adapter = None
     # A folder may be called 2024, which YAML reads as a number.
     rules = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
@@ -219,9 +216,9 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    """`value` with lists in place of iterators: many instances use the same settings.
+    """`value` with lists in place of the iterators that pydantic makes for `Iterable[str]`.
 
-    pydantic makes an iterator for `Iterable[str]`; only the first instance could read it.
+    Only the first of many instances could read an iterator.
     """
     if isinstance(value, Iterator) or type(value) is list:
         return [_stored(item) for item in value]

@@ -270,7 +270,7 @@ def _run(
     checked: list[_Result | ScoringFailure] = []
     for result, episode in zip(results, episodes, strict=True):
         try:
-            checked.append(_checked(component, result, len(episode.turns)))
+            checked.append(checked_score(component, result, len(episode.turns)))
         except ScoringFailure as error:
             checked.append(error)
     return checked
@@ -295,7 +295,9 @@ def _failure_of(error: BaseException, owner: str) -> Failure:
     return Failure(FailureKind.SCORING, owner, message, detail)
 
 
-def _checked(component: Reward | GroupReward, result: object, num_turns: int) -> Score | Unscored:
+def checked_score(
+    component: Reward | GroupReward, result: object, num_turns: int
+) -> Score | Unscored:
     """The result as a `Score` or `Unscored`; raises `ScoringFailure` for anything else."""
     if isinstance(result, Unscored):
         return result

@@ -1,4 +1,4 @@
-"""The kit for plugin authors: conformance, reward cases, scripted policies, fixtures.
+"""The kit for plugin authors: conformance, reward cases, scripted policies.
 
 Everything that `searchrl check` does, for your own tests:
 
@@ -14,7 +14,6 @@ Episodes to score and turns to play:
   `Says(turns)` is such a policy.
 
 Data of the criteria: `PASSAGES` for retrievers, `make_history` for alarms.
-`pytest_plugins = ["searchrl.testing.pytest_plugin"]` gives tests the fixture `make_plugin`.
 Importing this package imports no torch: names load on first use.
 """
 

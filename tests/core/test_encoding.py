@@ -80,7 +80,6 @@ _ASCII = {
     "trust/store.py",  # the same
     "retrieval/passages.py",  # numbers and a checksum
     "run_folder/writer.py",  # the README, and YAML, which has an escape for it
-    "testing/pytest_plugin.py",  # the text of a test
 }
 
 

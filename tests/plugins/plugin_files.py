@@ -37,25 +37,25 @@ def _rewards_hook(head: str) -> str:
 
 
 _ONE_CALL = """
-tracker | register('junk', 42) | registers tracker 'junk': its factory is 42; expected a callable
-tracker | register('dotted', 'my.module.Tracker') | expected a callable or a string 'package.module
+tracker | register('junk', 42) | registers tracker 'junk': factory is 42: Input should be callable
+tracker | register('dotted', 'my.module.Tracker') | should match pattern
 tracker | register('my tracker!', dict) | registers tracker 'my tracker!': a name is made of
-tracker | register(dict, 'name') | registers tracker dict without a name: write
+tracker | register(dict, 'name') | registers a tracker without a name: write
 tracker | register('wandb:', dict) | registers tracker 'wandb:': only an env's name may be a scheme
 tracker | register('no', lambda: None) | registers tracker 'no': the factory has signature ()
 reward | register('exact-match', dict) | must be an identifier; use 'exact_match'
 reward | register('brevity', lambda episode: 1.0) | missing a required argument: 'episode'
-reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1; expected True if it
-reward | register('slow', dict, group=1) | reward 'slow': group is 1; expected True if
-retriever | register('slow', dict, concurrent='no') | retriever 'slow': concurrent is 'no'; expected
+reward | register('slow', dict, concurrent=1) | reward 'slow': concurrent is 1: Input
+reward | register('slow', dict, group=1) | reward 'slow': group is 1: Input
+retriever | register('slow', dict, concurrent='no') | retriever 'slow': concurrent is 'no': Input
 tracker | register('slow', dict, concurrent=False) | raised in register_trackers: TypeError
 reward | import sys; sys.exit(3) | raised in register_rewards: SystemExit: 3
 env | register('e', lambda continent='any': None) | got an unexpected keyword argument 'protocol'
-env | register('e', ENV, expert=True) | registers env 'e': expert is True; expected a callable
-env | register('e', ENV, scripts={'a b': ENV}) | registers env 'e': scripts is {'a b'
-env | register('e', ENV, protocol=3) | registers env 'e': protocol is 3; expected the name
-env | register('e', ENV, tools=[3]) | registers env 'e': tools is [3]; expected a list of mappings
-env | register('e', ENV, description=3) | registers env 'e': description is 3; expected text
+env | register('e', ENV, expert=True) | registers env 'e': expert is True: Input should be callable
+env | register('e', ENV, scripts={'a': 3}) | registers env 'e': scripts is {'a': 3}: Input
+env | register('e', ENV, protocol=3) | registers env 'e': protocol is 3: Input
+env | register('e', ENV, tools=[3]) | registers env 'e': tools is [3]: Input
+env | register('e', ENV, description=3) | registers env 'e': description is 3: Input
 env | register('e', ENV, exprt=dict) | takes no 'exprt'. Did you mean 'expert'
 """
 """Plugins of one hook with one faulty line: kind, line, what is said."""
@@ -115,7 +115,7 @@ BROKEN = {
             "except Exception:",
             "    pass",
         ),
-        "registers tracker 'bad': its factory is 42",
+        "registers tracker 'bad': factory is 42",
     ),
     "late": Broken(
         f"KEPT = []\n{hook('env', 'KEPT.append(register)')}"

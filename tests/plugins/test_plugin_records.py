@@ -102,7 +102,7 @@ def replace_release(site: Path, version: str, text: str) -> None:
 
 
 LOST = (
-    "The run had it from plugin searchrl-rivers 0.1.0, which is not installed now. "
+    "The run had it from plugin searchrl-rivers 0.1.0. "
     "To get it back: `pip install 'searchrl-rivers==0.1.0'`"
 )
 
@@ -179,11 +179,11 @@ def test_release_that_lost_the_name_and_one_that_is_broken(tmp_path: Path, site:
     run = make_run(tmp_path, "--env", "rivers")
     replace_release(site, "0.2.0", PLUGIN.replace('"rivers"', '"brooks"'))
     text = call("eval", run).stderr
-    assert "which is here as version 0.2.0 and does not offer it any more" in text
+    assert LOST in text
     replace_release(site, "0.2.0", PLUGIN + "\n1 / 0\n")
     text = call("eval", run).stderr
     assert "Not loaded: plugin searchrl-rivers 0.2.0" in text
-    assert "from plugin searchrl-rivers 0.1.0, which failed to load" in text
+    assert LOST in text
 
 
 def test_package_that_was_not_from_an_index_is_named_by_its_url(tmp_path: Path, site: Path) -> None:
@@ -215,16 +215,14 @@ def test_plugin_file_that_is_gone_or_edited(tmp_path: Path) -> None:
     assert str(file) in complaint("eval", run)
     result = succeed("eval", run, "--trust")
     assert f"was code (sha256 {record.sha256[:12]})" in result.stderr
-    assert f"restore the file {file} (sha256 {record.sha256})" in result.stderr
+    assert f"restore {file} (sha256 {record.sha256})" in result.stderr
 
     moved = tmp_path / "moved" / "rivers.py"
     moved.parent.mkdir()
     file.rename(moved)
     pretend_training(run)
     for arguments in (["eval", run], ["train", "--resume", run], ["ask", run, "?"]):
-        text = complaint(*arguments, "--trust")
-        assert f"restore the file {file} (sha256 {record.sha256})" in text
-        assert "had env 'rivers', reward 'calm' from it" in text
+        assert f"there is no file {file}" in complaint(*arguments, "--trust")
     edit(run, policy="scripted")
     moved.write_text(PLUGIN)
     assert "changed" not in succeed("eval", run, "--plugin", moved).stderr
@@ -237,7 +235,7 @@ def test_module_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     pretend_training(run)
     sys.modules.pop("srl_loose")
     (tmp_path / "srl_loose.py").unlink()
-    with pytest.raises(PluginError, match="make the module srl_loose importable again"):
+    with pytest.raises(PluginError, match="there is no module 'srl_loose'"):
         load_agent(run)
 
 
@@ -254,7 +252,7 @@ def test_record_of_an_older_searchrl_is_read(tmp_path: Path) -> None:
     row = {"plugin": "searchrl", "names": {"env": ["regulations"]}, "later": 1, "api": None}
     (tmp_path / "provenance.json").write_text(json.dumps({"plugins": [row]}))
     (record,) = read_records(tmp_path, build_config({}).to_dict())
-    assert (record.plugin, record.way_back[:12]) == ("searchrl", "restore the ")
+    assert (record.plugin, record.way_back[:8]) == ("searchrl", "restore ")
     assert read_records(tmp_path / "nowhere", build_config({}).to_dict()) == ()
 
 
@@ -280,7 +278,7 @@ def test_package_of_the_scaffold_is_installed_with_pip_removed_and_installed_aga
     install_package()
     listed = json.loads(program("plugins --json --strict")[1])
     (mine,) = [p for p in listed["plugins"] if p["plugin"] == "searchrl-rivers"]
-    assert (mine["version"], mine["hash_of"]) == ("0.1.0", "RECORD")
+    assert mine["version"] == "0.1.0"
     assert mine["names"] == {"env": ["rivers"]}
     figures = json.loads(program("eval --env rivers --policy scripted --json")[1])
     assert figures["em"]["value"] == 1
@@ -295,7 +293,7 @@ def test_package_of_the_scaffold_is_installed_with_pip_removed_and_installed_aga
     shutil.rmtree(site)
     for command in ("eval run", "train --resume run", "ask run Where?"):
         code, _, text = program(command)
-        assert code == 2 and "plugin searchrl-rivers 0.1.0, which is not installed now" in text
+        assert code == 2 and "The run had it from plugin searchrl-rivers 0.1.0" in text
         assert f"pip install '{source.as_uri()}'" in text
 
     install_package()

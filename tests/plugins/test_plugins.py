@@ -1,4 +1,4 @@
-"""Plugins: isolation, conflicts, did-you-mean, provenance, lazy resolution, other processes.
+"""Plugins: isolation, conflicts, did-you-mean, provenance, lazy resolution.
 
 A broken plugin (`plugin_files.BROKEN`) must be named with the line at fault, leave nothing behind
 and harm no other plugin.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from plugin_files import BROKEN, FIXTURES, fault_line, install, reward_plugin, w
 import searchrl
 from searchrl.errors import ConfigError, PluginError, UnknownNameError, suggest
 from searchrl.hookspecs import HOOKS, PLUGIN_API
-from searchrl.plugins import Origin, Registry, load_plugins, reload_plugins
+from searchrl.plugins import Origin, Registry, load_plugins
 
 
 def fixture(name: str) -> str:
@@ -83,7 +82,7 @@ def test_broken_plugin_is_isolated_named_and_leaves_nothing(name: str, tmp_path:
 )
 def test_other_plugin_api_is_refused_with_what_to_do(tmp_path: Path, line: str, text: str) -> None:
     (failure,) = load_text(tmp_path / "mine.py", f"{line}\n{reward_plugin('calm')}").failures
-    assert re.search(text, failure.message) and failure.line == 1
+    assert re.search(text, failure.message) and failure.file == str(tmp_path / "mine.py")
 
 
 def test_a_plugin_of_an_older_api_loads(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_plugin_api_may_be_left_out(tmp_path: Path) -> None:
 def test_hook_failure_keeps_the_traceback_and_is_named_below_unknown_names() -> None:
     registry = load("hook_raises")
     (failure,) = registry.failures
-    assert failure.hook == "register_rewards" and "make_it()" in failure.detail
+    assert "make_it()" in failure.detail
     with pytest.raises(UnknownNameError, match="Not loaded: plugin hook_raises .* raised in"):
         registry.get("reward", "whole")
 
@@ -217,7 +216,6 @@ def test_named_twice_loads_once_and_same_stem_gets_its_own_name(tmp_path: Path) 
     assert not registry.failures
     assert registry.get("reward", "mine:one").owner.file == str(paths[0])
     assert registry.get("reward", "mine-2:two").owner.file == str(paths[1])
-    assert registry.sources == tuple(map(str, paths))
 
 
 def test_plugin_does_not_inherit_our_future_imports(tmp_path: Path) -> None:
@@ -253,26 +251,11 @@ def test_entry_point_plugin_is_owned_by_its_distribution(
     owner = registry.get("reward", "srl_alpha:a").owner
     assert str(owner) == "plugin Srl-Alpha 1.2"
     (record,) = [r for r in registry.provenance() if r["plugin"] == "Srl-Alpha"]
-    own_files = (site / "Srl_Alpha-1.2.dist-info" / "RECORD").read_bytes()
-    assert record["hash_of"] == "RECORD"
-    assert record["sha256"] == hashlib.sha256(own_files).hexdigest()
-    assert record["names"] == {"reward": ["a"]} and registry.sources == ()
+    assert record["sha256"] == hashlib.sha256((site / "srl_alpha.py").read_bytes()).hexdigest()
+    assert record["names"] == {"reward": ["a"]}
     assert "a" not in load_plugins(entry_points=False).names("reward")
     monkeypatch.setenv("SEARCHRL_NO_INSTALLED_PLUGINS", "1")
     assert "a" not in load_plugins().names("reward")
-
-
-def test_editable_install_is_hashed_by_its_code_not_its_record(site: Path) -> None:
-    install(site, "srl-edit", "1", {"srl_edit": reward_plugin("a")}, "x = srl_edit")
-    info = site / "srl_edit-1.dist-info"
-    (info / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
-
-    def record() -> dict[str, Any]:
-        return next(r for r in load_plugins().provenance() if r["plugin"] == "srl-edit")
-
-    before = record()
-    (site / "srl_edit.py").write_text(reward_plugin("a") + "# edited\n")
-    assert before["hash_of"] == "file" and record()["sha256"] != before["sha256"]
 
 
 def test_same_entry_point_name_in_two_distributions_is_not_skipped(site: Path) -> None:
@@ -283,11 +266,10 @@ def test_same_entry_point_name_in_two_distributions_is_not_skipped(site: Path) -
     assert {"beta", "gamma"} <= set(registry.names("reward")) and not registry.failures
 
 
-def test_repeated_entry_point_and_shared_module_are_reported(site: Path) -> None:
-    eps = "one = srl_delta\none = srl_delta\ntwo = srl_delta"
+def test_module_of_two_entry_points_is_reported(site: Path) -> None:
+    eps = "one = srl_delta\ntwo = srl_delta"
     install(site, "srl-delta", "1", {"srl_delta": reward_plugin("a")}, eps)
     texts = [str(failure) for failure in load_plugins().failures]
-    assert any("declares the entry point 'one' twice" in text for text in texts)
     assert any("is the same module as plugin srl-delta.one 1" in text for text in texts)
 
 
@@ -375,7 +357,7 @@ def test_plugin_env_is_a_gymnasium_id() -> None:
     assert direct.unwrapped.made_with[2] == "Asia"  # type: ignore[attr-defined]
 
 
-# --- provenance and other processes --------------------------------------------------------
+# --- provenance --------------------------------------------------------
 def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
     registry = load("good")
     ours, theirs = json.loads(json.dumps(registry.provenance()))
@@ -391,27 +373,8 @@ def test_provenance_is_json_and_hashes_the_file_that_ran() -> None:
         "api": PLUGIN_API,
         "installed_from": "",
         "sha256": hashlib.sha256(Path(fixture("good")).read_bytes()).hexdigest(),
-        "hash_of": "file",
         "names": {"env": ["capitals", "world:"], "reward": ["brevity"]},
     }
-
-
-def test_registry_of_a_worker_has_the_same_names_and_failures() -> None:
-    """`test_builtins_conform` does the same in a process of its own."""
-    spec = pickle.loads(pickle.dumps(load("good", "hook_raises").spec()))
-    again = reload_plugins(spec)
-    assert str(again.get("reward", "brevity").owner) == "plugin good 0.2"
-    assert [failure.plugin for failure in again.failures] == ["hook_raises"]
-
-
-def test_worker_refuses_a_plugin_that_was_edited_meanwhile(tmp_path: Path) -> None:
-    path = tmp_path / "edited.py"
-    path.write_text(reward_plugin("a"))
-    spec = load_plugins([str(path)], entry_points=False).spec()
-    reload_plugins(spec)
-    path.write_text(reward_plugin("a") + "# edited\n")
-    with pytest.raises(PluginError, match="edited, upgraded or removed"):
-        reload_plugins(spec)
 
 
 # --- the package ---------------------------------------------------------------------------

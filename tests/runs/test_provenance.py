@@ -34,11 +34,9 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def test_commit_is_that_of_the_folder_and_says_when_files_differ(repository: Path) -> None:
+def test_commit_is_that_of_the_folder(repository: Path) -> None:
     commit = git(repository, "rev-parse", "HEAD")
     assert find_commit(repository) == find_commit(repository, "no-such-package") == commit
-    (repository / "__init__.py").write_text("x = 2\n")
-    assert find_commit(repository) == f"{commit}+changes"
 
 
 def test_package_that_merely_lies_in_a_repository_has_no_commit(repository: Path) -> None:

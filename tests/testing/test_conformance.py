@@ -20,8 +20,6 @@ from searchrl.testing.criteria import Criterion, Problem, Report
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.running import run_criteria
 
-pytest_plugins = ["searchrl.testing.pytest_plugin"]
-
 ENV = str(SOUND / "env.py")
 BROKEN = Path(__file__).resolve().parent.parent / "fixtures" / "plugins"
 
@@ -34,9 +32,15 @@ def registry() -> Registry:
 
 
 @pytest.fixture
-def write(make_plugin: Any) -> Write:
+def write(tmp_path: Path) -> Write:
     """Write a plugin file that begins with the usual import; returns its path."""
-    return lambda code: str(make_plugin(f"from searchrl import hookimpl\n{code}").owners[-1].file)
+    path = tmp_path / "plugin.py"
+
+    def write(code: str) -> str:
+        path.write_text(f"from searchrl import hookimpl\n{code}", encoding="utf-8")
+        return str(path)
+
+    return write
 
 
 def check_only(write: Write, code: str) -> Report:

@@ -81,7 +81,7 @@ def _show(registry: Registry) -> None:
         facts = {
             "distribution": record["distribution"],
             "file": record["file"],
-            "hash": f"{record['sha256'][:16]} of {record['hash_of']}" if record["sha256"] else "",
+            "hash": record["sha256"][:16],
             "hooks": ", ".join(record["hooks"]),
         }
         for name, value in facts.items():

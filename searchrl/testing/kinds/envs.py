@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 import re
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,9 +31,6 @@ from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.running import find_place
 
-MAX_MAKE_S = 2.0
-"""Seconds that making an instance may take, once everything is imported."""
-
 MAX_PROMPT = 50_000
 """Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""
 
@@ -58,16 +53,6 @@ def _is_made(subject: Subject) -> Iterator[Problem]:
             yield Problem(what, subject.entry.load(), fix)
             return
         env.close()
-
-
-@criterion("E2")
-def _is_made_quickly(subject: Subject) -> Iterator[Problem]:
-    env = env_play.make_env(subject)  # what is loaded once, is loaded now
-    start = time.monotonic()
-    env_play.make_env(subject)
-    if (took := time.monotonic() - start) > MAX_MAKE_S:
-        what = f"making another instance took {took:.1f} s"
-        yield Problem(what, env_play.find_own(env, "__init__"))
 
 
 @criterion("E3")
@@ -342,21 +327,6 @@ def _earn_wrongly(
     wrong = subject.grammar.render(Action(ANSWER, guess), "a guess")
     dull = ["not a turn at all"] * env_play.MAX_TURNS if wrong is None else [wrong] * 50
     return env_play.play(env, (options, dull)).env_return
-
-
-@criterion("E18")
-def _can_travel(subject: Subject) -> Iterator[Problem]:
-    env = env_play.make_env(subject)
-    for episode in env_play.find_episodes(subject, 6).values():
-        played = env_play.play(env, episode)
-        infos = [("reset", played.info), *(("step", step.info) for step in played.steps)]
-        for method, info in infos:
-            for name in ("task", "action", "passages", "signals"):
-                if error := catch(lambda value: pickle.loads(pickle.dumps(value)), info.get(name)):
-                    what = f"info['{name}'] of {method}() does not survive pickle"
-                    at = env_play.find_own(env, *(("make_task",) if name == "task" else ()), method)
-                    yield Problem(f"{what}: {describe_error(error)}", at)
-                    return
 
 
 @criterion("E19")

@@ -15,11 +15,13 @@ import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from searchrl.contracts.scoring import GroupReward, Reward
-from searchrl.core.episode import Episode, Score, Unscored
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
+from searchrl.contracts.scoring import Reward
+from searchrl.core.episode import Episode, Score
+from searchrl.rewards.scorer import checked_score
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
+from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.kit.subject import Subject
 
 _TOLERANCE = 1e-9
@@ -113,44 +115,16 @@ _bears_threads = criterion("W11")(unchanged(SCORED, Way.TOGETHER))
 def _within_values(case: Case, scored: tuple[Reward, Any]) -> str:
     component, returned = scored
     if isinstance(case, Episode):
-        return _find_score_problem(component, returned)
+        case, returned = (case,), [returned]
     if isinstance(returned, str | Mapping) or not isinstance(returned, Iterable):
         return f"it returned {returned!r:.80} ({type(returned).__name__}); expected a list"
     results = list(returned)
     if len(results) != len(case):
         return f"it returned {len(results)} scores for {len(case)} episodes"
-    return next((said for one in results if (said := _find_score_problem(component, one))), "")
-
-
-def _find_score_problem(component: Reward | GroupReward, result: object) -> str:
-    """What came back in place of a score, or "" if it is one that was declared."""
-    if isinstance(result, Unscored):
-        is_told = isinstance(result.reason, str) and result.reason
-        return "" if is_told else "it returned Unscored without a reason"
-    value: Any = result.value if isinstance(result, Score) else result
-    if not is_real(value):
-        return f"it returned {value!r} ({type(value).__name__})"
-    values = component.values
-    if component.is_range:
-        is_declared = values[0] - _TOLERANCE <= value <= values[1] + _TOLERANCE
-    else:
-        is_declared = any(abs(float(value) - one) <= _TOLERANCE for one in values)
-    said = f"it returned {float(value):g}, which is not in its values {values!r}"
-    return "" if is_declared else said
-
-
-@criterion("W4")
-def _per_turn(subject: Subject) -> Iterator[Problem]:
-    has_any = False
-    for name, result in _results(subject).items():
-        if not isinstance(result, Score) or result.per_turn is None:
-            continue
-        has_any, num_turns = True, len(_cases()[name].episode.turns)
-        if len(result.per_turn) != num_turns or not all(map(is_real, result.per_turn)):
-            what = f"{len(result.per_turn)} process scores for {num_turns} turns: {result.per_turn}"
-            yield Problem(f"case '{name}': {what}", _place(subject, name))
-    if not has_any:
-        raise NotApplicable("it gives no process scores")
+    for result, episode in zip(results, case, strict=True):
+        if error := catch(checked_score, component, result, len(episode.turns)):
+            return f"it {error}"  # what a run would say
+    return ""
 
 
 @criterion("W8")

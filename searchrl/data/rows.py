@@ -113,11 +113,12 @@ def read_text(path: Path, problems: Problems, expected: str) -> str | None:
     try:
         with _open(path) as stream:
             return stream.read().decode("utf-8")
-    except _FAULTS as error:
-        is_text = isinstance(error, UnicodeDecodeError)
-        line = error.object.count(b"\n", 0, error.start) + 1 if is_text else 0
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
         problems.add(path, line, _explain(error, path, 0, expected))
-        return None
+    except _FAULTS as error:
+        problems.add(path, 0, _explain(error, path, 0, expected))
+    return None
 
 
 def _read(path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:

@@ -100,7 +100,7 @@ class ExaRetriever:
         self._pace = pace_of(url, calls_per_s)
         self._server: Server | None = None
         if not replay:
-            self._server = Server.shared(
+            self._server = Server(
                 url,
                 "retriever",
                 key=_find_key(),
@@ -200,7 +200,9 @@ def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | Non
             )
         return None
     path = JsonCache.default_path("exa") if cache == "auto" else Path(cache).expanduser()
+    if is_replay and not path.is_file():
+        raise ConfigError(f"retriever exa: the recorded cache '{path}' is not there")
     try:
-        return JsonCache(path, section="retriever", is_read_only=is_replay)
+        return JsonCache(path, section="retriever")
     except EndpointFailure as error:
         raise ConfigError(f"retriever exa: {error}") from error

@@ -68,7 +68,7 @@ class HttpRetriever:
                 f"retriever http: the environment variable {key_env}, which retriever.key_env "
                 "names, is not set; set it to the key, or leave key_env out"
             )
-        self._server = Server.shared(
+        self._server = Server(
             url,
             "retriever",
             key=key,

@@ -1,6 +1,6 @@
 """Posting JSON to one server, again where that may help: what all our HTTP clients share.
 
-Owns what an address and a key may be, how failures are told (the key is in none), and a server
+Owns what an address and a key may be, how failures are told (the key is in none, nor in an answer), and a server
 that refuses everything and is not asked again. The official `openai` client repeats, waits as the
 server asks, and keeps connections; its wire is `transport`. Knows no model and no corpus.
 """
@@ -84,7 +84,8 @@ class Server:
         _ensure_address(url, section)
         self.url = url
         self._section, self._timeout_s, self._advice = section, timeout_s, dict(advice)
-        self._secret = (key or "").rpartition(" ")[2]
+        secret = (key or "").rpartition(" ")[2]
+        self._secret = secret if len(secret) >= 12 else ""  # `EMPTY`, made up, is also a word
         header = "" if key is None else key if " " in key else f"Bearer {key}"
         # Nothing is left out: the library would read it from the environment.
         self._client = OpenAI(
@@ -131,6 +132,8 @@ class Server:
                 said = self._quote(str(error.__cause__ or error))
                 times = _times(asking.num_tries)
                 raise EndpointFailure(f"{self.url} cannot be reached: {said}{times}") from None
+            if self._secret:  # what is answered is kept, shown and put into rows
+                content = content.replace(self._secret.encode(), b"[key]")
             try:
                 return json.loads(content)
             except (ValueError, RecursionError):

@@ -140,6 +140,12 @@ def test_a_key_that_a_server_repeats_is_not_shown(answer: Any, key: str) -> None
     assert KEY not in "".join(traceback.format_exception(it.value))
 
 
+def test_a_key_in_an_answer_is_not_given_and_a_word_in_its_place_is() -> None:
+    """It came back into rollouts, logs and the cache."""
+    assert post(Raw(f'{{"said": "the key {KEY}"}}'.encode())) == {"said": "the key [key]"}
+    assert post(Raw(b'["it is EMPTY"]'), key="EMPTY") == ["it is EMPTY"]
+
+
 @pytest.mark.parametrize("value", [f"{KEY}\nX: 1", f"{KEY}\u2019"])
 def test_a_key_that_no_header_may_hold_is_refused_and_not_shown(
     value: str, monkeypatch: pytest.MonkeyPatch

@@ -1,8 +1,8 @@
 """Posting JSON to one server, again where that may help: what all our HTTP clients share.
 
-Owns what an address and a key may be, how failures are told (the key is in none, nor in an answer), and a server
-that refuses everything and is not asked again. The official `openai` client repeats, waits as the
-server asks, and keeps connections; its wire is `transport`. Knows no model and no corpus.
+Owns what an address and a key may be, how failures are told (the key is in none, nor in an
+answer), and a server that refuses everything and is not asked again. The official `openai` client
+repeats, waits as the server asks, and keeps connections; its wire is `transport`.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ class TextAdapter(gymnasium.Env[str, str]):
             turns += [protocol.opening(ACT) + "never closed", "Plain text.", ""]
         except ValueError as error:
             raise ConfigError(
-                f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
-                "the protocol out, or name one that has acts, such as act"
+                f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Name "
+                "one that has them, such as act"
             ) from error
         self.action_space = TextSpace(turns=turns)
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))

@@ -43,8 +43,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 def same_answer(prediction: str, gold: str) -> bool:
     """Whether two answers agree once case, ASCII punctuation and spacing are ignored.
 
-    Deliberately smaller than the reward components' normalisation: an environment's own reward
-    must not depend on the rewards package. Falls back to the raw text when nothing is left.
+    Falls back to the raw text when nothing is left. Rewards have their own normalisation.
     """
     left, right = (
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
@@ -68,10 +67,7 @@ _EXAMPLES = (
 
 
 def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
-    """Turns as a model might write them under `protocol`, whatever its actions, and broken ones.
-
-    Of searches, calls of tools, acts and answers those that the protocol writes.
-    """
+    """Turns as a model might write them under `protocol`, whatever its actions, and broken ones."""
     turns = []
     for action, thought in _EXAMPLES:
         with suppress(ValueError):  # it writes no such action
@@ -163,8 +159,8 @@ class TextEnv(gymnasium.Env[str, str]):
             protocol.opening(SEARCH)
         except ValueError as error:
             raise ConfigError(
-                f"env {self.name} needs searches, and the protocol has none: {error}. Leave the "
-                "protocol out, or name one that has searches, such as think-search-answer"
+                f"env {self.name} needs searches, and the protocol has none: {error}. Name one "
+                "that has them, such as think-search-answer"
             ) from error
         self.action_space = TextSpace(turns=example_turns(protocol))
         self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
@@ -197,10 +193,8 @@ class TextEnv(gymnasium.Env[str, str]):
         raise NotImplementedError
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Search for the queries of `action`, and show what is found.
-
-        An environment overrides it that searches in another way than in one corpus. `turn` is what
-        the model wrote, for a protocol whose requests hold more than queries.
+        """Search for the queries of `action`, and show what is found; overridden by whoever
+        searches in another way. `turn` is what the model wrote.
 
         Raises:
             RetrieverFailure: the retriever failed.
@@ -214,9 +208,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return ()
 
     def build_indexes(self) -> None:
-        """Make the retrievers of `known_corpora`, which may take minutes.
-
-        Programs call it before any episode, so that no time limit of an episode runs meanwhile.
+        """Make the retrievers of `known_corpora`, which may take minutes, before any episode.
 
         Raises:
             RetrieverFailure: a retriever could not be made.
@@ -256,10 +248,7 @@ class TextEnv(gymnasium.Env[str, str]):
         else:
             total = self.num_tasks(split)
             if total < 1:
-                raise ConfigError(
-                    f"env {self.name}: split '{split}' has no tasks. Pass a question with "
-                    "reset(options={'question': …}), or give the environment questions."
-                )
+                raise ConfigError(f"env {self.name}: split '{split}' has no tasks")
             index = options.get("index")
             if index is None:
                 index = int(self.np_random.integers(total))

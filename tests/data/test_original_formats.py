@@ -154,7 +154,7 @@ def test_musique_has_aliases_and_paragraphs_under_one_title(tmp_path: Path, flag
 
 
 def test_musique_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is not answerable, so no answer is right"):
+    with pytest.raises(DataError, match="is not answerable; leave"):
         load(put(tmp_path / "q.jsonl", [MUSIQUE | {"answerable": False}]))
 
 

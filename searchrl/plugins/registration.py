@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from searchrl.config.packaged import is_packaged
-from searchrl.envs.gym_files import SCHEME, find_ids
+from searchrl.envs.gym_ids import SCHEME, find_ids
 from searchrl.errors import suggest
 from searchrl.hookspecs import Factory
 from searchrl.plugins.provenance import Origin, Owner

@@ -82,10 +82,7 @@ def call_with_deadline(
 def call_together(
     calls: Sequence[tuple[Callable[[], T], str]], *, timeout_s: float | None
 ) -> list[Returned[T] | Raised]:
-    """Make the (function, owner) calls, each with its own deadline; outcomes in the same order.
-
-    They overlap: a batch in which every call waits takes little more time than one call.
-    """
+    """Make the (function, owner) calls beside each other; outcomes stand in the same order."""
     with closing(CallQueue(timeout_s)) as queue:
         begun = [queue.add(fn, owner) for fn, owner in calls]
         queue.wait_for_all()
@@ -173,10 +170,9 @@ class CallQueue:
         self._lock = threading.Lock()
         self._num_workers = 0
         self._is_closed = False
-        self._look_at = 0.0
 
     def add(self, fn: Callable[[], T], owner: str, home: Worker | None = None) -> Call[T]:
-        """Add a call; it begins as soon as it is its turn. `home` is the thread that makes it."""
+        """Add a call. `home` is the thread that has to make it."""
         call = Call(functools.partial(contextvars.copy_context().run, fn), owner, home)
         self._open[call] = None
         if home is None:
@@ -213,12 +209,7 @@ class CallQueue:
 
     def _wait(self) -> None:
         """Hear of a call that is over, or give up what is late by now."""
-        now = time.monotonic()
-        if now < self._look_at:
-            with suppress(Empty), _waiting():
-                self._open.pop(self._done.get(timeout=self._look_at - now), None)
-            return
-        pause_s = 1.0
+        now, pause_s, num_open = time.monotonic(), min(1.0, self.timeout_s), len(self._open)
         for call in list(self._open):
             if call.home is not None and call.home.late is not None:
                 call.outcome = call.outcome or Raised(call.home.late)
@@ -230,7 +221,9 @@ class CallQueue:
                 if left_s <= 0:
                     self._give_up(call)
                 pause_s = min(pause_s, max(left_s, 0.0))
-        self._look_at = now + min(pause_s, self.timeout_s)
+        if len(self._open) == num_open:
+            with suppress(Empty), _waiting():
+                self._open.pop(self._done.get(timeout=pause_s), None)
 
     def _give_up(self, call: Call[Any]) -> None:
         worker = call.worker

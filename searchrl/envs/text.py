@@ -49,15 +49,10 @@ def same_answer(prediction: str, gold: str) -> bool:
 _EXAMPLES = (
     (Action(SEARCH, ("library opening hours",)), "I should look this up."),
     (Action(SEARCH, ("chess club", "lost property")), "Two things."),
-    (Action(SEARCH, ("图书馆 schließt wann?",)), "Ünïcode."),
     (Action(TOOL, ToolCall("lookup", {"word": "hours"})), "A tool knows this."),
     (Action(ACT, "left"), "I go left."),
     (Action(ACT, "1"), "The first one."),
-    (Action(ANSWER, "16:45"), "Doc 1 says: Elm Hall closes at 16:45. Yes."),
-    (
-        Action(ANSWER, "not regulated"),
-        "Doc 1 says: The gym is blue. No. The handbook does not say.",
-    ),
+    (Action(ANSWER, "16:45"), "Doc 1 says: Elm Hall schließt um 16:45. Yes."),
 )
 
 

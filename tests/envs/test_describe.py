@@ -119,7 +119,9 @@ class TestActions:
         "space", [Box(0, 1, (2,)), Tuple((Discrete(2), Box(0, 1))), MultiDiscrete([[2, 2]])]
     )
     def test_other_spaces_are_refused_with_those_that_are_not(self, space: Any):
-        with pytest.raises(ConfigError, match=r"env e: its actions are .*cannot be described in words"):
+        with pytest.raises(
+            ConfigError, match=r"env e: its actions are .*cannot be described in words"
+        ):
             Actions(space, None, "e")
         assert parts_of(space) is None and not is_text(space)
 

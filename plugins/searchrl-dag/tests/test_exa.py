@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -243,6 +244,19 @@ def test_what_extra_says_wins_and_null_takes_a_key_out() -> None:
         "numResults": 7,
         "contents": {"text": {"maxCharacters": 10}},
     }
+
+
+def test_threads_share_one_line() -> None:
+    with exa_server(lambda body: recorded(body)._replace(delay_s=0.02)) as (url, asked):
+        sources = [make(url, category=name, concurrency=2) for name in ("news", "research paper")]
+        threads = [
+            threading.Thread(target=sources[i % 2].search, args=([f"q{i}"], 1)) for i in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(asked) == 8 and asked.most_at_once <= 2
 
 
 def test_its_passages_are_elsewhere() -> None:

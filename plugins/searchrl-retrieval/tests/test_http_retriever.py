@@ -183,12 +183,14 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, str], said: s
 
 def test_threads_share_connections_and_no_more_calls_than_allowed_are_under_way() -> None:
     with odd_server(lambda body: answer(body)._replace(delay_s=0.01)) as (url, asked):
-        retriever = HttpRetriever((), url=url, concurrency=3)
+        retrievers = [HttpRetriever((), url=url, concurrency=3) for _ in range(2)]
         found: list[Any] = []
 
         def work(number: int) -> None:
             for i in range(10):
-                found.append(ids(retriever, [f"t{number}-{i}"]) == [[f"t{number}-{i}/0"]])
+                found.append(
+                    ids(retrievers[number % 2], [f"t{number}-{i}"]) == [[f"t{number}-{i}/0"]]
+                )
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for thread in threads:

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,6 +41,9 @@ _ADVICE = (
 _NUM_LOCKS = 64
 
 Count = Annotated[int, Field(ge=1)]
+
+_shared_server = lru_cache(maxsize=16)(Server)
+"""With the same settings, connections and limits are the same, too."""
 
 
 class ReplayMiss(RetrieverFailure):
@@ -100,7 +104,7 @@ class ExaRetriever:
         self._pace = pace_of(url, calls_per_s)
         self._server: Server | None = None
         if not replay:
-            self._server = Server(
+            self._server = _shared_server(
                 url,
                 "retriever",
                 key=_find_key(),

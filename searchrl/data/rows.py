@@ -185,6 +185,9 @@ def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
         except UnicodeDecodeError as error:
             problems.add(path, line, f"not UTF-8 text (byte {error.start + 1} of the line)")
         except BadRow as error:
+            if line == 1 and raw[:1] not in b"{[" and re.search(rb"[,\t]", raw):
+                told = "looks like a table; name it FILE.csv, or FILE.tsv, and it is read as one"
+                raise BadRow(told) from None
             problems.add(path, line, str(error))
 
 

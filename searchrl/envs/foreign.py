@@ -119,8 +119,8 @@ class TextAdapter(TurnEnv):
             turns += [protocol.opening(ACT) + "never closed", "Plain text.", ""]
         except ValueError as error:
             raise ConfigError(
-                f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Name "
-                "one that has them, such as act"
+                f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
+                "the protocol out, or name one that has them, such as act"
             ) from error
         super().__init__(protocol, turns, self.max_turns, render_mode)
 

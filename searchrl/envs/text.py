@@ -142,8 +142,8 @@ class TextEnv(TurnEnv):
             protocol.opening(SEARCH)
         except ValueError as error:
             raise ConfigError(
-                f"env {self.name} needs searches, and the protocol has none: {error}. Name one "
-                "that has them, such as think-search-answer"
+                f"env {self.name} needs searches, and the protocol has none: {error}. Leave the "
+                "protocol out, or name one that has them, such as think-search-answer"
             ) from error
         self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
         self._searched: Retriever | None = None

@@ -32,7 +32,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 MAX_TOGETHER = 256
-"""Calls of one queue that are under way at the same time, at most; and threads with objects."""
+"""Calls of one queue that are under way at the same time, at most; those of objects beside them."""
 
 STUCK_S = 300.0
 """How long code may keep the interpreter, unless a time limit of the run is longer."""
@@ -82,10 +82,7 @@ def call_with_deadline(
 def call_together(
     calls: Sequence[tuple[Callable[[], T], str]], *, timeout_s: float | None
 ) -> list[Returned[T] | Raised]:
-    """Make the (function, owner) calls, each with its own deadline; outcomes in the same order.
-
-    They overlap: a batch in which every call waits takes little more time than one call.
-    """
+    """Make the (function, owner) calls beside each other; outcomes stand in the same order."""
     with closing(CallQueue(timeout_s)) as queue:
         begun = [queue.add(fn, owner) for fn, owner in calls]
         queue.wait_for_all()
@@ -103,10 +100,9 @@ def _unwrap(outcome: Returned[T] | Raised) -> T:
 
 @contextmanager
 def inside(owner: str) -> Iterator[None]:
-    """Say that what follows is code of `owner`: it is named if the call does not return.
+    """Say that what follows is code of `owner`, who is then named if the call does not return.
 
-    For a part that is called by another one: a retriever that an environment searches. Only the
-    innermost counts. Outside of a call with a deadline it does nothing.
+    For a part that another one calls: a retriever that an environment searches.
     """
     if not isinstance(worker := threading.current_thread(), Worker):
         yield
@@ -119,10 +115,9 @@ def inside(owner: str) -> Iterator[None]:
 
 
 class Turn:
-    """A lock for code that takes one call at a time, whose time limits count their own time only.
+    """A lock for code that takes one call at a time; time limits stand still in the queue.
 
-    If the one that has it is given up, all who wait raise its `DeadlineExceeded`, and so does
-    everybody who comes before it returns.
+    If the one that has it is given up, all who wait or come raise its `DeadlineExceeded`.
     """
 
     def __init__(self) -> None:
@@ -175,10 +170,9 @@ class CallQueue:
         self._lock = threading.Lock()
         self._num_workers = 0
         self._is_closed = False
-        self._look_at = 0.0
 
     def add(self, fn: Callable[[], T], owner: str, home: Worker | None = None) -> Call[T]:
-        """Add a call; it begins as soon as it is its turn. `home` is the thread that makes it."""
+        """Add a call. `home` is the thread that has to make it."""
         call = Call(functools.partial(contextvars.copy_context().run, fn), owner, home)
         self._open[call] = None
         if home is None:
@@ -203,7 +197,7 @@ class CallQueue:
         self._is_closed = True
         for call in list(self._open):
             if call.home is not None and call.worker is not None:
-                self._give_up(call)  # nobody looks whether it hangs, and others live there
+                self._give_up(call)  # nobody looks any more whether it hangs
 
     def _employ(self) -> None:
         """Let one more thread make the calls that wait, if there may be more."""
@@ -215,12 +209,7 @@ class CallQueue:
 
     def _wait(self) -> None:
         """Hear of a call that is over, or give up what is late by now."""
-        now = time.monotonic()
-        if now < self._look_at:
-            with suppress(Empty), _waiting():
-                self._open.pop(self._done.get(timeout=self._look_at - now), None)
-            return
-        pause_s = 1.0
+        now, pause_s, num_open = time.monotonic(), min(1.0, self.timeout_s), len(self._open)
         for call in list(self._open):
             if call.home is not None and call.home.late is not None:
                 call.outcome = call.outcome or Raised(call.home.late)
@@ -232,7 +221,9 @@ class CallQueue:
                 if left_s <= 0:
                     self._give_up(call)
                 pause_s = min(pause_s, max(left_s, 0.0))
-        self._look_at = now + min(pause_s, self.timeout_s)
+        if len(self._open) == num_open:
+            with suppress(Empty), _waiting():
+                self._open.pop(self._done.get(timeout=pause_s), None)
 
     def _give_up(self, call: Call[Any]) -> None:
         worker = call.worker
@@ -248,8 +239,6 @@ class CallQueue:
         self._open.pop(call, None)
         self._employ()
 
-    # What follows is called by the threads.
-
     def _serve(self, worker: Worker) -> None:
         """Make calls until none waits, or one is given up."""
         call = self._next(worker)
@@ -259,10 +248,7 @@ class CallQueue:
             call = following
 
     def _next(self, worker: Worker) -> Call[Any] | None:
-        """The call that waits longest; if there is none, the thread is free for other queues.
-
-        It is so before the caller hears of its last call, and gets the same thread again.
-        """
+        """The call that waits longest; if there is none, the thread is free for other queues."""
         with self._lock:
             if self._waiting and not self._is_closed:
                 return self._waiting.popleft()
@@ -291,7 +277,7 @@ class CallQueue:
 
 
 class Worker(threading.Thread):
-    """A daemon thread that does one job at a time; objects may live in it (`Pinned`)."""
+    """A daemon thread that does one job at a time; an object may live in it (`Pinned`)."""
 
     def __init__(self) -> None:
         super().__init__(name="searchrl-calls", daemon=True)
@@ -319,9 +305,6 @@ class Worker(threading.Thread):
 
 _idle: deque[Worker] = deque()
 _lost: list[Worker] = []
-_moving = threading.Lock()
-_homes: dict[Worker, weakref.WeakSet[Pinned[Any]]] = {}
-"""The threads with objects. They stay: one that is empty is the next to be taken."""
 
 
 def _take() -> Worker:
@@ -354,25 +337,17 @@ def _count_lost() -> None:
 
 
 class Pinned(Generic[T]):
-    """An object that is made, called and closed in one thread; `make` makes it at the first call.
+    """An object that is made, called and closed in a thread of its own; `make` makes it at first.
 
-    What an environment keeps may belong to its thread (a connection of sqlite3, an event loop). Up
-    to `MAX_TOGETHER` have a thread each; more share these, and then one that hangs takes those with
-    it that live beside it. `owner` is who is named when a call does not return.
+    What an environment keeps may belong to its thread (a connection of sqlite3, an event loop).
+    `owner` is who is named when a call does not return.
     """
 
     def __init__(self, make: Callable[[], T], owner: str) -> None:
         self.owner = owner
         self._get = functools.cache(make)
-        with _moving:
-            for home in [home for home in _homes if not home.lives]:
-                del _homes[home]
-            found = min(_homes, key=lambda home: len(_homes[home]), default=None)
-            if found is None or (_homes[found] and len(_homes) < MAX_TOGETHER):
-                found = Worker()
-                _homes[found] = weakref.WeakSet()
-            _homes[found].add(self)
-        self.home = found
+        self.home = _take()
+        weakref.finalize(self, _idle.append, self.home)
 
     def call(self, queue: CallQueue, fn: Callable[[T], R]) -> Call[R]:
         """Add a call of `fn` with the object to a queue."""
@@ -392,9 +367,9 @@ _watch = {"stuck_s": 0.0}
 def watch(stuck_s: float = STUCK_S) -> None:
     """From now on, end the process if no thread gets the interpreter for so many seconds.
 
-    A regular expression that backtracks for years lets nobody else run: no time limit helps, nor
-    Ctrl-C. Then the standard library's `faulthandler` writes file and line of every thread to
-    stderr, and the process ends at once. Off under pytest, which uses it too, and in notebooks.
+    A regular expression that backtracks for years lets nobody else run, Ctrl-C included. Then
+    `faulthandler` writes file and line of every thread to stderr, and the process ends at once. Off
+    under pytest, which uses it too, and in notebooks.
     """
     if "pytest" in sys.modules or "ipykernel" in sys.modules:
         return

@@ -26,31 +26,22 @@ class JsonCache:
     Args:
         path: the file; it is made if it is not there.
         section: where its setting stands, for messages: `endpoint`, `retriever`.
-        is_read_only: open a file that is there and change nothing in it.
 
     Raises:
         EndpointFailure: if the file cannot be made, or is no cache; every method says so, too.
     """
 
-    def __init__(
-        self, path: Path, *, section: str = "endpoint", is_read_only: bool = False
-    ) -> None:
+    def __init__(self, path: Path, *, section: str = "endpoint") -> None:
         self.path = path
         self._section = section
         self._lock = threading.Lock()
         try:
-            if not is_read_only:
-                path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
                 path.touch(mode=0o600)  # it holds prompts
-            uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "")
-            self._database = sqlite3.connect(
-                uri, timeout=_WAIT_S, check_same_thread=False, uri=True
-            )
-            if is_read_only:
-                self._run("SELECT key FROM replies LIMIT 1")
-            else:
-                columns = "(key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
-                self._run(f"CREATE TABLE IF NOT EXISTS replies {columns}")
+            self._database = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False)
+            columns = "(key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
+            self._run(f"CREATE TABLE IF NOT EXISTS replies {columns}")
         except (OSError, sqlite3.Error) as error:
             raise self._failure(error) from error
 
@@ -93,8 +84,7 @@ class JsonCache:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> EndpointFailure:
-        section = self._section
         return EndpointFailure(
-            f"the cache of replies '{self.path}' cannot be used ({error}); remove the file, name "
-            f"another with --set {section}.cache=FILE, or use none: --set {section}.cache=off"
+            f"the cache of replies '{self.path}' cannot be used ({error}); remove the file, or "
+            f"use none: --set {self._section}.cache=off"
         )

@@ -1,16 +1,17 @@
 """One client for models behind OpenAI-compatible addresses: cache, threads, budget.
 
-Owns the order of things: a request is looked up in the cache, then sent by `server`, and kept.
-Whatever goes wrong is an `EndpointFailure`, or `BudgetSpent`. It knows no tags, tasks or rewards.
+Owns the order of things: a request is looked up in the cache, then sent by `server`, and kept. A
+call is counted when it is sent, tokens when the reply says them: calls never exceed their limit,
+tokens and cost by no more than the calls that were under way. It knows no tags, tasks or rewards.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -24,18 +25,12 @@ from searchrl.api_client.exchange import (
     read_reply,
 )
 from searchrl.api_client.server import Server, quote, read_key
-from searchrl.api_client.traffic import Budget
 from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
 from searchrl.errors import BudgetSpent, EndpointFailure
 
-GONE_AFTER = 20
-"""Requests without an answer, one after the other, from which on nothing more is sent: each could
-wait for the whole time limit."""
 MAX_REPLY_BYTES = 2**20
 """Bytes of a reply, at most: ten times the longest that a model writes."""
-PATIENCE_S = 5.0
-"""How long the end of a client waits for replies that are under way: they are paid for."""
 
 
 class Client:
@@ -46,6 +41,9 @@ class Client:
         model: the name under which the server knows it.
         settings: the section `endpoint` of a config, or another with its keys.
         section: where the settings stand, for messages: `endpoint`, `judge`.
+
+    Attributes:
+        traffic: what was sent and spent so far.
 
     Raises:
         ConfigError: for a wrong address or key.
@@ -59,7 +57,7 @@ class Client:
             url = url.rstrip("/").removesuffix(form)
         self.url = url + PATHS[settings.api]
         self.concurrency = settings.concurrency
-        self._model, self._settings = model, settings
+        self._model, self._settings, self._section = model, settings, section
         left_out = f"a key that it does not take is left out with --set {section}.extra.KEY=null"
         lost = "look at the address and at the name of the model"
         self._server = Server(
@@ -72,25 +70,25 @@ class Client:
             advice=((400, left_out), (422, left_out), (404, lost)),
             max_bytes=MAX_REPLY_BYTES,
         )
-        self._budget = Budget(settings, section)
         self._cache: JsonCache | None = None
         if settings.has_cache:
             path = settings.cache_path or JsonCache.default_path()
             self._cache = JsonCache(path, section=section)
+        self.traffic = self.estimate(0, 0, 0)
         self._is_closed = False
-        self._num_lost = 0
         self._jobs: SimpleQueue[tuple[Future[Reply], Request] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
-    @property
-    def traffic(self) -> Traffic:
-        """What was sent and spent so far."""
-        return self._budget.traffic
-
     def estimate(self, calls: int, prompt_tokens: int, completion_tokens: int) -> Traffic:
         """What so many calls and tokens would cost."""
-        return self._budget.estimate(calls, prompt_tokens, completion_tokens)
+        prices = (self._settings.prompt_price, self._settings.completion_price)
+        cost = None
+        if prices[0] is not None and prices[1] is not None:
+            cost = (prompt_tokens * prices[0] + completion_tokens * prices[1]) / 1_000_000
+        return Traffic(
+            calls, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, cost=cost
+        )
 
     def start(self, request: Request) -> Future[Reply]:
         """Ask in the background, at most `concurrency` requests at a time."""
@@ -115,20 +113,21 @@ class Client:
         if self._cache is not None and (kept := self._cache.get(key)) is not None:
             with suppress(EndpointFailure):  # it is damaged: then it is asked for again
                 reply = read_reply(self._settings.api, kept)
-                self._budget.count(cached=1)
+                self._count(cached=1)
                 return reply
         try:
-            answer = self._server.post(body, before=self._before)
-            self._num_lost = 0
+            answer = self._server.post(body, before=self._take_call)
             reply = read_reply(self._settings.api, answer)
         except BudgetSpent:
             raise
         except EndpointFailure as error:
-            self._num_lost += 1
-            self._budget.count(failed=1)
+            self._count(failed=1)
             told = str(error) if self.url in str(error) else f"{self.url} {quote(error)}"
             raise EndpointFailure(told) from None
-        self._budget.add(reply.usage)
+        if reply.usage is None:
+            self._count(uncounted=1)
+        else:
+            self._count(prompt_tokens=reply.usage[0], completion_tokens=reply.usage[1])
         if self._cache is not None:
             try:
                 self._cache.put(key, answer)
@@ -147,29 +146,47 @@ class Client:
         return () if "stop" in self._settings.extra else stops[:MAX_STOPS]
 
     def close(self) -> None:
-        """End: nothing more is sent. What is under way has `PATIENCE_S` to arrive and be kept."""
+        """End: nothing more is sent. What is under way is still kept if the program goes on."""
         self._is_closed = True
         for _ in self._threads:
             self._jobs.put(None)
-        until = time.monotonic() + PATIENCE_S
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        self._server.close()
-        if self._cache is not None:
-            self._cache.close()
 
     def _body_and_key(self, request: Request) -> tuple[dict[str, Any], str]:
         body = make_body(self._model, self._settings.api, request, self._settings.extra)
         return body, JsonCache.key(self.url, body, request.draw)
 
-    def _before(self, is_retry: bool) -> None:
+    def _take_call(self, is_retry: bool) -> None:
+        """Count a call that is about to be sent, or refuse it."""
         if self._is_closed:
             raise EndpointFailure("the client was closed before there was an answer")
-        # Requests that were under way together are one sign, not many.
-        if self._num_lost >= max(GONE_AFTER, 2 * self.concurrency):
-            text = f"{self._num_lost} requests in a row had no answer: no more is sent"
-            raise EndpointFailure(f"{self.url}: {text}")
-        self._budget.take_call(is_retry)
+        with self._lock:
+            spent, limits, section = self.traffic, self._settings, self._section
+            for name, used, limit in (
+                ("max_calls", spent.calls, limits.max_calls),
+                ("max_tokens", spent.tokens, limits.max_tokens),
+                ("max_cost", spent.cost, limits.max_cost),
+            ):
+                if limit is None or used is None:
+                    continue
+                if used >= limit:
+                    raise BudgetSpent(
+                        f"the budget of the {section} is used up: {name} = {limit:g}, {used:g} "
+                        f"spent; raise it with --set {section}.{name}=…"
+                    )
+                if spent.uncounted and name != "max_calls":
+                    raise BudgetSpent(
+                        f"the {section} does not say how many tokens it used, so {name} = "
+                        f"{limit:g} cannot be kept; bound the calls instead: "
+                        f"--set {section}.max_calls=…"
+                    )
+            self.traffic = replace(spent, calls=spent.calls + 1, retries=spent.retries + is_retry)
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            sums = {name: getattr(self.traffic, name) + number for name, number in more.items()}
+            spent = replace(self.traffic, **sums)
+            cost = self.estimate(0, spent.prompt_tokens, spent.completion_tokens).cost
+            self.traffic = replace(spent, cost=cost)
 
     def _work(self) -> None:
         """What a thread does: one job after the other, until there is None."""

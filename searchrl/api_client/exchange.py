@@ -17,8 +17,6 @@ from searchrl.errors import EndpointFailure
 MAX_STOPS = 4
 """Stop strings that the interface takes; the caller cuts at all of them in any case."""
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
-_LARGEST = 2**40
-"""Tokens of one answer, at most: no more than what a sum of them can hold."""
 
 
 class Finish(StrEnum):
@@ -118,18 +116,12 @@ def read_reply(api: str, answer: Any) -> Reply:
         finish = Finish(choice["finish_reason"])
     elif isinstance(stop, int):
         finish = Finish.END
+    usage = answer.get("usage")
+    usage = usage if isinstance(usage, Mapping) else {}
+    counts: Any = usage.get("prompt_tokens"), usage.get("completion_tokens")
     return Reply(
         text.encode("utf-8", "replace").decode("utf-8"),
         finish,
         stop if isinstance(stop, str) else None,
-        _read_usage(answer.get("usage")),
+        counts if all(type(count) is int and 0 <= count < 2**40 for count in counts) else None,
     )
-
-
-def _read_usage(usage: Any) -> tuple[int, int] | None:
-    """The tokens that were used; None if the server does not say, or says nonsense."""
-    if not isinstance(usage, Mapping):
-        return None
-    counts: list[Any] = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
-    is_told = all(type(count) is int and 0 <= count <= _LARGEST for count in counts)
-    return (counts[0], counts[1]) if is_told else None

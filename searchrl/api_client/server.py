@@ -1,9 +1,8 @@
 """Posting JSON to one server, again where that may help: what all our HTTP clients share.
 
-Owns what an address and a key may be, how failures are told, and a server that refuses everything
-and is not asked again. Nothing that leaves it holds the key, neither a text nor an answer. The
-official `openai` client repeats, waits as the server asks, and keeps connections; its wire is
-`transport`. Knows no model and no corpus.
+Owns what an address and a key may be, how failures are told (the key is in none, nor in an
+answer), and a server that refuses everything and is not asked again. The official `openai` client
+repeats, waits as the server asks, and keeps connections; its wire is `transport`.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import json
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,14 +21,8 @@ from searchrl.errors import ConfigError, EndpointFailure
 if TYPE_CHECKING:
     import httpx2
 
-HOPELESS = frozenset({401, 402, 404, 405})
+_HOPELESS = frozenset({401, 402, 404, 405})
 """Statuses that every other request would get, too: the key, the bill or the address is wrong."""
-MAX_BYTES = 32 * 2**20
-"""Bytes of an answer, at most: more than a batch of passages."""
-_QUOTED = 300
-"""Characters of an answer that are quoted in an error, at most."""
-_SECRET_CHARS = 12
-"""Characters of a real key, at least: `EMPTY`, made up for a server of your own, is also a word."""
 
 
 class Refused(EndpointFailure):
@@ -49,8 +42,8 @@ def read_key(variable: str) -> str | None:
     key = os.environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
-            f"the environment variable {variable} holds no key: there is a line break, or another "
-            "character in it that no HTTP header may have; copy the key again"
+            f"the environment variable {variable} holds no key: no HTTP header may have a "
+            "character in it; copy the key again"
         )
     return key or None
 
@@ -82,7 +75,7 @@ class Server:
         max_retries: int = 4,
         concurrency: int = 8,
         advice: tuple[tuple[int, str], ...] = ((404, "look at the address"),),
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = 32 * 2**20,
     ) -> None:
         from openai import OpenAI
 
@@ -91,10 +84,9 @@ class Server:
         _ensure_address(url, section)
         self.url = url
         self._section, self._timeout_s, self._advice = section, timeout_s, dict(advice)
-        secrets = (key or "", (key or "").rpartition(" ")[2])
-        self._secrets = [secret for secret in secrets if len(secret) >= _SECRET_CHARS]
+        secret = (key or "").rpartition(" ")[2]
+        self._secret = secret if len(secret) >= 12 else ""  # `EMPTY`, made up, is also a word
         header = "" if key is None else key if " " in key else f"Bearer {key}"
-        wire = Wire(header, max_bytes, concurrency)
         # Nothing is left out: the library would read it from the environment.
         self._client = OpenAI(
             api_key="sent by the wire",
@@ -104,23 +96,10 @@ class Server:
             webhook_secret="",
             base_url=url,
             max_retries=max_retries,
-            http_client=wire,
+            http_client=Wire(header, max_bytes, concurrency),
         )
-        weakref.finalize(self, wire.close)
         self._slots = threading.BoundedSemaphore(concurrency)
-        self.refused: Refused | None = None
-        """Why nothing more is sent."""
-
-    @classmethod
-    def shared(cls, url: str, section: str, **settings: Any) -> Server:
-        """The server that others use with the same settings, or a new one."""
-        asked = (url, section, *sorted(settings.items()))
-        with _lock:
-            server = _servers.get(asked)
-            # One that refused everything may have been put right since: a new caller asks it.
-            if server is None or server.refused is not None:
-                _servers[asked] = server = cls(url, section, **settings)
-            return server
+        self._refused: Refused | None = None
 
     def post(self, body: Any, before: Callable[[bool], None] = lambda is_retry: None) -> Any:
         """Send a body, again where that may help; the decoded JSON of the answer.
@@ -137,35 +116,33 @@ class Server:
         from searchrl.api_client.transport import ASKING, Asking, Ended
 
         with self._slots:
-            if self.refused is not None:
-                raise Refused(str(self.refused), self.refused.status)
+            if self._refused is not None:
+                raise Refused(str(self._refused), self._refused.status)
             limit = f"{self._timeout_s:g} s ({self._section}.timeout_s)"
             late = f"{self.url} did not answer within {limit}"
             asking = Asking(time.monotonic() + self._timeout_s, before, late)
             ASKING.set(asking)
-            failure: EndpointFailure
             try:
-                answer = self._client.post(self.url, body=body, cast_to=Response)
+                content = self._client.post(self.url, body=body, cast_to=Response).content
             except Ended as ended:
                 raise ended.error from None
             except APIStatusError as error:
-                failure = self._refusal(error.response, asking.num_tries)
+                raise self._refusal(error.response, asking.num_tries) from None
             except APIConnectionError as error:
-                said = quote(self._hide(str(error.__cause__ or error)))
-                failure = EndpointFailure(
-                    f"{self.url} cannot be reached: {said}{_times(asking.num_tries)}"
-                )
-            else:
-                return self._decode(answer.content)
-            raise failure
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+                said = self._quote(str(error.__cause__ or error))
+                times = _times(asking.num_tries)
+                raise EndpointFailure(f"{self.url} cannot be reached: {said}{times}") from None
+            if self._secret:  # what is answered is kept, shown and put into rows
+                content = content.replace(self._secret.encode(), b"[key]")
+            try:
+                return json.loads(content)
+            except (ValueError, RecursionError):
+                said = self._quote(content.decode("utf-8", "replace"))
+                raise EndpointFailure(f"{self.url} sent no JSON: {said}") from None
 
     def _refusal(self, answer: httpx2.Response, num_tries: int) -> Refused:
         """What a status other than 200 means."""
-        status, said = answer.status_code, quote(self._hide(answer.text))
+        status, said = answer.status_code, self._quote(answer.text)
         text = f"{self.url} answered {status}" + (f": {said}" if said else "") + _times(num_tries)
         if 300 <= status < 400:
             text += "; it sends us elsewhere, and no key is carried there: name the new address"
@@ -177,29 +154,11 @@ class Server:
         elif wait := answer.headers.get("retry-after"):
             text += f"; it asks to wait {wait} s"
         refused = Refused(text, status)
-        if status in HOPELESS:
-            self.refused = refused
+        self._refused = refused if status in _HOPELESS else None
         return refused
 
-    def _decode(self, content: bytes) -> Any:
-        try:
-            answer = json.loads(content)
-            # It is kept, shown and put into rows. JSON could hide the key in escapes.
-            if self._secrets:
-                answer = json.loads(self._hide(json.dumps(answer, ensure_ascii=False)))
-        except (ValueError, RecursionError):
-            said = quote(self._hide(content.decode("utf-8", "replace")))
-            raise EndpointFailure(f"{self.url} sent no JSON: {said}") from None
-        return answer
-
-    def _hide(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "[key]")
-        return text
-
-
-_servers: weakref.WeakValueDictionary[Hashable, Server] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+    def _quote(self, text: str) -> str:
+        return quote(text.replace(self._secret, "[key]") if self._secret else text)
 
 
 def _times(number: int) -> str:
@@ -209,22 +168,20 @@ def _times(number: int) -> str:
 def quote(value: object) -> str:
     """A piece of what a server sent, short enough for an error."""
     text = " ".join(str(value).split())
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} …"
+    return text if len(text) <= 300 else f"{text[:300]} …"
 
 
 def _ensure_address(url: str, section: str) -> None:
-    try:
+    """Refuse what is no plain address; it is not quoted, for it may hold a key."""
+    with suppress(ValueError):  # an odd port
         parts = urlsplit(url)
-        # An odd port raises. Python would leave out line feeds, and read another address.
-        is_whole = parts.port != 0 and bool(parts.hostname) and url.isprintable()
-        is_whole = is_whole and parts.scheme in ("http", "https") and " " not in url
-        has_secrets = bool(parts.username or parts.password or parts.query or parts.fragment)
-    except ValueError:
-        is_whole = has_secrets = False
-    if not is_whole or has_secrets:
-        shown = "it" if has_secrets else f"'{url}'"  # what may be a key is not quoted
-        raise ConfigError(
-            f"{section}: {shown} is no address of a server; expected one such as "
-            "http://localhost:8000/v1, without name, password or query, because it is written "
-            f"into run folders; a key belongs in an environment variable ({section}.key_env)"
-        )
+        secrets = (parts.username, parts.password, parts.query, parts.fragment)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # Python would leave out line feeds, and read another address.
+        if is_http and not any(secrets) and url.isprintable() and " " not in url:
+            return
+    raise ConfigError(
+        f"{section}: this is no address of a server; expected one such as "
+        "http://localhost:8000/v1, without name, password or query, because it is written "
+        f"into run folders; a key belongs in an environment variable ({section}.key_env)"
+    )

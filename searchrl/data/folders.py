@@ -50,10 +50,8 @@ def find_question_files(path: Path, problems: Problems) -> list[QuestionFile]:
         ]
     if not os.path.isdir(path):
         return [QuestionFile(path)]
-    named = _files_called(path, "questions") or _files_called(path, "queries")
-    if named:
-        others = sorted(f for f in _files_called(path, "queries_*") if f not in named)
-        return [QuestionFile(file) for file in (named[0], *others)]
+    if named := _files_called(path, "questions") or _files_called(path, "queries"):
+        return [QuestionFile(file) for file in (named[0], *_files_called(path, "queries_*"))]
     by_split = [
         QuestionFile(file[0], ours)
         for name, ours in _SPLITS.items()
@@ -100,8 +98,8 @@ def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]
                 raise ValueError
             judged.setdefault(query.strip(), {})[passage.strip()] = int(float(score))
         except ValueError:
-            expected = "query-id, corpus-id and score (a whole number)"
-            problems.add(path, line, f"expected {expected}, got {show_value(cells)}")
+            told = f"expected query-id, corpus-id and score, got {show_value(cells)}"
+            problems.add(path, line, told)
     return judged
 
 

@@ -80,14 +80,10 @@ def find_gold(
         )
     if unclear:
         notes.append(
-            f"the gold passages of {_count(unclear)} are unknown: several passages have the title "
-            f"that is gold ({_first(unclear)})"
+            f"the gold passages of {_count(unclear)} are unknown: several passages have the title"
         )
     if absent:
-        notes.append(
-            f"{_count(absent)} have gold passages that the corpus lacks ({_first(absent)}); "
-            "these count as not shown"
-        )
+        notes.append(f"the corpus lacks gold passages of {_count(absent)}; they count as not shown")
     return found, notes
 
 
@@ -104,7 +100,7 @@ def tell_unknown(questions: Sequence[Question], where: str) -> list[str]:
         ]
     return [
         f"support_recall and all_gold are over {len(questions) - len(without):,} of "
-        f"{_count(questions)}: the others have no known gold passages ({_first(without)})"
+        f"{len(questions):,} questions: no gold passages are known of {_count(without)}"
     ]
 
 
@@ -127,8 +123,4 @@ def _squeeze(text: str) -> str:
 
 
 def _count(questions: Sequence[Question]) -> str:
-    return f"{len(questions):,} question{'s' if len(questions) > 1 else ''}"
-
-
-def _first(questions: Sequence[Question]) -> str:
-    return f"{questions[0].path}:{questions[0].line}"
+    return f"{len(questions):,} of the questions (first {questions[0].path}:{questions[0].line})"

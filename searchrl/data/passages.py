@@ -25,9 +25,6 @@ CORPUS_HELP = (
     f"a folder of {'/'.join(TEXT_SUFFIXES)} files, or a file ({FILE_KINDS}) of rows {CORPUS_SHAPES}"
 )
 
-_MAX_TITLE = 200
-"""Characters of a first line that can be a title."""
-
 
 def iter_corpus(
     path: Path, problems: Problems, places: dict[str, str] | None = None
@@ -39,8 +36,14 @@ def iter_corpus(
     out, and a note says so: published test collections have them (FiQA of BEIR, for one).
     """
     file = find_corpus(path)
+    if file is None and os.path.isdir(path):
+        yield from read_text_folder(path, problems)
+    elif file is None and path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
+        yield from read_text_file(path, path.name, problems)
+    elif file is None:
+        near = suggest_path(path)
+        problems.add(path, 0, f"no such corpus; expected {CORPUS_HELP}.{near}")
     if file is None:
-        yield from _read_texts(path, problems)
         return
     expected, num_blank = f"passage; expected rows {CORPUS_SHAPES}", 0
     for passage in parse_rows(
@@ -53,16 +56,6 @@ def iter_corpus(
     if num_blank:
         count = f"{num_blank:,} passage{'s' * (num_blank > 1)}"
         problems.notes.append(f"{count} of {file} without title and text: left out")
-
-
-def _read_texts(path: Path, problems: Problems) -> Iterator[Passage]:
-    if os.path.isdir(path):
-        yield from read_text_folder(path, problems)
-    elif path.suffix.lower() in TEXT_SUFFIXES and os.path.isfile(path):
-        yield from read_text_file(path, path.name, problems)
-    else:
-        near = suggest_path(path)
-        problems.add(path, 0, f"no such corpus; expected {CORPUS_HELP}.{near}")
 
 
 def parse_passage(value: Mapping[str, Any]) -> Passage:
@@ -87,13 +80,10 @@ def parse_passage(value: Mapping[str, Any]) -> Passage:
 
 
 def _split_contents(contents: str) -> tuple[str, str]:
-    """Title and text of `Title\\ntext`, as FlashRAG and Search-R1 have it, with or without quotes.
-
-    A text of one line has no title, and neither has one that begins with a sentence.
-    """
+    """Title and text of `Title\\ntext`, as FlashRAG and Search-R1 have it, quoted or not."""
     first, _, rest = contents.partition("\n")
     title = first.strip()
     if len(title) > 1 and title[0] == title[-1] == '"':
         return title[1:-1].strip(), rest.strip()
-    is_sentence = len(title) > _MAX_TITLE or title.endswith((".", "。"))
+    is_sentence = len(title) > 200 or title.endswith((".", "。"))
     return ("", contents) if is_sentence or not rest.strip() else (title, rest.strip())

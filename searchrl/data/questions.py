@@ -90,11 +90,9 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
     difficulty = value.get("difficulty", level if isinstance(level, str) else None)
     if not isinstance(difficulty, str | int | None) or isinstance(difficulty, bool):
         raise BadRow(f"'difficulty' must be a name or a number, got {show_value(difficulty)}")
+    level = "" if difficulty is None else str(difficulty).strip()
     if value.get("answerable") is False:
-        raise BadRow(
-            "is not answerable, so no answer is right; leave such rows out (MuSiQue has files "
-            "without them, musique_ans_*.jsonl)"
-        )
+        raise BadRow("is not answerable; leave such rows out (MuSiQue: musique_ans_*.jsonl)")
     evidence = () if gold_ids else read_evidence(value)
     has_gold = bool(gold_ids) or any(one.is_gold for one in evidence)
     return Question(
@@ -106,9 +104,7 @@ def parse_question(row: Row, path: Path, name: str, split: str = "") -> Question
         path=str(path),
         line=row.number,
         slices=tuple(dict.fromkeys(slices or ())),
-        difficulty=re.sub(
-            r"[^\w.-]+", "_", str("" if difficulty is None else difficulty).strip(), flags=re.ASCII
-        ),
+        difficulty=re.sub(r"[^\w.-]+", "_", level, flags=re.ASCII),
         evidence=evidence,
         split=split,
     )

@@ -113,12 +113,12 @@ def read_text(path: Path, problems: Problems, expected: str) -> str | None:
     try:
         with _open(path) as stream:
             return stream.read().decode("utf-8")
-    except _FAULTS as error:
-        line = 0
-        if isinstance(error, UnicodeDecodeError):
-            line = error.object.count(b"\n", 0, error.start) + 1
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
         problems.add(path, line, _explain(error, path, 0, expected))
-        return None
+    except _FAULTS as error:
+        problems.add(path, 0, _explain(error, path, 0, expected))
+    return None
 
 
 def _read(path: Path, problems: Problems) -> Iterator[tuple[int, Any]]:
@@ -185,6 +185,9 @@ def _read_lines(stream: BinaryIO, path: Path, problems: Problems) -> Iterator[tu
         except UnicodeDecodeError as error:
             problems.add(path, line, f"not UTF-8 text (byte {error.start + 1} of the line)")
         except BadRow as error:
+            if line == 1 and raw[:1] not in b"{[" and re.search(rb"[,\t]", raw):
+                told = "looks like a table; name it FILE.csv, or FILE.tsv, and it is read as one"
+                raise BadRow(told) from None
             problems.add(path, line, str(error))
 
 

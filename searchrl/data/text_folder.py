@@ -1,8 +1,7 @@
 """A folder of text and Markdown files as a corpus of passages.
 
 Owns how prose becomes passages: one for each section of a Markdown file, one for a whole text
-file; longer ones than `MAX_PASSAGE_CHARS` are cut at paragraph ends. Faults go to `Problems` like
-those of rows.
+file; longer ones than `MAX_PASSAGE_CHARS` are cut at paragraph ends.
 """
 
 from __future__ import annotations
@@ -38,12 +37,7 @@ _SENTENCE_END = re.compile(
 
 
 def read_text_folder(folder: Path, problems: Problems) -> list[Passage]:
-    """Read every text file below `folder`.
-
-    A passage's id is the file's path inside the folder, with `#n` if the file gives several; its
-    title is its headings, joined by ` > `, or the file's name if it has none.
-    Files without any text give nothing.
-    """
+    """Read every text file below `folder` but hidden ones; ids are the paths inside the folder."""
     passages: list[Passage] = []
     num_before = len(problems.found)
     paths = (path for path in folder.rglob("*") if path.suffix.lower() in TEXT_SUFFIXES)
@@ -59,7 +53,10 @@ def read_text_folder(folder: Path, problems: Problems) -> list[Passage]:
 
 
 def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
-    """Read one file into passages whose ids begin with `name`."""
+    """Read one file into passages: their ids are `name`, with `#n` if there are several.
+
+    A title is the headings, joined by ` > `, or the file's name if there are none.
+    """
     text = read_text(path, problems, f"a text file ({', '.join(TEXT_SUFFIXES)})")
     if text is None:
         return []
@@ -74,10 +71,8 @@ def read_text_file(path: Path, name: str, problems: Problems) -> list[Passage]:
         for headings, own in sections
         for piece in split_prose(own)
     ]
-    if len(pieces) == 1:
-        return [Passage(id=name, title=pieces[0][0], text=pieces[0][1])]
     return [
-        Passage(id=f"{name}#{number}", title=title, text=piece)
+        Passage(id=f"{name}#{number}" if len(pieces) > 1 else name, title=title, text=piece)
         for number, (title, piece) in enumerate(pieces, 1)
     ]
 

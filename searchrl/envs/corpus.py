@@ -24,7 +24,6 @@ from searchrl.errors import ConfigError
 
 DEMO_FOLDER = ASSETS / "corpus_demo"
 
-_SPLITS = ("train", "validation", "test")
 _QUESTIONS_HELP = f"a file ({FILE_KINDS}) of rows {QUESTION_SHAPES}"
 
 
@@ -85,12 +84,7 @@ class CorpusEnv(TextEnv):
             self._ensure_passages()
 
     def load(self) -> Dataset:
-        """The data of the files, or the demo's if there are none.
-
-        Raises:
-            ConfigError: the paths do not make a data set.
-            DataError: the first rows that cannot be used.
-        """
+        """The data of the files, or the demo's if there are none."""
         given = self.settings
         if given.questions is not None:
             return load_dataset(
@@ -128,12 +122,10 @@ class CorpusEnv(TextEnv):
 
     def ensure_split(self, split: object) -> str:
         """Return `split` if it has questions; say how to give it some otherwise."""
-        if split in _SPLITS and split in self._data.questions and split not in self.splits:
-            total = sum(len(rows) for rows in self._data.questions.values())
+        if split in self._data.questions and split not in self.splits:
             raise ConfigError(
-                f"env {self.name}: split '{split}' is empty: of {total} questions, "
-                f"test_frac={self.settings.test_frac} puts none there. Change env.test_frac, or "
-                "give the test questions their own file in env.test_questions."
+                f"env {self.name}: no question is in split '{split}'. Change env.test_frac (it is "
+                f"{self.settings.test_frac}), or set env.test_questions."
             )
         return super().ensure_split(split)
 
@@ -148,18 +140,12 @@ class CorpusEnv(TextEnv):
             raise ConfigError(self._missing("corpus", CORPUS_HELP, "questions"))
         gold = {i: q for rows in self._data.questions.values() for q in rows for i in q.gold_ids}
         found = retriever.stored(list(gold))
-        if found is None:
-            self.notes += (
-                "the retriever cannot say which passages it has: support_recall and all_gold "
-                "compare the ids of what it finds with supporting_ids",
-            )
         lacking = [i for i, passage in zip(gold, found or (), strict=False) if passage is None]
         if lacking:
             first = gold[lacking[0]]
             raise ConfigError(
                 f"env {self.name}: {len(lacking):,} of {len(gold):,} supporting_ids name no "
-                f"passage of the retriever (first {lacking[0]!r}, {first.path}:{first.line}). "
-                "Name the index of this corpus, or leave supporting_ids out."
+                f"passage of the retriever (first {lacking[0]!r}, {first.path}:{first.line})"
             )
 
     def _missing(self, setting: str, expected: str, given: str) -> str:

@@ -116,16 +116,11 @@ class Actions:
         return ", ".join(str(rng.choice(part)) for part in self._parts)
 
     def _ensure_names(self, env: str) -> None:
-        if self._single is None:
+        count = len(self._single or ())
+        if not count or {len(self._names), len(set(map(_key, self._names)))} != {count}:
             raise ConfigError(
-                f"env {env}: action_names name the actions of a Discrete space; this env's is "
-                f"{self.space}. Leave them out"
-            )
-        count = len(self._single)
-        if len(self._names) != count or len({_key(name) for name in self._names}) != count:
-            raise ConfigError(
-                f"env {env}: action_names must be {count} different names, one per action, got "
-                f"{self._names}"
+                f"env {env}: action_names must be different names, one per action of a Discrete "
+                f"space; the space is {self.space}, and they are {self._names}"
             )
 
     def _legal(self, mask: Any) -> list[int]:
@@ -162,10 +157,7 @@ def has_measures(space: Space) -> bool:
 
 
 def tell_measures(space: Space, value: Any) -> str:
-    """An observation of measured numbers in words: `step 2`, `gaps 0.31, 0.02`, one part a line.
-
-    Of many numbers the first are told.
-    """
+    """An observation of measured numbers in words: `step 2`, `gaps 0.31, 0.02`, one part a line."""
     if isinstance(space, Dict):
         return "\n".join(f"{key} {tell_measures(space[key], value[key])}" for key in space)
     numbers = np.asarray(value).flatten().tolist()
@@ -215,9 +207,7 @@ def tell_ansi(text: str) -> str:
 def unsupported(env: str, what: str, space: Space) -> ConfigError:
     """The error for a space that cannot be described."""
     return ConfigError(
-        f"env {env}: its {what} are {space}, which cannot be described in words. Supported are "
-        "text, Discrete, MultiDiscrete, MultiBinary and Tuple of Discrete (observations also Box, "
-        "a Dict of Box and Discrete, and an 'ansi' rendering). For another space write your own "
+        f"env {env}: its {what} are {space}, which cannot be described in words; write your own "
         "adapter and register it under a scheme (docs/foreign-envs.md)"
     )
 

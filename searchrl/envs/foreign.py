@@ -14,9 +14,8 @@ from string import Formatter
 from typing import Any, Literal
 
 import gymnasium
-from gymnasium.error import ResetNeeded
 
-from searchrl.contracts import RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.contracts import RetrieverFactory, TagProtocol
 from searchrl.core.drawing import Drawing, Text
 from searchrl.core.episode import ACT, INVALID, Action, Episode, Task
 from searchrl.envs.describe import (
@@ -30,8 +29,7 @@ from searchrl.envs.describe import (
     tell_numbers,
     unsupported,
 )
-from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.envs.text_space import TextSpace
+from searchrl.envs.text_space import TurnEnv
 from searchrl.errors import ConfigError
 
 MAX_TURNS = 100
@@ -48,7 +46,7 @@ PROMPT = "{goal}\nActions: {actions}.\n\n{observation}"
 Observation = Literal["auto", "ansi", "number"]
 
 
-class TextAdapter(gymnasium.Env[str, str]):
+class TextAdapter(TurnEnv):
     """A text environment around one of text or discrete spaces; an action is a raw model turn.
 
     The model names an action by its name or number (`<act>right</act>`). After anything else it
@@ -77,7 +75,6 @@ class TextAdapter(gymnasium.Env[str, str]):
         ConfigError: a space cannot be described, or a setting does not fit the environment.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
     splits: tuple[str, ...] = ("train", "test", "validation")
 
     def __init__(
@@ -96,11 +93,8 @@ class TextAdapter(gymnasium.Env[str, str]):
         render_mode: str | None = None,
     ) -> None:
         self.inner = inner
-        self.protocol = protocol
-        self.name = name
-        self.render_mode = render_mode
+        self.name = name  # type: ignore[misc]  # of the classes of `TextEnv`, it is the class's
         self.invalid_reward = invalid_reward
-        self.budget: TokenBudget | None = None
         game = spec.name if (spec := inner.spec) and spec.namespace is None else ""
         self._game = load_games().get(game, Game("", ()))
         names = action_names if action_names is not None else self._game.actions or None
@@ -126,18 +120,13 @@ class TextAdapter(gymnasium.Env[str, str]):
         except ValueError as error:
             raise ConfigError(
                 f"env {name} needs acts, and protocol '{protocol.name}' has none: {error}. Leave "
-                "the protocol out, or name one that has acts, such as act"
+                "the protocol out, or name one that has them, such as act"
             ) from error
-        self.action_space = TextSpace(turns=turns)
-        self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
-        self._task: Task | None = None
-        self._num_turns = 0
-        self._is_over = True
-        self._transcript: list[str] = []
+        super().__init__(protocol, turns, self.max_turns, render_mode)
 
     def num_tasks(self, split: str) -> int:
         """How many tasks a split has: as the inner environment says, or `num_tasks`."""
-        ensure_split(self.name, split, self.splits)
+        self.ensure_split(split)
         if not self._has_tasks:
             return self._num_tasks
         count: int = self.inner.get_wrapper_attr("num_tasks")(split)
@@ -160,21 +149,14 @@ class TextAdapter(gymnasium.Env[str, str]):
         Without an index, one is drawn from this environment's own generator.
         """
         super().reset(seed=seed)
-        options = options or {}
-        split = ensure_split(self.name, options.get("split", self.splits[0]), self.splits)
-        index, count = options.get("index"), self.num_tasks(split)
-        if index is None:
-            index = int(self.np_random.integers(count))
-        index = ensure_index(self.name, split, index, count)
+        split, index = self._choose(options or {})
         own = {"split": split, "index": index} if self._has_tasks else None
         seed = seed if self._has_tasks else self.seed_of(split, index)
         observation, info = self.inner.reset(seed=seed, options=own)
         self._mask = info.get("action_mask")
-        self._num_turns = 0
-        self._is_over = False
         given = info.get("task")
         prompt = self._fill_prompt(self._tell(observation), given.question if given else "")
-        self._task = given or Task(
+        task = given or Task(
             id=f"{self.name}/{split}/{index}",
             split=split,
             index=index,
@@ -183,8 +165,7 @@ class TextAdapter(gymnasium.Env[str, str]):
             env=self.name,
             meta={"seed": seed},
         )
-        self._transcript = [prompt]
-        return prompt, {"task": self._task}
+        return self._begin(task, prompt)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one raw model turn.
@@ -193,11 +174,7 @@ class TextAdapter(gymnasium.Env[str, str]):
         inner environment. `info` holds `task`, `action` (invalid, with a reason, where nothing was
         done), no `passages`, and the `signals` of the inner environment's own `info`.
         """
-        if self._task is None or self._is_over:
-            raise ResetNeeded(
-                f"env {self.name}: step() was called outside an episode. Call reset() to begin one."
-            )
-        self._num_turns += 1
+        task = self._begin_turn()
         parsed = self.protocol.parse(action)
         move = self._actions.parse(parsed.payload, self._mask) if parsed.kind == ACT else None
         reward, terminated, truncated = 0.0, False, False
@@ -210,11 +187,9 @@ class TextAdapter(gymnasium.Env[str, str]):
             self._mask = info.get("action_mask")
             told |= {key: info[key] for key in ("passages", "ranks", "signals") if key in info}
             reward, said = float(inner_reward), self._tell(observation)
-        truncated = not terminated and (bool(truncated) or self._num_turns >= self.max_turns)
-        self._is_over = bool(terminated) or truncated
         shown = self.protocol.render_notice(said, self.budget)
-        self._transcript += [action, shown]
-        told |= {"task": self._task, "action": parsed}
+        truncated = self._end_turn(action, shown, bool(terminated), bool(truncated))
+        told |= {"task": task, "action": parsed}
         return shown, reward, bool(terminated), truncated, told
 
     def draw_episode(self, episode: Episode) -> Sequence[Drawing]:
@@ -231,10 +206,6 @@ class TextAdapter(gymnasium.Env[str, str]):
     def sample_action(self, rng: Random) -> str:
         """A legal action in words, drawn from `rng`."""
         return self._actions.sample(rng, self._mask)
-
-    def render(self) -> str | None:
-        """The transcript so far, in mode "ansi"; nothing otherwise."""
-        return "\n".join(self._transcript) if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """Close the inner environment."""
@@ -301,7 +272,8 @@ class GymAdapter(TextAdapter):
         name: a Gymnasium id; `package.module:Id-v0` imports the module that registers it first.
         retriever: not used.
         make: keyword arguments of `gymnasium.make`, such as `{"is_slippery": False}`.
-        observation, settings: see `TextAdapter`.
+        action_names, max_turns, prompt, observation, num_tasks, invalid_reward, render_mode: see
+            `TextAdapter`.
 
     Raises:
         ConfigError: Gymnasium cannot make it, or a space cannot be described.
@@ -314,8 +286,13 @@ class GymAdapter(TextAdapter):
         name: str,
         retriever: RetrieverFactory | None = None,
         make: dict[str, Any] | None = None,
+        action_names: list[str] | None = None,
+        max_turns: int | None = None,
+        prompt: str | None = None,
         observation: Observation = "auto",
-        **settings: Any,
+        num_tasks: int = 10_000,
+        invalid_reward: float = INVALID_REWARD,
+        render_mode: str | None = None,
     ) -> None:
         inner = _make_inner(name, make or {})
         has_rendering = "ansi" in (inner.metadata.get("render_modes") or ())
@@ -323,8 +300,18 @@ class GymAdapter(TextAdapter):
         if has_rendering and is_wanted and "render_mode" not in (make or {}):
             inner.close()
             inner = _make_inner(name, {**(make or {}), "render_mode": "ansi"})
-        named = f"gym:{name}"
-        super().__init__(inner, protocol=protocol, name=named, observation=observation, **settings)
+        super().__init__(
+            inner,
+            protocol=protocol,
+            name=f"gym:{name}",
+            action_names=action_names,
+            max_turns=max_turns,
+            prompt=prompt,
+            observation=observation,
+            num_tasks=num_tasks,
+            invalid_reward=invalid_reward,
+            render_mode=render_mode,
+        )
 
 
 def _make_inner(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

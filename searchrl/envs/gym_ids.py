@@ -1,15 +1,21 @@
-"""Registered environments as Gymnasium ids: `my_env` is `searchrl/MyEnv-v0`.
+"""Environments and Gymnasium ids: `my_env` is `searchrl/MyEnv-v0`, a class `MD` of a file `MD-v0`.
 
-A registration holds names and plugin sources only, so it survives `AsyncVectorEnv` and a spawned
-worker. Knows no environment: `searchrl.plugins.make` builds one when Gymnasium asks for it.
+A registration holds names and plugin sources only, so it survives a spawned worker. A plugin file
+without hooks may hold classes of `gymnasium.Env`, which the adapter behind `gym:` plays. Knows no
+environment: `searchrl.plugins.make` builds one when Gymnasium asks for it.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import gymnasium
 from gymnasium.envs.registration import register, registry
 
 _MAKE_ENV = "searchrl.plugins.make:make_env"
@@ -43,3 +49,61 @@ def is_of_gymnasium(name: str) -> bool:
     spec = registry.get(name)
     made_by = spec.entry_point if spec is not None else None
     return isinstance(made_by, str) and made_by.startswith("gymnasium.")
+
+
+SCHEME = "gym:"
+"""Before an id of Gymnasium, it makes the name of an environment."""
+
+
+def adopt_envs(module: ModuleType) -> tuple[str, ...]:
+    """Make ids of all environment classes of a loaded file; returns those that are the file's.
+
+    An id that the file registers with `entry_point="games:MD"` gets the class itself: the folder of
+    a plugin is not on Python's path.
+    """
+    stem = Path(module.__file__ or "").stem
+    for spec in list(registry.values()):
+        if isinstance(spec.entry_point, str):
+            name, _, attribute = spec.entry_point.partition(":")
+            if name == stem and isinstance(getattr(module, attribute, None), type):
+                spec.entry_point = getattr(module, attribute)
+    known = {id(spec.entry_point) for spec in registry.values()}
+    for name, value in vars(module).items():
+        is_own = isinstance(value, type) and value.__module__ == module.__name__
+        if not is_own or id(value) in known or not _is_foreign(value):
+            continue
+        there = registry.get(f"{name}-v0")
+        if there is not None and isinstance(there.entry_point, type):
+            registry.pop(there.id)  # of the file as it was before an edit
+        if f"{name}-v0" not in registry:
+            register(f"{name}-v0", entry_point=value)
+    return tuple(find_ids(module.__file__ or ""))
+
+
+def _is_foreign(made: type) -> bool:
+    """Whether it is an environment of Gymnasium alone; one of ours is registered by a hook."""
+    parents = {parent.__module__.partition(".")[0] for parent in made.__mro__}
+    return (
+        issubclass(made, gymnasium.Env)
+        and "searchrl" not in parents
+        and "protocol" not in inspect.signature(made).parameters
+    )
+
+
+def find_ids(file: str) -> dict[str, int]:
+    """The ids whose environments a plugin file makes, and the line of each class or function."""
+    made = {name: spec.entry_point for name, spec in registry.items()}
+    return {name: _line_of(made) for name, made in made.items() if _file_of(made) == file}
+
+
+def _line_of(entry_point: Any) -> int:
+    try:
+        return inspect.getsourcelines(entry_point)[1]
+    except (OSError, TypeError):  # made at run time
+        return 0
+
+
+def _file_of(entry_point: Any) -> str:
+    """The file of a class or function that makes an environment; "" for the text of an import."""
+    module = sys.modules.get(getattr(entry_point, "__module__", None) or "")
+    return (getattr(module, "__file__", None) or "") if module is not None else ""

@@ -87,7 +87,7 @@ class ScriptedSearcher:
         task: Task,
         protocol: TagProtocol,
         ask: Queries,
-        answer: Callable[[Task, Shown], str],
+        answer: Callable[[Shown, Task], str],
     ) -> None:
         self._env = env.unwrapped
         self._task = task
@@ -105,7 +105,7 @@ class ScriptedSearcher:
         if query:
             thought = "I look this up." if self._num_turns == 1 else "One part is still missing."
             return self._protocol.render_turn(Action(SEARCH, (query,)), thought)
-        answer = self._answer(self._task, self._shown)
+        answer = self._answer(self._shown, self._task)
         thought = "I was not shown it." if answer == UNKNOWN else "That is what I was shown."
         return self._protocol.render_turn(Action(ANSWER, answer), thought)
 
@@ -116,7 +116,7 @@ def make_expert(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     While gold passages are missing, the next query is made of names in the gold passages that were
     just found, never of titles that are still to be found. It stops when a search finds nothing.
     """
-    return ScriptedSearcher(env, task, protocol, _ask_patiently, _state)
+    return ScriptedSearcher(env, task, protocol, _ask_patiently, Shown.gold_answer)
 
 
 def make_no_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
@@ -126,7 +126,8 @@ def make_no_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
 
 def make_one_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
     """Searches with the question, and reads by matching words."""
-    return ScriptedSearcher(env, task, protocol, _ask_once, _read)
+    ask = fit_query([task.question])
+    return ScriptedSearcher(env, task, protocol, lambda *_: iter([ask]), _read)
 
 
 def make_two_search(env: Any, task: Task, protocol: TagProtocol) -> Expert:
@@ -143,19 +144,11 @@ def make_oracle_hop(env: Any, task: Task, protocol: TagProtocol) -> Expert:
             if not shown.has_all([passage.id]):
                 yield fit_query([passage.title or passage.text])
 
-    return ScriptedSearcher(env, task, protocol, ask, _state)
+    return ScriptedSearcher(env, task, protocol, ask, Shown.gold_answer)
 
 
-def _state(task: Task, shown: Shown) -> str:
-    return shown.gold_answer(task)
-
-
-def _read(task: Task, shown: Shown) -> str:
+def _read(shown: Shown, task: Task) -> str:
     return read_answer(task.question, shown.passages, shown.last)
-
-
-def _ask_once(task: Task, shown: Shown) -> Iterator[str]:
-    yield fit_query([task.question])
 
 
 def _ask_twice(task: Task, shown: Shown) -> Iterator[str]:

@@ -17,15 +17,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, get_type_hints
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
-from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol, TokenBudget
+from searchrl.contracts import Retriever, RetrieverFactory, TagProtocol
 from searchrl.contracts.retrieving import RankingRetriever
 from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.envs.results import Found, Ranks, find_result_problem, round_robin
-from searchrl.envs.splits import ensure_index, ensure_split
-from searchrl.envs.text_space import TextSpace
+from searchrl.envs.text_space import TurnEnv
 from searchrl.errors import ConfigError, RetrieverFailure
 from searchrl.retrieval.indexes import IndexCache
 
@@ -38,8 +34,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 def same_answer(prediction: str, gold: str) -> bool:
     """Whether two answers agree once case, ASCII punctuation and spacing are ignored.
 
-    Deliberately smaller than the reward components' normalisation: an environment's own reward
-    must not depend on the rewards package. Falls back to the raw text when nothing is left.
+    Falls back to the raw text when nothing is left. Rewards have their own normalisation.
     """
     left, right = (
         " ".join(text.casefold().translate(_PUNCTUATION).split()) for text in (prediction, gold)
@@ -50,23 +45,15 @@ def same_answer(prediction: str, gold: str) -> bool:
 _EXAMPLES = (
     (Action(SEARCH, ("library opening hours",)), "I should look this up."),
     (Action(SEARCH, ("chess club", "lost property")), "Two things."),
-    (Action(SEARCH, ("图书馆 schließt wann?",)), "Ünïcode."),
     (Action(TOOL, ToolCall("lookup", {"word": "hours"})), "A tool knows this."),
     (Action(ACT, "left"), "I go left."),
     (Action(ACT, "1"), "The first one."),
-    (Action(ANSWER, "16:45"), "Doc 1 says: Elm Hall closes at 16:45. Yes."),
-    (
-        Action(ANSWER, "not regulated"),
-        "Doc 1 says: The gym is blue. No. The handbook does not say.",
-    ),
+    (Action(ANSWER, "16:45"), "Doc 1 says: Elm Hall schließt um 16:45. Yes."),
 )
 
 
 def example_turns(protocol: TagProtocol) -> tuple[str, ...]:
-    """Turns as a model might write them under `protocol`, whatever its actions, and broken ones.
-
-    Of searches, calls of tools, acts and answers those that the protocol writes.
-    """
+    """Turns as a model might write them under `protocol`, whatever its actions, and broken ones."""
     turns = []
     for action, thought in _EXAMPLES:
         with suppress(ValueError):  # it writes no such action
@@ -100,13 +87,12 @@ class SearchSettings:
     matches: Matches = same_answer
 
 
-class TextEnv(gymnasium.Env[str, str]):
+class TextEnv(TurnEnv):
     """A search task per episode; the action is one raw model turn.
 
     A subclass says which tasks there are (`num_tasks`, `make_task`), how a task is put to the
     model (`make_prompt`) and which passages can be searched for it (`passages`), or how it is
-    searched (`look_up`). A task must be a pure function of (split, index, world_seed). `budget`
-    bounds every observation; the rollout driver sets it to count the policy's tokens.
+    searched (`look_up`). A task must be a pure function of (split, index, world_seed).
 
     Args:
         protocol: parses turns and wraps observations.
@@ -115,11 +101,8 @@ class TextEnv(gymnasium.Env[str, str]):
         settings: the fields of `settings_type`: `SearchSettings`, or what a subclass adds to them.
     """
 
-    # Gymnasium warns about any rendering environment without a frame rate.
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
     name: ClassVar[str] = "text"
     settings_type: ClassVar[type[SearchSettings]] = SearchSettings
-    splits: tuple[str, ...] = ("train", "test")
     notes: tuple[str, ...] = ()
     """Sentences that a user should read beside the figures: what the data do not tell, and why."""
     __signature__: ClassVar[inspect.Signature]
@@ -146,12 +129,9 @@ class TextEnv(gymnasium.Env[str, str]):
                 f"env {self.name}: topk and max_turns must be at least 1 and render_mode null or "
                 f"ansi, got {given.topk}, {given.max_turns} and {given.render_mode!r}."
             )
-        self.protocol = protocol
+        super().__init__(protocol, example_turns(protocol), given.max_turns, given.render_mode)
         self.topk = given.topk
-        self.max_turns = given.max_turns
         self.world_seed = given.world_seed
-        self.render_mode = given.render_mode
-        self.budget: TokenBudget | None = None
         self.last_passages: tuple[Passage, ...] = ()
         try:
             protocol.render_turn(Action(SEARCH, ("",)))
@@ -159,23 +139,12 @@ class TextEnv(gymnasium.Env[str, str]):
         except ValueError as error:
             raise ConfigError(
                 f"env {self.name} needs searches, and the protocol has none: {error}. Leave the "
-                "protocol out, or name one that has searches, such as think-search-answer"
+                "protocol out, or name one that has them, such as think-search-answer"
             ) from error
-        self.action_space = TextSpace(turns=example_turns(protocol))
-        self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
         self._indexes = retriever if isinstance(retriever, IndexCache) else IndexCache(retriever)
         self._searched: Retriever | None = None
         """The index of the running episode, once it has searched."""
-        self._task: Task | None = None
         self._gold_left: set[str] = set()
-        self._num_turns = 0
-        self._is_over = True
-        self._transcript: list[str] = []
-
-    @abstractmethod
-    def num_tasks(self, split: str) -> int:
-        """How many tasks `split` has; `ensure_split` names an unknown one."""
-        raise NotImplementedError
 
     @abstractmethod
     def make_task(self, split: str, index: int) -> Task:
@@ -192,10 +161,8 @@ class TextEnv(gymnasium.Env[str, str]):
         raise NotImplementedError
 
     def look_up(self, task: Task, action: Action, turn: str) -> Found:
-        """Search for the queries of `action`, and show what is found.
-
-        An environment overrides it that searches in another way than in one corpus. `turn` is what
-        the model wrote, for a protocol whose requests hold more than queries.
+        """Search for the queries of `action`, and show what is found; overridden by whoever
+        searches in another way. `turn` is what the model wrote.
 
         Raises:
             RetrieverFailure: the retriever failed.
@@ -209,9 +176,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return ()
 
     def build_indexes(self) -> None:
-        """Make the retrievers of `known_corpora`, which may take minutes.
-
-        Programs call it before any episode, so that no time limit of an episode runs meanwhile.
+        """Make the retrievers of `known_corpora`, which may take minutes, before any episode.
 
         Raises:
             RetrieverFailure: a retriever could not be made.
@@ -245,29 +210,15 @@ class TextEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         options = options or {}
-        split = self.ensure_split(options.get("split", self.splits[0]))
         if "question" in options:
+            split = self.ensure_split(options.get("split", self.splits[0]))
             task = self.make_ask_task(str(options["question"]), split, options)
         else:
-            total = self.num_tasks(split)
-            if total < 1:
-                raise ConfigError(
-                    f"env {self.name}: split '{split}' has no tasks. Pass a question with "
-                    "reset(options={'question': …}), or give the environment questions."
-                )
-            index = options.get("index")
-            if index is None:
-                index = int(self.np_random.integers(total))
-            task = self.make_task(split, self.ensure_index(split, index, total))
-        self._task = task
+            task = self.make_task(*self._choose(options))
         self._searched = None
         self._gold_left = set(task.gold_ids)
-        self._num_turns = 0
-        self._is_over = False
         self.last_passages = ()
-        prompt = self.make_prompt(task)
-        self._transcript = [prompt]
-        return prompt, {"task": task}
+        return self._begin(task, self.make_prompt(task))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one raw model turn.
@@ -276,12 +227,7 @@ class TextEnv(gymnasium.Env[str, str]):
         when the retriever fails. `info` holds `task`, `action`, `passages`, `signals` and `ranks`:
         those of the gold passages, if the retriever tells them.
         """
-        task = self._task
-        if task is None or self._is_over:
-            raise ResetNeeded(
-                f"env {self.name}: step() was called outside an episode. Call reset() to begin one."
-            )
-        self._num_turns += 1
+        task = self._begin_turn()
         parsed = self.protocol.parse(action)
         observation, reward, self.last_passages = "", 0.0, ()
         ranks: Ranks = ()
@@ -297,11 +243,9 @@ class TextEnv(gymnasium.Env[str, str]):
             if isinstance(parsed.payload, ToolCall):
                 unknown = f"There is no tool {parsed.payload.name!r} here; the only one is search."
             observation = self.protocol.render_notice(parsed.reason or unknown, self.budget)
-        truncated = not terminated and self._num_turns >= self.max_turns
-        self._is_over = terminated or truncated
+        truncated = self._end_turn(action, observation, terminated)
         if self._is_over:
             self._searched = None
-        self._transcript += [action, observation] if observation else [action]
         info: dict[str, Any] = {
             "task": task,
             "action": parsed,
@@ -312,18 +256,6 @@ class TextEnv(gymnasium.Env[str, str]):
         if gold := set(task.gold_ids):
             info["signals"] = {"gold_shown": 1.0 - len(self._gold_left) / len(gold)}
         return observation, reward, terminated, truncated, info
-
-    def render(self) -> str | None:
-        """The transcript so far, in mode "ansi"; nothing otherwise."""
-        return "\n".join(self._transcript) if self.render_mode == "ansi" else None
-
-    def ensure_split(self, split: object) -> str:
-        """Return `split` if the env has it; raise `ConfigError` naming those it has."""
-        return ensure_split(self.name, split, self.splits)
-
-    def ensure_index(self, split: str, index: object, total: int) -> int:
-        """Return `index` as an int if it is that of a task of `split`; else raise `ConfigError`."""
-        return ensure_index(self.name, split, index, total)
 
     def _search(self, task: Task, queries: Sequence[str]) -> tuple[tuple[Passage, ...], Ranks]:
         # Outside the `try`: a fault in the environment's own corpus is not the retriever's.

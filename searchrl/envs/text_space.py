@@ -1,13 +1,19 @@
-"""The space of all texts, and how Gymnasium's vector environments batch texts."""
+"""The space of all texts, and what the environments in it have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.vector.utils import create_empty_array
+
+from searchrl.contracts import TagProtocol, TokenBudget
+from searchrl.core.episode import Task
+from searchrl.envs.splits import ensure_index, ensure_split
+from searchrl.errors import ConfigError
 
 MAX_TEXT_LENGTH = 1 << 20
 """Characters a turn or an observation may have: a bound for the spaces, not for the model."""
@@ -61,3 +67,75 @@ def _empty_texts(
 ) -> tuple[str, ...]:
     """An empty batch that the batched space contains, as Gymnasium's fallback is not."""
     return ("",) * n
+
+
+class TurnEnv(gymnasium.Env[str, str]):
+    """An environment of numbered tasks, played in raw model turns up to `max_turns`.
+
+    `budget` bounds every observation; the rollout driver sets it to count the policy's tokens.
+    """
+
+    # Gymnasium warns about any rendering environment without a frame rate.
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
+    name: ClassVar[str]
+    splits: tuple[str, ...] = ("train", "test")
+
+    def __init__(
+        self, protocol: TagProtocol, turns: Sequence[str], max_turns: int, render_mode: str | None
+    ) -> None:
+        self.protocol = protocol
+        self.max_turns = max_turns
+        self.render_mode = render_mode
+        self.budget: TokenBudget | None = None
+        self.action_space = TextSpace(turns=turns)
+        self.observation_space = TextSpace(turns=(protocol.render_notice("Try again."),))
+        self._task: Task | None = None
+        self._num_turns = 0
+        self._is_over = True
+        self._transcript: list[str] = []
+
+    def num_tasks(self, split: str) -> int:
+        """How many tasks `split` has; `ensure_split` names an unknown one."""
+        raise NotImplementedError
+
+    def ensure_split(self, split: object) -> str:
+        """Return `split` if the env has it; raise `ConfigError` naming those it has."""
+        return ensure_split(self.name, split, self.splits)
+
+    def ensure_index(self, split: str, index: object, total: int) -> int:
+        """Return `index` as an int if it is that of a task of `split`; else raise `ConfigError`."""
+        return ensure_index(self.name, split, index, total)
+
+    def render(self) -> str | None:
+        """The transcript so far, in mode "ansi"; nothing otherwise."""
+        return "\n".join(self._transcript) if self.render_mode == "ansi" else None
+
+    def _choose(self, options: Mapping[str, Any]) -> tuple[str, int]:
+        """The split and the index that `reset` was asked for; without an index, a drawn one."""
+        split = self.ensure_split(options.get("split", self.splits[0]))
+        total, index = self.num_tasks(split), options.get("index")
+        if not total:
+            raise ConfigError(f"env {self.name}: split '{split}' has no tasks")
+        if index is None:
+            index = int(self.np_random.integers(total))
+        return split, self.ensure_index(split, index, total)
+
+    def _begin(self, task: Task, prompt: str) -> tuple[str, dict[str, Any]]:
+        self._task, self._num_turns, self._is_over = task, 0, False
+        self._transcript = [prompt]
+        return prompt, {"task": task}
+
+    def _begin_turn(self) -> Task:
+        if self._task is None or self._is_over:
+            raise ResetNeeded(
+                f"env {self.name}: step() was called outside an episode. Call reset() to begin one."
+            )
+        self._num_turns += 1
+        return self._task
+
+    def _end_turn(self, turn: str, observation: str, is_over: bool, is_cut: bool = False) -> bool:
+        """Take a turn into the transcript; returns whether the episode is truncated by it."""
+        truncated = not is_over and (is_cut or self._num_turns >= self.max_turns)
+        self._is_over = is_over or truncated
+        self._transcript += [turn, observation] if observation else [turn]
+        return truncated

@@ -29,8 +29,7 @@ from types import MappingProxyType, ModuleType
 import pluggy
 
 from searchrl import __version__
-from searchrl.envs.gym_files import adopt_envs
-from searchrl.envs.gym_ids import register_gym_id
+from searchrl.envs.gym_ids import adopt_envs, register_gym_id
 from searchrl.errors import PluginError, suggest, suggest_path
 from searchrl.hookspecs import HOOKS, PLUGIN_API, PROJECT
 from searchrl.plugins.provenance import (

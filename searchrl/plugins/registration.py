@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from searchrl.envs.gym_files import SCHEME, find_ids
+from searchrl.envs.gym_ids import SCHEME, find_ids
 from searchrl.errors import suggest
 from searchrl.hookspecs import Factory, Register, RegisterEnv, RegisterReward, RegisterTool
 from searchrl.plugins.provenance import Origin, Owner

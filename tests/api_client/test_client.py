@@ -6,7 +6,6 @@ import json
 import sqlite3
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from fixtures.openai_server import Fault, OpenAIServer, Raw
 
 from searchrl.api_client import Client, JsonCache, Message, Reply, Request
-from searchrl.api_client.client import GONE_AFTER, PATIENCE_S
 from searchrl.api_client.exchange import Finish, make_body, read_reply
 from searchrl.config import build_config, parse_set
 from searchrl.config.endpoint import EndpointConfig
@@ -153,32 +151,11 @@ def test_a_reply_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert KEY.encode() not in path.read_bytes() and path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a database" * 100])
-def test_a_file_that_is_no_cache_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(b"not a database" * 100)
     with pytest.raises(EndpointFailure, match=r"c\.sqlite' cannot be used .*judge\.cache=off"):
-        JsonCache(path, section="judge", is_read_only=True)
-    assert path.exists() == (content is not None)
-    if content:
-        with pytest.raises(EndpointFailure, match=r"c\.sqlite' cannot be used"):
-            JsonCache(path)
-
-
-def test_a_cache_that_is_only_read_is_not_changed(tmp_path: Path) -> None:
-    path = tmp_path / "a name? with #.sqlite"
-    cache = JsonCache(path)
-    cache.put(JsonCache.key("u", {"q": 1}), {"found": ["x"]})
-    cache.close()
-    written = path.read_bytes()
-    read = JsonCache(path, is_read_only=True)
-    assert read.get(JsonCache.key("u", {"q": 1})) == {"found": ["x"]}
-    assert read.get(JsonCache.key("u", {"q": 2})) is None
-    with pytest.raises(EndpointFailure, match="readonly"):
-        read.put("k", 1)
-    read.close()
-    assert path.read_bytes() == written
+        JsonCache(path, section="judge")
 
 
 @pytest.mark.parametrize("damage", ['{"choices": 1}', "{", "[]", "null"])
@@ -230,21 +207,7 @@ def test_a_wrong_key_ends_all_requests() -> None:
     assert len(server.bodies) == 1 and client.traffic.failed == 3
 
 
-def test_a_server_that_is_gone_is_not_asked_for_ever() -> None:
-    """Of one that hangs, each request would take the whole time limit."""
-    left = iter([Fault(503)] * 15 + ["fine"])
-    with OpenAIServer(lambda body: next(left, Fault(503))) as server:
-        client = make_client(server.url)
-        for _ in range(50):
-            with suppress(EndpointFailure):
-                client.complete(ASKED)
-        with pytest.raises(EndpointFailure, match="requests in a row had no answer"):
-            client.complete(ASKED)
-        client.close()
-    assert len(server.bodies) == 15 + 1 + GONE_AFTER, "one answer, and it counts from the beginning"
-
-
-def test_the_end_of_a_client_waits_for_what_is_paid_for(tmp_path: Path) -> None:
+def test_the_end_of_a_client_sends_nothing_more(tmp_path: Path) -> None:
     """Ctrl-C: a reply under way is kept; what was not sent is not sent."""
     settings = {"concurrency": 1, "cache": str(tmp_path / "c.sqlite")}
     with OpenAIServer(lambda body: "paid", delay_s=0.3) as server:
@@ -254,24 +217,12 @@ def test_the_end_of_a_client_waits_for_what_is_paid_for(tmp_path: Path) -> None:
             time.sleep(0.01)
         began = time.monotonic()
         client.close()
-        assert time.monotonic() - began < PATIENCE_S
+        assert time.monotonic() - began < 0.2
         assert waiting[0].result().text == "paid" and waiting[1].cancelled()
         assert len(server.bodies) == 1
         kept = make_client(server.url, **settings)
         assert kept.complete(ASKED).text == "paid" and kept.traffic.cached == 1
         kept.close()
-
-
-def test_the_end_of_a_client_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchrl.api_client.client.PATIENCE_S", 0.1)
-    with OpenAIServer(lambda body: "x", delay_s=2.0) as server:
-        client = make_client(server.url)
-        client.start(ASKED)
-        while not server.bodies:
-            time.sleep(0.01)
-        began = time.monotonic()
-        client.close()
-        assert time.monotonic() - began < 1.5
 
 
 def test_no_more_than_the_limit_is_under_way() -> None:

@@ -78,7 +78,6 @@ _ASCII = {
     "tool_calls/watchdog_process.py",  # JSON in ASCII
     "engine/learning/state_files.py",  # the same
     "trust/store.py",  # the same
-    "retrieval/passages.py",  # numbers and a checksum
     "run_folder/writer.py",  # the README, and YAML, which has an escape for it
 }
 

@@ -108,7 +108,9 @@ def test_fullwiki_without_its_gold_paragraphs_counts_them_as_not_shown(tmp_path:
     data = load(put(tmp_path / "hotpot_dev_fullwiki_v1.json", [lost]))
     (question,) = data.questions["train"]
     assert question.gold_ids == ("Skarn Light", "not in the corpus: Ida Veen")
-    assert any("1 question have gold passages that the corpus lacks" in one for one in data.notes)
+    assert any(
+        "the corpus lacks gold passages of 1 of the questions (first" in one for one in data.notes
+    )
 
 
 def test_a_gold_paragraph_of_another_question_is_found_in_the_pool(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_musique_has_aliases_and_paragraphs_under_one_title(tmp_path: Path, flag
 
 
 def test_musique_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is not answerable, so no answer is right"):
+    with pytest.raises(DataError, match="is not answerable; leave"):
         load(put(tmp_path / "q.jsonl", [MUSIQUE | {"answerable": False}]))
 
 
@@ -281,7 +283,7 @@ def test_scores_of_judgements_are_whole_numbers_however_written(tmp_path: Path, 
     problems.ensure_none()
     path.write_text(f"{head}q0\td0\t0.5\nq0\td1\tnan\nq0\td2\tinf\nq0\td3\thigh\n")
     assert read_judgements(path, problems) == {}
-    assert len(problems.found) == 4 and "score (a whole number), got" in str(problems.found[0])
+    assert len(problems.found) == 4 and "score, got" in str(problems.found[0])
 
 
 def test_parquet_of_deep_researcher(tmp_path: Path) -> None:

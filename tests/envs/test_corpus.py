@@ -158,7 +158,7 @@ def test_several_question_files(files: dict[str, str], tmp_path: Path) -> None:
 def test_empty_split_says_how_to_fill_it(files: dict[str, str]) -> None:
     env = make_corpus(**files, test_frac=0)
     assert env.splits == ("train",)
-    with pytest.raises(ConfigError, match="split 'test' is empty: of 10 questions, test_frac=0"):
+    with pytest.raises(ConfigError, match="no question is in split 'test'. Change env.test_frac"):
         env.num_tasks("test")
     only_test = make_corpus(**files, test_frac=1)
     assert only_test.reset(seed=0)[1]["task"].split == "test"

@@ -63,9 +63,9 @@ class TestActions:
 
     @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], ["a", "A"]])
     def test_names_must_fit_the_space(self, names: list[str]):
-        with pytest.raises(ConfigError, match="env lake: action_names must be 2 different names"):
+        with pytest.raises(ConfigError, match="env lake: action_names must be different names"):
             Actions(Discrete(2), names, "lake")
-        with pytest.raises(ConfigError, match="Leave them out"):
+        with pytest.raises(ConfigError, match="of a Discrete space"):
             Actions(MultiDiscrete([2, 2]), names, "lake")
 
     @pytest.mark.parametrize(
@@ -119,7 +119,9 @@ class TestActions:
         "space", [Box(0, 1, (2,)), Tuple((Discrete(2), Box(0, 1))), MultiDiscrete([[2, 2]])]
     )
     def test_other_spaces_are_refused_with_those_that_are_not(self, space: Any):
-        with pytest.raises(ConfigError, match=r"env e: its actions are .*Supported are text, Disc"):
+        with pytest.raises(
+            ConfigError, match=r"env e: its actions are .*cannot be described in words"
+        ):
             Actions(space, None, "e")
         assert parts_of(space) is None and not is_text(space)
 

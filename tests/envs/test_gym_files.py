@@ -9,7 +9,7 @@ import gymnasium
 import pytest
 from command_line import complaint, succeed
 
-from searchrl.envs.gym_files import find_ids
+from searchrl.envs.gym_ids import find_ids
 from searchrl.plugins import load_plugins
 from searchrl.testing import check_plugin
 from searchrl.testing.conformance import find_entries

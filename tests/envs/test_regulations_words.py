@@ -7,7 +7,6 @@ import string
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +15,6 @@ from searchrl.envs.regulations.questions import core_in_frame, lower, put_in_fra
 from searchrl.envs.regulations.world.names import ValueKind, spell
 from searchrl.envs.regulations.world.searching import FUNCTION_WORDS, words_of
 from searchrl.envs.regulations.world.wordings import (
-    Subject,
     Wording,
     Wordings,
     load_families,
@@ -24,8 +22,6 @@ from searchrl.envs.regulations.world.wordings import (
     load_shelves,
     load_topics,
 )
-from searchrl.envs.word_lists import load_word_list
-from searchrl.errors import DataError
 
 SYNONYMS = load_phrases().synonyms
 ARTICLE, QUESTION = "article", "question"
@@ -286,28 +282,6 @@ def test_keys_are_unique_and_of_hyphenated_words() -> None:
         assert all(len(subject.names) >= 3 for subject in family.subjects), family.key
     numbers = [t for t in (*load_topics(), *load_shelves()) if t.kind is ValueKind.NUMBER]
     assert numbers and all(item.unit for item in numbers)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ('[{"key": "x", "names": ["y"], "nmaes": []}]', "0.nmaes: Unexpected keyword"),
-        ('[{"key": "x", "names": [7]}]', "0.names.0: Input should be a valid string"),
-        ('[{"key": "x"}]', "0.names: Field required"),
-        ('[{"key": "x", "names": []}]', "0.names: Tuple should have at least 1 item"),
-        ("[", "Invalid JSON"),
-        (None, "cannot be read: No such file"),
-    ],
-)
-def test_a_damaged_word_list_is_refused_with_the_place(
-    tmp_path: Path, text: str | None, problem: str
-) -> None:
-    path = tmp_path / "chains.json"
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=r"(?s)chains\.json: .*install searchrl again") as caught:
-        load_word_list(tuple[Subject, ...], path)
-    assert problem in str(caught.value)
 
 
 def test_a_short_note_ends_as_a_question_before_another_sentence() -> None:

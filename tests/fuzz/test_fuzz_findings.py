@@ -241,6 +241,7 @@ def questions(data: bytes, folder: Path, name: str = "q.jsonl") -> str:
         (b'{"question": "a", "answer": NaN}\n', "q.jsonl:1: has no answer"),
         (b'{"question": "a", "answer": [Infinity]}\n', "q.jsonl:1: 'answer' must be text"),
         ('{"question": "a"}\n'.encode("utf-16"), "is UTF-16 or UTF-32 text; save it as UTF-8"),
+        (b"question\tanswer\na\tb\n", "q.jsonl: looks like a table; name it FILE.csv, or FILE.tsv"),
         (b'{"id": "' + b"n" * 100_000 + b'", "question": 3}\n', "'question' must be text, got 3"),
         (b'{"question": "a", "answer": "b", "slices": ["' + b"?" * 99_999 + b'"]}', "the slice"),
     ],

@@ -264,44 +264,29 @@ class TestHomes:
         for one in ones:
             one.ask(lambda db: db.close())
 
-    def test_where_many_share_a_thread_one_that_hangs_takes_its_neighbours_along(
-        self, monkeypatch: pytest.MonkeyPatch, release: threading.Event
+    def test_one_that_hangs_is_not_asked_again_and_a_thread_that_is_free_is_taken(
+        self, release: threading.Event
     ) -> None:
-        monkeypatch.setattr(tool_calls, "MAX_TOGETHER", 2)
-        monkeypatch.setattr(tool_calls, "_homes", {})
-        ones = [Pinned(threading.get_ident, f"env {n}") for n in range(4)]
-        threads = [one.ask(lambda made: made) for one in ones]
-        assert len(set(threads)) == 2
-        queue = CallQueue(0.1)
-        calls = [ones[0].call(queue, lambda made: release.wait(30))]
-        calls += [one.call(queue, lambda made: made) for one in ones[1:]]
-        queue.wait_for_all()
-        for thread, call in zip(threads, calls, strict=True):
-            if thread != threads[0]:
-                assert call.result == Returned(thread)
-                continue
-            assert isinstance(call.result, Raised)
-            assert isinstance(call.result.error, DeadlineExceeded)
-            assert call.result.error.owner == "env 0"
-        # Nobody is given the thread that hangs, and who lives there is told so at once.
-        assert Pinned(threading.get_ident, "new").ask(lambda made: made) != threads[0]
+        one = Pinned(threading.get_ident, "env 0")
         with pytest.raises(DeadlineExceeded, match="env 0"):
-            ones[threads.index(threads[0], 1)].ask(lambda made: made)
+            one.ask(lambda made: release.wait(30), timeout_s=0.1)
+        with pytest.raises(DeadlineExceeded, match="env 0"):
+            one.ask(lambda made: made)
+        threads = [Pinned(threading.get_ident, "new").ask(lambda made: made) for _ in range(3)]
+        assert len(set(threads)) == 1 and threads[0] != one.home.ident
 
-    def test_a_call_that_nobody_waits_for_any_more_holds_up_no_neighbour(
-        self, monkeypatch: pytest.MonkeyPatch, release: threading.Event
+    def test_a_call_that_nobody_waits_for_any_more_is_given_up(
+        self, release: threading.Event
     ) -> None:
-        """After Ctrl-C those in the thread of a call that hangs waited for it for good."""
-        monkeypatch.setattr(tool_calls, "MAX_TOGETHER", 1)
-        monkeypatch.setattr(tool_calls, "_homes", {})
+        """After Ctrl-C, whoever closed the environment waited for it for good."""
         began = threading.Event()
-        one, neighbour = (Pinned(threading.get_ident, name) for name in ("one", "neighbour"))
+        one = Pinned(threading.get_ident, "one")
         queue = CallQueue(60)
         one.call(queue, lambda made: (began.set(), release.wait(30)))
-        assert began.wait(30) and neighbour.home.lives
+        assert began.wait(30)
         queue.close()
         with pytest.raises(DeadlineExceeded, match="one"):
-            neighbour.ask(lambda made: made)
+            one.ask(lambda made: made)
 
 
 FORK = """

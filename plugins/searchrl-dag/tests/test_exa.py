@@ -222,7 +222,7 @@ def test_without_a_key_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"url": f"https://api.exa.ai/search?key={KEY}"}, "is no address"),
         ({"url": "api.exa.ai"}, "is no address"),
         ({"cache": "off", "replay": True}, "name it: retriever.cache=FILE"),
-        ({"cache": "none/such.sqlite", "replay": True}, "such.sqlite' cannot be used"),
+        ({"cache": "none/such.sqlite", "replay": True}, "such.sqlite' is not there"),
         ({"content": "pictures"}, "'pictures' is not a valid Content"),
     ],
 )

@@ -119,7 +119,7 @@ def register_envs(register):
 """
     (own_folder / "wrong.py").write_text(text, "utf-8")
     (failure,) = load_plugins(["wrong.py"]).failures
-    assert failure.line == 6 and f"env 'mine': {option} is 3; expected " in failure.message
+    assert failure.line == 6 and f"env 'mine': {option} is 3: " in failure.message
 
 
 def test_a_retriever_that_nothing_would_ask_is_refused(registry: Registry) -> None:

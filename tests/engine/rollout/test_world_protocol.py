@@ -114,14 +114,14 @@ def test_a_plugin_may_bring_environment_and_protocol(tmp_path: Path):
         make_worlds(build_config({"env": "bad"}), loaded)
 
 
-@pytest.mark.parametrize("protocol", [3, "", ["act"]])
+@pytest.mark.parametrize("protocol", [3, ["act"]])
 def test_a_registration_with_no_name_for_a_protocol_is_a_fault(tmp_path: Path, protocol: object):
     (tmp_path / "slip.py").write_text(
         "from searchrl import hookimpl\n@hookimpl\ndef register_envs(register):\n"
         f"    register('slip', lambda *, protocol, retriever: None, protocol={protocol!r})\n"
     )
     (failure,) = load_plugins([str(tmp_path / "slip.py")], entry_points=False).failures
-    assert "expected the name of a tag protocol" in str(failure) and failure.line == 4
+    assert "registers env 'slip': protocol is" in str(failure) and failure.line == 4
 
 
 class TestInstructions:

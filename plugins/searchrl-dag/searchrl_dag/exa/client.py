@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,6 +40,9 @@ _ADVICE = (
 _NUM_LOCKS = 64
 
 Count = Annotated[int, Field(ge=1)]
+
+_shared_server = lru_cache(maxsize=16)(Server)
+"""With the same settings, connections and limits are the same, too."""
 
 
 class ReplayMiss(RetrieverFailure):
@@ -99,7 +103,7 @@ class ExaRetriever:
         self._pace = pace_of(url, calls_per_s)
         self._server: Server | None = None
         if not replay:
-            self._server = Server.shared(
+            self._server = _shared_server(
                 url,
                 "retriever",
                 key=_find_key(),
@@ -199,7 +203,9 @@ def _open_cache(cache: str | Literal[False], is_replay: bool) -> JsonCache | Non
             )
         return None
     path = JsonCache.default_path("exa") if cache == "auto" else Path(cache).expanduser()
+    if is_replay and not path.is_file():
+        raise ConfigError(f"retriever exa: the recorded cache '{path}' is not there")
     try:
-        return JsonCache(path, section="retriever", is_read_only=is_replay)
+        return JsonCache(path, section="retriever")
     except EndpointFailure as error:
         raise ConfigError(f"retriever exa: {error}") from error

@@ -8,6 +8,7 @@ repeating is `searchrl.api_client`; what is sent is `wire`. Whatever goes wrong 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +21,9 @@ from searchrl_retrieval.http.wire import Form, read_answer, write_request
 _TOO_LARGE = 413
 
 Count = Annotated[int, Field(ge=1)]
+
+_shared_server = lru_cache(maxsize=16)(Server)
+"""With the same settings, connections and limits are the same, too."""
 
 
 class HttpRetriever:
@@ -67,7 +71,7 @@ class HttpRetriever:
                 f"retriever http: the environment variable {key_env}, which retriever.key_env "
                 "names, is not set; set it to the key, or leave key_env out"
             )
-        self._server = Server.shared(
+        self._server = _shared_server(
             url,
             "retriever",
             key=key,

@@ -17,9 +17,9 @@ from searchrl_control.reformulate import weights
 from searchrl_control.reformulate.weights import load_weights
 from searchrl_control.reformulate.writer import read_line
 
-from searchrl import ConfigError, DamagedError, PolicyError, find_packaged
+from searchrl import ConfigError, DamagedError, PolicyError
 from searchrl.cli import main
-from searchrl.config.packaged import EMBEDDED
+from searchrl.config.packaged import EMBEDDED, find_packaged
 from searchrl.run_folder.sealing import write_checksums
 
 

@@ -10,8 +10,9 @@ import yaml
 from tokenizers import Tokenizer
 
 import searchrl
-from searchrl import find_packaged, load_plugins
+from searchrl import load_plugins
 from searchrl.config import build_config
+from searchrl.config.packaged import find_packaged
 from searchrl.programs.setup.planning import plan_run
 
 MODULE = "searchrl_dag"

@@ -99,7 +99,9 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
             return []
 
     runner, _ = make_runner(Short)
-    with pytest.raises(RetrieverFailure, match="source news: the retriever gave 0 results for 1"):
+    with pytest.raises(
+        RetrieverFailure, match="source news: expected one list of passages per query"
+    ):
         runner.run(Plan((Node("A", "q", "news"),)))
 
 

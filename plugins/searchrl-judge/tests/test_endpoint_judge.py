@@ -60,10 +60,9 @@ def test_the_rubric_is_a_file_of_yours(tmp_path: Path) -> None:
         make(server.url, rubric=str(tmp_path / "strict.txt")).judge(CASE)
     told = server.bodies[0]["messages"][0]["content"]
     assert "right: the very same letters" in told and "Say whether the answer" not in told
-    (tmp_path / "large.txt").write_text("x" * 1_000_001, "utf-8")
     for name, text in (
         ("empty.txt", "is empty"), ("strict.text", "strict.txt'?"),
-        (".", "no plain file"), ("large.txt", "larger than 1,000,000 bytes"),
+        (".", "cannot be read"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=text):
             make("http://x/v1", rubric=str(tmp_path / name))

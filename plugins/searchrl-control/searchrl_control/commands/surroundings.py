@@ -59,7 +59,7 @@ def read_settings(assignments: Sequence[str]) -> dict[str, Any]:
     said, others = read_assignments(assignments)
     if others:
         raise ConfigError(
-            f"--set {next(iter(others[0]))}…: this command has settings of the environment alone, "
+            f"--set {next(iter(others))}…: this command has settings of the environment alone, "
             "such as --set env.actions=heads"
         )
     return said

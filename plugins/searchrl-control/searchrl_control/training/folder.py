@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from searchrl import ConfigError, DamagedError, Entry, RunFolderError, SearchRLError
+from searchrl import ConfigError, DamagedError, Entry, RunFolderError, SearchRLError, suggest
 from searchrl_control.training.loop import Settings, Training
 
 CONFIG, METRICS, CHECKPOINTS, SUFFIX = "config.json", "metrics.jsonl", "checkpoints", ".safetensors"
@@ -43,7 +43,8 @@ def build_settings(*layers: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        faults = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        named = [(".".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
+        faults = [f"  {key}: {text}.{suggest(key, Settings.model_fields)}" for key, text in named]
         raise ConfigError("\n".join(["the configuration is not valid:", *faults])) from error
 
 

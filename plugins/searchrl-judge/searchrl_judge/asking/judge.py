@@ -187,7 +187,7 @@ class EndpointJudge:
             request = make(draw)
             wait = first if draw == 0 and first is not None else self._start(request)
             reply = wait()
-            if reply.finish == "withheld":
+            if reply.finish == "content_filter":
                 return Unscored("the server withholds what its model says of this answer")
             try:
                 return read(reply.text)

@@ -29,9 +29,6 @@ from searchrl.config.endpoint import EndpointConfig
 from searchrl.contracts import Traffic
 from searchrl.errors import BudgetSpent, EndpointFailure
 
-MAX_REPLY_BYTES = 2**20
-"""Bytes of a reply, at most: ten times the longest that a model writes."""
-
 
 class Client:
     """Asks one model of one endpoint; safe to use from several threads.
@@ -68,7 +65,7 @@ class Client:
             max_retries=settings.max_retries,
             concurrency=settings.concurrency,
             advice=((400, left_out), (422, left_out), (404, lost)),
-            max_bytes=MAX_REPLY_BYTES,
+            max_bytes=2**20,  # ten times the longest that a model writes
         )
         self._cache: JsonCache | None = None
         if settings.has_cache:

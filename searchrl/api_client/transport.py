@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -65,13 +65,13 @@ class Wire(httpx2.Client):
             Ended: if it is too late, too long, or `before` refuses.
         """
         asking = ASKING.get()
+        left_s = asking.ends_at - time.monotonic()
+        if left_s <= 0:
+            raise Ended(EndpointFailure(asking.late))
         try:
             asking.before(asking.num_tries > 0)
         except SearchRLError as error:
             raise Ended(error) from None
-        left_s = asking.ends_at - time.monotonic()
-        if left_s <= 0:
-            raise Ended(EndpointFailure(asking.late))
         asking.num_tries += 1
         sent = {name: request.headers[name] for name in _OUT if name in request.headers}
         request.headers = httpx2.Headers(sent | self._own)
@@ -90,16 +90,9 @@ class Wire(httpx2.Client):
         except httpx2.TimeoutException:
             raise Ended(EndpointFailure(asking.late)) from None
         headers = {name: answer.headers[name] for name in _IN if name in answer.headers}
-        if _is_beyond(headers.get("retry-after", ""), asking.ends_at - time.monotonic()):
-            headers["x-should-retry"] = "false"
+        with suppress(ValueError):  # where it asks to wait for longer than there is time
+            if float(headers.get("retry-after", "")) > asking.ends_at - time.monotonic():
+                headers["x-should-retry"] = "false"
         return httpx2.Response(
             answer.status_code, headers=headers, content=bytes(content), request=request
         )
-
-
-def _is_beyond(wait: str, left_s: float) -> bool:
-    """Whether a server asks to wait for longer than there is time."""
-    try:
-        return float(wait) > left_s
-    except ValueError:
-        return False

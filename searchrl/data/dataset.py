@@ -64,7 +64,6 @@ def load_dataset(
     Raises:
         DataError: rows that cannot be used: the first ones.
     """
-
     given = (
         [paths] if isinstance(paths, str | Path) else paths or ()
         for paths in (questions, test_questions, corpus)

@@ -7,7 +7,7 @@ authors publish them and as `datasets` and FlashRAG store them. `gold` finds the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from searchrl.data.problems import BadRow, ensure_encodable
@@ -74,14 +74,13 @@ def _read_hotpotqa(row: Mapping[str, Any]) -> list[Paragraph]:
     return paragraphs + [Paragraph(title, None, True) for title in lacking]
 
 
-def _read_titles(row: Mapping[str, Any]) -> list[Paragraph]:
-    return [Paragraph(t, None, True) for t in dict.fromkeys(map(_text, row["supporting_titles"]))]
-
-
-_LAYOUTS = {
+_LAYOUTS: dict[tuple[str, ...], Callable[[Mapping[str, Any]], list[Paragraph]]] = {
     ("paragraphs",): _read_musique,
     ("context", "supporting_facts"): _read_hotpotqa,
-    ("supporting_titles",): _read_titles,
+    ("supporting_titles",): lambda row: [
+        Paragraph(title, None, True)
+        for title in dict.fromkeys(map(_text, row["supporting_titles"]))
+    ],
 }
 
 

@@ -143,8 +143,9 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
         text = holder.get(key.rpartition(".")[2]) if isinstance(holder, Mapping) else None
         if text is None:
             continue
-        if key == "prompt" and isinstance(text, list):
-            text = _last_user_message(text)
+        if key == "prompt" and _is_list_of(text, Mapping):
+            asked = [one for one in text if one.get("role", "user") == "user"]
+            text = asked[-1].get("content") if asked else None
         if not isinstance(text, str):
             raise BadRow(f"'{key}' must be text, got {show_value(text)}")
         if key == "prompt":  # of Search-R1
@@ -153,13 +154,6 @@ def _read_question_text(value: Mapping[str, Any]) -> str:
             raise BadRow(f"'{key}' is empty")
         return ensure_encodable(key, text.strip())
     raise BadRow(f"has no 'question', only {_show_keys(value)}; expected {QUESTION_SHAPES}")
-
-
-def _last_user_message(prompt: list[Any]) -> Any:
-    for message in reversed(prompt):
-        if isinstance(message, Mapping) and message.get("role", "user") == "user":
-            return message.get("content")
-    raise BadRow(f"'prompt' holds no user message: {show_value(prompt)}")
 
 
 def _read_answers(value: Mapping[str, Any], *, may_lack: bool) -> tuple[str, ...]:

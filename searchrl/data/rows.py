@@ -196,8 +196,10 @@ def parse_json(text: str) -> Any:
     try:
         # pandas and Python write NaN for a value that is missing; JSON has no such number.
         return json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise BadRow(f"not JSON: {str(error).replace('line 1 ', '')}") from None
+    except (ValueError, RecursionError):
+        raise BadRow("not JSON: nested too deeply, or a number of thousands of digits") from None
 
 
 def _read_json(stream: BinaryIO, prefix: str) -> Iterator[tuple[int, Any]]:

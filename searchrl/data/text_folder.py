@@ -84,7 +84,7 @@ def split_markdown(text: str) -> Iterator[Section]:
     becomes the text.
     """
     path: list[tuple[int, str]] = []
-    lines: list[str] = []
+    found: list[tuple[int, tuple[str, ...], list[str]]] = [(0, (), [])]
     fence = ""
     for line in text.split("\n"):
         mark = _FENCE.match(line)
@@ -94,24 +94,18 @@ def split_markdown(text: str) -> Iterator[Section]:
             fence = ""
         heading = None if fence else _HEADING.fullmatch(line)
         if heading is None or not heading[2]:
-            lines.append(line)
+            found[-1][2].append(line)
             continue
         level = len(heading[1])
-        yield from _close_section(path, lines, next_level=level)
-        path = [(above, title) for above, title in path if above < level]
-        path.append((level, heading[2]))
-        lines = []
-    yield from _close_section(path, lines, next_level=0)
-
-
-def _close_section(
-    path: list[tuple[int, str]], lines: list[str], next_level: int
-) -> Iterator[Section]:
-    text = "\n".join(lines).strip()
-    if not text and path and next_level <= path[-1][0]:
-        text = path[-1][1]
-    if text:
-        yield tuple(title for _, title in path), text
+        path = [(above, title) for above, title in path if above < level] + [(level, heading[2])]
+        found.append((level, tuple(title for _, title in path), []))
+    next_levels = [section[0] for section in found[1:]] + [0]
+    for (level, titles, lines), following in zip(found, next_levels, strict=True):
+        own = "\n".join(lines).strip()
+        if not own and titles and following <= level:
+            own = titles[-1]
+        if own:
+            yield titles, own
 
 
 def split_prose(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[str]:

@@ -23,12 +23,6 @@ from searchrl.envs.text_space import TextSpace
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 from searchrl.errors import ConfigError
 
-MAX_LISTED = 40
-"""Up to this many actions are all listed; of more, only the first two and the last."""
-
-MAX_TOLD = 16
-"""Up to this many numbers of one observed part are told."""
-
 Space = gymnasium.Space[Any]
 
 
@@ -68,8 +62,13 @@ class Actions:
         # The numbers of a single part, whose actions can have names and be masked.
         self._single = self._parts[0] if self._parts and len(self._parts) == 1 else None
         self._names = [str(name) for name in (self._single or () if names is None else names)]
-        if names is not None:
-            self._ensure_names(env)
+        count = len(self._single or ())
+        is_named = len(self._names) == len(set(map(_key, self._names))) == count > 0
+        if names is not None and not is_named:
+            raise ConfigError(
+                f"env {env}: action_names must be different names, one per action of a Discrete "
+                f"space; the space is {space}, and they are {self._names}"
+            )
         self._numbers = dict(zip(map(_key, self._names), self._single or (), strict=True))
 
     def listed(self, mask: Any = None) -> str:
@@ -81,7 +80,7 @@ class Actions:
             example = ", ".join(str(part[0]) for part in self._parts)
             return f"{len(self._parts)} numbers, such as {example}: {ranges}"
         names = [self._names[place] for place in self._legal(mask)]
-        if len(names) > MAX_LISTED:
+        if len(names) > 40:
             return f"{names[0]}, {names[1]}, …, {names[-1]} ({len(names)} of them)"
         return ", ".join(names)
 
@@ -114,14 +113,6 @@ class Actions:
         if self._single is not None:
             return self._names[rng.choice(self._legal(mask))]
         return ", ".join(str(rng.choice(part)) for part in self._parts)
-
-    def _ensure_names(self, env: str) -> None:
-        count = len(self._single or ())
-        if not count or {len(self._names), len(set(map(_key, self._names)))} != {count}:
-            raise ConfigError(
-                f"env {env}: action_names must be different names, one per action of a Discrete "
-                f"space; the space is {self.space}, and they are {self._names}"
-            )
 
     def _legal(self, mask: Any) -> list[int]:
         """Positions of the legal actions; a mask that allows nothing is ignored."""
@@ -161,7 +152,7 @@ def tell_measures(space: Space, value: Any) -> str:
     if isinstance(space, Dict):
         return "\n".join(f"{key} {tell_measures(space[key], value[key])}" for key in space)
     numbers = np.asarray(value).flatten().tolist()
-    told = [f"{number:.3g}" for number in numbers[:MAX_TOLD]]
+    told = [f"{number:.3g}" for number in numbers[:16]]
     more = len(numbers) - len(told)
     return ", ".join([*told, f"and {more} more"] if more else told)
 

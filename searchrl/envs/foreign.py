@@ -35,9 +35,6 @@ from searchrl.errors import ConfigError
 MAX_TURNS = 100
 """Turns of an episode if the environment sets no limit."""
 
-INVALID_REWARD = -1.0
-"""What a turn costs that is no legal action: where games punish, silence would be best."""
-
 MAX_DRAWN = 400
 """Characters of an observation in a drawing."""
 
@@ -68,7 +65,8 @@ class TextAdapter(TurnEnv):
         observation: `ansi` (the rendering), `number`, or `auto`: the first of text, rendering
             and number that exists.
         num_tasks: tasks of each split.
-        invalid_reward: the reward of a turn that is no legal action.
+        invalid_reward: the reward of a turn that is no legal action: where games punish, silence
+            would be best.
         render_mode: None or "ansi" (the transcript as text).
 
     Raises:
@@ -89,7 +87,7 @@ class TextAdapter(TurnEnv):
         prompt: str | None = None,
         observation: Observation = "auto",
         num_tasks: int = 10_000,
-        invalid_reward: float = INVALID_REWARD,
+        invalid_reward: float = -1.0,
         render_mode: str | None = None,
     ) -> None:
         self.inner = inner

@@ -92,18 +92,13 @@ def _is_foreign(made: type) -> bool:
 
 def find_ids(file: str) -> dict[str, int]:
     """The ids whose environments a plugin file makes, and the line of each class or function."""
-    made = {name: spec.entry_point for name, spec in registry.items()}
-    return {name: _line_of(made) for name, made in made.items() if _file_of(made) == file}
-
-
-def _line_of(entry_point: Any) -> int:
-    try:
-        return inspect.getsourcelines(entry_point)[1]
-    except (OSError, TypeError):  # made at run time
-        return 0
-
-
-def _file_of(entry_point: Any) -> str:
-    """The file of a class or function that makes an environment; "" for the text of an import."""
-    module = sys.modules.get(getattr(entry_point, "__module__", None) or "")
-    return (getattr(module, "__file__", None) or "") if module is not None else ""
+    found: dict[str, int] = {}
+    for name, spec in registry.items():
+        made: Any = spec.entry_point
+        module = sys.modules.get(getattr(made, "__module__", None) or "")
+        if getattr(module, "__file__", None) == file:
+            try:
+                found[name] = inspect.getsourcelines(made)[1]
+            except (OSError, TypeError):  # made at run time
+                found[name] = 0
+    return found

@@ -42,9 +42,6 @@ _SMALL = frozenset(
     "who whom whose with".split()
 )
 
-_LEAST_SHARED = 2
-"""Words of the question that a sentence must have to be read at all."""
-
 
 def read_answer(question: str, passages: Sequence[Passage], last: Sequence[Passage] = ()) -> str:
     """The answer that word matching finds in `passages`, else `UNKNOWN`.
@@ -65,7 +62,7 @@ def read_answer(question: str, passages: Sequence[Passage], last: Sequence[Passa
         later = [passage for passage in linked if passage in last]
         if (found := _read_value(question, later, left, 1)) != UNKNOWN:
             return found
-    return _read_value(question, linked, content_words(question), _LEAST_SHARED)
+    return _read_value(question, linked, content_words(question), 2)
 
 
 def _linked(question: str, passages: Sequence[Passage]) -> list[Passage]:

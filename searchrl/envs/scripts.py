@@ -26,9 +26,6 @@ from searchrl.envs.reading import (
 MAX_QUERY_BYTES = 360
 """Longest query of a script: its turn fits 500 tokens even if every byte is a token."""
 
-_NAMES = 2
-"""Names of a bridge that a query has."""
-
 
 class Shown:
     """The passages that an episode has shown to a scripted policy."""
@@ -186,7 +183,7 @@ def next_query(question: str, passages: Sequence[Passage]) -> str:
         return ""
     bridge = nearest(question, passages)
     names = names_in(bridge.text, besides=f"{question} {bridge.title}")
-    return fit_query([*names[:_NAMES], *words_left(question, bridge)]) if names else ""
+    return fit_query([*names[:2], *words_left(question, bridge)]) if names else ""
 
 
 def fit_query(parts: Sequence[str]) -> str:

@@ -15,9 +15,6 @@ from searchrl.core.episode import Task
 from searchrl.envs.splits import ensure_index, ensure_split
 from searchrl.errors import ConfigError
 
-MAX_TEXT_LENGTH = 1 << 20
-"""Characters a turn or an observation may have: a bound for the spaces, not for the model."""
-
 
 class TextSpace(gymnasium.Space[str]):
     """All Unicode strings of at most `max_length` characters.
@@ -29,7 +26,7 @@ class TextSpace(gymnasium.Space[str]):
 
     def __init__(
         self,
-        max_length: int = MAX_TEXT_LENGTH,
+        max_length: int = 1 << 20,
         *,
         turns: Sequence[str] = ("",),
         seed: int | np.random.Generator | None = None,

@@ -244,7 +244,7 @@ BAD_QUESTIONS: list[tuple[Any, str]] = [
     ({"id": "a", "question": "q?", "answer": {"target": []}}, "'answer.target' is an empty list"),
     ({"id": "", "question": "q?", "answer": "x"}, "'id' is empty"),
     ({"id": ["a"], "question": "q?", "answer": "x"}, "'id' must be text or a whole number"),
-    ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' holds no user message"),
+    ({"id": "a", "prompt": [], "answer": "x"}, "'prompt' must be text"),
     ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": "3"}, "'supporting_ids' must"),
     ({"id": "a", "question": "q?", "answer": "x", "supporting_ids": [None]}, "'supporting_ids' m"),
     ({"id": "a", "question": "q?", "answer": "x", "slices": "old"}, "'slices' must be a list of"),

@@ -236,7 +236,7 @@ def questions(data: bytes, folder: Path, name: str = "q.jsonl") -> str:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"id": ' + b"9" * 5000 + b"}\n", "q.jsonl:1: not JSON: Exceeds the limit"),
+        (b'{"id": ' + b"9" * 5000 + b"}\n", "q.jsonl:1: not JSON: nested too deeply, or a number"),
         (b'[{"id": ' + b"9" * 5000 + b"}]\n", "q.jsonl: not JSON (parse error: integer overflow)"),
         (b'{"question": "a", "answer": NaN}\n', "q.jsonl:1: has no answer"),
         (b'{"question": "a", "answer": [Infinity]}\n', "q.jsonl:1: 'answer' must be text"),

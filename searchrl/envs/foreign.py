@@ -289,7 +289,7 @@ class GymAdapter(TextAdapter):
         prompt: str | None = None,
         observation: Observation = "auto",
         num_tasks: int = 10_000,
-        invalid_reward: float = INVALID_REWARD,
+        invalid_reward: float = -1.0,
         render_mode: str | None = None,
     ) -> None:
         inner = _make_inner(name, make or {})

@@ -24,7 +24,7 @@ from searchrl.run_folder.sealing import write_checksums
 
 
 def test_the_same_weights_always_write_the_same() -> None:
-    first, second = load_weights("tiny"), load_weights(EMBEDDED)
+    first, second = load_weights("tiny"), load_weights(str(find_packaged(EMBEDDED)))
     assert first.key == second.key
     said = first.ask("Where does salt come from?")
     assert said.strip() and said == second.ask("Where does salt come from?")

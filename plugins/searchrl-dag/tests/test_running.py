@@ -99,9 +99,7 @@ def test_a_result_that_is_no_list_of_passages_is_named() -> None:
             return []
 
     runner, _ = make_runner(Short)
-    with pytest.raises(
-        RetrieverFailure, match="source news: expected one list of passages"
-    ):
+    with pytest.raises(RetrieverFailure, match="source news: expected one list of passages"):
         runner.run(Plan((Node("A", "q", "news"),)))
 
 

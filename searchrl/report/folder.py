@@ -15,7 +15,6 @@ the folder. Caller: `searchrl inspect`.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from searchrl.report.overview import describe_run
 from searchrl.report.rewards import Again, describe_again, find_unscored
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run, guarding
-from searchrl.run_folder.checkpoints import partial_of
+from searchrl.run_folder.place import filling
 from searchrl.trackers.rows import replace_file
 from searchrl.trust.texts import clean_json
 
@@ -69,12 +68,9 @@ def write_report(
     _ensure_free(folder)
     texts = [open_texts(run) for run in runs]
     index = Index([one.reward for one in again[0]] if again else [])
-    folder = folder.absolute()  # "." has no name
-    beside = partial_of(folder)
-    with guarding(folder):
-        shutil.rmtree(beside, ignore_errors=True)
+    with filling(folder) as beside:
         for part in ("data", "page"):
-            (beside / part).mkdir(parents=True)
+            (beside / part).mkdir()
         replace_file(beside / _MARK, json.dumps({"searchrl": __version__}).encode())
         waiting: list[dict[str, Any]] = []
         number = 0
@@ -93,11 +89,6 @@ def write_report(
         compared = [[describe_again(one) for one in of_run] for of_run in again]
         _write_data(beside, "run", {"runs": described, "again": compared})
         _write_page(beside, runs[0])
-        folder.mkdir(exist_ok=True)
-        for path in beside.iterdir():  # an older report stays until the new one is whole
-            shutil.rmtree(folder / path.name, ignore_errors=True)
-            path.rename(folder / path.name)
-        beside.rmdir()
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     notes = [fault for one in described for fault in one["faults"]]
     notes += _notes(runs, texts, index)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.errors import DamagedError, RunFolderError
-from searchrl.run_folder.place import guarding
+from searchrl.run_folder.place import guarding, partial_of
 from searchrl.run_folder.sealing import STATE, read_sealed, verify_folder
 
 FOLDER = "checkpoints"
@@ -121,11 +121,6 @@ def remove_checkpoint(folder: Path) -> None:
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)
     shutil.rmtree(going)
-
-
-def partial_of(path: Path) -> Path:
-    """Where a folder is while it is being written or removed."""
-    return path.with_name(f".{path.name}.partial")
 
 
 def clean_partial(run_dir: Path) -> None:

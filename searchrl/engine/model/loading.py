@@ -176,8 +176,6 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
         return str(TINY_PATH), ()
     if is_packaged(path) and not os.path.isdir(path):
         return str(_find_embedded(path)), ()
-    if not Path(path).is_absolute() and os.path.isfile(adapter / path / "config.json"):
-        return str(adapter / path), ()  # an export brings the base that no hub has
     if os.path.isdir(path):
         found = _resolve_folder(Path(path), base=None)  # the base may be a run
         return found.path, found.notes

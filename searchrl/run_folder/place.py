@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -31,10 +30,12 @@ def choose_folder(config: RunConfig) -> Path:
         path = Path(f"{path}-{os.getpid()}")
     ensure_free(path)
     above = next(p for p in (path, *path.absolute().parents) if os.path.exists(p))
-    with guarding(path):
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            code = errno.EACCES if above.is_dir() else errno.ENOTDIR
-            raise OSError(code, f"{os.strerror(code)}: '{above}'")
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        fault = "may not be written to" if above.is_dir() else "is no folder"
+        raise RunFolderError(
+            f"cannot write the run folder '{path}': '{above}' {fault}; choose another place with "
+            "--run-dir"
+        )
     return path
 
 

@@ -14,8 +14,8 @@ the folder. Caller: `searchrl inspect`.
 
 from __future__ import annotations
 
+import itertools
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from searchrl.report.overview import describe_run
 from searchrl.report.rewards import Again, describe_again, find_unscored
 from searchrl.report.tokens import TokenTexts, open_texts
 from searchrl.run_folder import Run, guarding
-from searchrl.run_folder.checkpoints import partial_of
+from searchrl.run_folder.place import filling
 from searchrl.trackers.rows import replace_file
 from searchrl.trust.texts import clean_json
 
@@ -66,38 +66,35 @@ def write_report(
     Raises:
         RunFolderError: if the folder holds something else, or it cannot be written.
     """
-    _ensure_free(folder)
+    with guarding(folder):
+        is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if is_taken and not (folder / _MARK).is_file():
+            raise RunFolderError(
+                f"'{folder}' is not empty and holds no report; name another with --out"
+            )
     texts = [open_texts(run) for run in runs]
     index = Index([one.reward for one in again[0]] if again else [])
-    folder = folder.absolute()  # "." has no name
-    beside = partial_of(folder)
-    with guarding(folder):
-        shutil.rmtree(beside, ignore_errors=True)
+    with filling(folder) as beside:
         for part in ("data", "page"):
-            (beside / part).mkdir(parents=True)
+            (beside / part).mkdir()
         replace_file(beside / _MARK, json.dumps({"searchrl": __version__}).encode())
-        waiting: list[dict[str, Any]] = []
-        number = 0
-        for run, place, row in _rollouts(runs):
-            index.add(row, run, [one.scored[place] for one in (again[run] if again else ())])
-            waiting.append(describe_tokens(row, texts[run]))
-            if len(waiting) == ROLLOUTS_PER_FILE:
-                number += 1
-                _write_data(beside, f"rollouts_{number:04d}", waiting)
-                waiting = []
-        if waiting:
-            _write_data(beside, f"rollouts_{number + 1:04d}", waiting)
+        rollouts = (
+            (n, i, row) for n, run in enumerate(runs) for i, row in enumerate(run.rollouts())
+        )
+        for number in itertools.count(1):
+            shown: list[dict[str, Any]] = []
+            for run, place, row in itertools.islice(rollouts, ROLLOUTS_PER_FILE):
+                index.add(row, run, [one.scored[place] for one in (again[run] if again else ())])
+                shown.append(describe_tokens(row, texts[run]))
+            if not shown:
+                break
+            _write_data(beside, f"rollouts_{number:04d}", shown)
         _write_data(beside, "words", [one.table for one in texts])
         _write_data(beside, "index", {**index.to_dict(), "per_file": ROLLOUTS_PER_FILE})
         described = [describe_run(run) for run in runs]
         compared = [[describe_again(one) for one in of_run] for of_run in again]
         _write_data(beside, "run", {"runs": described, "again": compared})
         _write_page(beside, runs[0])
-        folder.mkdir(exist_ok=True)
-        for path in beside.iterdir():  # an older report stays until the new one is whole
-            shutil.rmtree(folder / path.name, ignore_errors=True)
-            path.rename(folder / path.name)
-        beside.rmdir()
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     notes = [fault for one in described for fault in one["faults"]]
     notes += _notes(runs, texts, index)
@@ -113,22 +110,6 @@ def _notes(runs: Sequence[Run], texts: Sequence[TokenTexts], index: Index) -> It
         yield from one.faults
         if one.path is None:
             yield f"'{run.path}' has no tokenizer.json to read: tokens are shown by their numbers"
-
-
-def _rollouts(runs: Sequence[Run]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Number of the run, place in it, and the rollout."""
-    for number, run in enumerate(runs):
-        for place, row in enumerate(run.rollouts()):
-            yield number, place, row
-
-
-def _ensure_free(folder: Path) -> None:
-    with guarding(folder):
-        is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        if is_taken and not (folder / _MARK).is_file():
-            raise RunFolderError(
-                f"'{folder}' is not empty and holds no report; name another with --out"
-            )
 
 
 def _write_data(folder: Path, name: str, value: Any) -> None:

@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from searchrl.runs.rescoring import Scored
 
 
-class _Names:
-    """Numbers for values that many rollouts share."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._numbers: dict[Hashable, int] = {}
-
-    def number(self, value: Any, key: Hashable = None) -> int:
-        """The number of a value; `key` is what tells it apart, if it is not hashable itself."""
-        found = self._numbers.setdefault(value if key is None else key, len(self.values))
-        if found == len(self.values):
-            self.values.append(value)
-        return found
-
-
 class Index:
     """The small columns of all rollouts of a report, in the order of their numbers.
 
@@ -40,7 +25,8 @@ class Index:
 
     def __init__(self, rewards: Sequence[str] = ()) -> None:
         names = ("tasks", "groups", "phases", "stops", "patterns", "failures", "origins")
-        self._names = {name: _Names() for name in names}
+        self._names: dict[str, dict[Hashable, int]] = {name: {} for name in names}
+        """Numbers for values that many rollouts share."""
         columns = (
             *("run", "id", "group", "task", "phase", "step", "reward", "advantage", "stop"),
             *("pattern", "failure", "origin", "turns", "searches", "tokens", "gold"),
@@ -56,30 +42,33 @@ class Index:
 
     def add(self, row: Mapping[str, Any], run: int, again: Sequence[Scored] = ()) -> None:
         """Take in one rollout of the run of this number, and what other rewards say of it."""
-        number = len(self)
-        task, names = row["task"], self._names
+        number, task = len(self), row["task"]
+
+        def name(kind: str, value: Hashable) -> int:
+            known = self._names[kind]
+            return known.setdefault(value, len(known))
+
         group = f"{run}/{row['phase']}/{row['step']}/{row['group_id']}"
         pull = _pull(row)
         if pull is not None:
             place = f"{run}/{row['step']}"
             self._pulls[place] = self._pulls.get(place, 0.0) + pull
-        found = count_gold(row)
+        found, failure = count_gold(row), row["failure"]
+        trouble = f"{failure['kind']}: {failure['owner']}" if failure else ""
+        trouble = trouble or ("not scored" if row["unscored"] else "")
         values = {
             "run": run,
             "id": row["rollout_id"],
-            "group": names["groups"].number(group),
-            "task": names["tasks"].number(
-                [row["env"], task["id"], task["kind"], task["question"]],
-                (row["env"], task["id"], task["question"]),
-            ),
-            "phase": names["phases"].number(row["phase"]),
+            "group": name("groups", group),
+            "task": name("tasks", (row["env"], task["id"], task["kind"], task["question"])),
+            "phase": name("phases", row["phase"]),
             "step": row["step"],
             "reward": short(row["reward"]),
             "advantage": short(mean_advantage(row["advantage"])),
-            "stop": names["stops"].number(row["stop_reason"]),
-            "pattern": names["patterns"].number(find_pattern(row)),
-            "failure": names["failures"].number(_trouble(row)),
-            "origin": names["origins"].number(row["origin"]),
+            "stop": name("stops", row["stop_reason"]),
+            "pattern": name("patterns", find_pattern(row)),
+            "failure": name("failures", trouble),
+            "origin": name("origins", row["origin"]),
             "turns": len(row["turns"]),
             "searches": count_searches(row),
             "tokens": row["authors"].count("M"),
@@ -87,17 +76,17 @@ class Index:
             "answer": None if row["final_answer"] is None else row["final_answer"][:80],
             "pull": short(pull),
         }
-        for name, value in values.items():
-            self._columns[name].append(value)
+        for column, value in values.items():
+            self._columns[column].append(value)
         for (_, rewards), one in zip(self._again, again, strict=True):
             rewards.append(short(one.reward))
         scores = dict(row["scores"])  # first, and as they were recorded
-        for name, score in (pair for one in again for pair in one.scores.items()):
-            scores.setdefault(name, score)
-        for name, score in scores.items():
-            self._scores.setdefault(name, [None] * number).append(short(score))
-        for column in self._scores.values():
-            column.extend([None] * (number + 1 - len(column)))
+        for one in again:
+            scores |= {key: score for key, score in one.scores.items() if key not in scores}
+        for component, score in scores.items():
+            self._scores.setdefault(component, [None] * number).append(short(score))
+        for of_component in self._scores.values():
+            of_component.extend([None] * (number + 1 - len(of_component)))
 
     def to_dict(self) -> dict[str, Any]:
         """The index as the page reads it."""
@@ -107,7 +96,7 @@ class Index:
             "scores": self._scores,
             "again": [{"name": name, "reward": rewards} for name, rewards in self._again],
             "pulls": {place: short(total) for place, total in self._pulls.items()},
-            **{name: names.values for name, names in self._names.items()},
+            **{kind: list(known) for kind, known in self._names.items()},
         }
 
 
@@ -122,7 +111,9 @@ def describe_tokens(row: Mapping[str, Any], texts: TokenTexts) -> dict[str, Any]
 
     def own(name: str) -> list[float | None] | None:
         column = row.get(name)
-        return None if column is None else _picked(column, is_own)
+        if column is None:
+            return None
+        return [short(value) for value, mine in zip(column, is_own, strict=True) if mine]
 
     advantage = row["advantage"]
     starts = [0, *(i for i in range(1, len(ids)) if row["turn"][i] != row["turn"][i - 1])]
@@ -166,10 +157,6 @@ def mean_advantage(advantage: float | Sequence[float | None] | None) -> float | 
     return sum(values) / len(values) if values else None
 
 
-def _picked(column: Sequence[float | None], is_own: Sequence[bool]) -> list[float | None]:
-    return [short(value) for value, mine in zip(column, is_own, strict=True) if mine]
-
-
 def _pull(row: Mapping[str, Any]) -> float | None:
     """The sum of |weight x advantage| over its trained tokens that no clip took out."""
     weight, advantage = row.get("weight"), row["advantage"]
@@ -183,11 +170,3 @@ def _pull(row: Mapping[str, Any]) -> float | None:
         value = advantage[place] if isinstance(advantage, list) else advantage
         total += weight * abs(value or 0.0)
     return total
-
-
-def _trouble(row: Mapping[str, Any]) -> str:
-    """What failed, or why there is no reward; "" if all went well."""
-    failure = row["failure"]
-    if failure:
-        return f"{failure['kind']}: {failure['owner']}"
-    return "not scored" if row["unscored"] else ""

@@ -84,32 +84,8 @@ def _read_schedule(task: TaskConfig) -> RewardSchedule | None:
 
 def describe_again(one: Again) -> dict[str, Any]:
     """The comparison of one reward with the recorded one, as the page shows it."""
-    return {
-        "reward": one.reward,
-        "phases": {
-            phase: {
-                "n": compared.n,
-                "unscored": compared.unscored[1],
-                "recorded": None if compared.first is None else compared.first["value"],
-                "again": None if compared.second is None else compared.second["value"],
-                "tau": compared.tau,
-                "rho": compared.rho,
-                "group_tau": compared.group_tau,
-                "groups": compared.num_groups,
-                "flipped": compared.num_flipped,
-                "disagreements": [
-                    [
-                        found.first.name,
-                        found.first.reward,
-                        found.second.reward,
-                        *found.ranks,
-                    ]
-                    for found in compared.disagreements
-                ],
-            }
-            for phase, compared in one.compared.items()
-        },
-    }
+    phases = {phase: compared.to_dict() for phase, compared in one.compared.items()}
+    return {"reward": one.reward, "phases": phases}
 
 
 def find_unscored(one: Again) -> Iterator[str]:

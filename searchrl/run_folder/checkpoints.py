@@ -7,19 +7,18 @@ later. What weights and optimiser are is the business of `engine.learning.checkp
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchrl.errors import DamagedError, RunFolderError
-from searchrl.run_folder.place import guarding
+from searchrl.run_folder.place import guarding, partial_of
 from searchrl.run_folder.sealing import STATE, read_sealed, verify_folder
 
 FOLDER = "checkpoints"
-ASIDE = ".damaged"
-"""The end of the name of what was set aside."""
-
 _NAME = re.compile(r"step_\d{1,18}")
 _WAY_ON = "Restore it from a copy, or leave the checkpoint out: delete its folder"
 
@@ -101,18 +100,14 @@ def set_aside_newer(run_dir: Path, step: int) -> list[Path]:
     A run that goes on from `step` writes its own there. Those are damaged, or they would have been
     taken; they are kept, because something of them may be saved.
     """
-    newer = [folder for folder in checkpoint_folders(run_dir) if step_of(folder) > step]
     with guarding(run_dir):
-        return [set_aside(folder) for folder in newer]
+        return [set_aside(one) for one in checkpoint_folders(run_dir) if step_of(one) > step]
 
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged file or folder to a free name beside it; returns that."""
-    aside, number = path.with_name(path.name + ASIDE), 2
-    while aside.exists() or aside.is_symlink():
-        aside = path.with_name(f"{path.name}{ASIDE}{number}")
-        number += 1
-    return path.rename(aside)
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
+    return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 def remove_checkpoint(folder: Path) -> None:
@@ -121,11 +116,6 @@ def remove_checkpoint(folder: Path) -> None:
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)
     shutil.rmtree(going)
-
-
-def partial_of(path: Path) -> Path:
-    """Where a folder is while it is being written or removed."""
-    return path.with_name(f".{path.name}.partial")
 
 
 def clean_partial(run_dir: Path) -> None:

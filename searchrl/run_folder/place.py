@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,10 +30,12 @@ def choose_folder(config: RunConfig) -> Path:
         path = Path(f"{path}-{os.getpid()}")
     ensure_free(path)
     above = next(p for p in (path, *path.absolute().parents) if os.path.exists(p))
-    with guarding(path):
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            code = errno.EACCES if above.is_dir() else errno.ENOTDIR
-            raise OSError(code, f"{os.strerror(code)}: '{above}'")
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        fault = "may not be written to" if above.is_dir() else "is no folder"
+        raise RunFolderError(
+            f"cannot write the run folder '{path}': '{above}' {fault}; choose another place with "
+            "--run-dir"
+        )
     return path
 
 
@@ -72,6 +74,39 @@ def guarding(path: Path) -> Iterator[None]:
             f"cannot write the run folder '{path}': {error.strerror or error}. "
             f"Free space, or {way_on}"
         ) from error
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """A folder to write into, whose content takes the place of that of `folder` at the end.
+
+    After an error nothing of it is there. Raises `RunFolderError` for a full disk and the like.
+    """
+    folder = folder.resolve()  # "." has no name
+    beside = partial_of(folder)
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        try:
+            yield beside
+            if not folder.exists():
+                beside.rename(folder)
+                return
+            for path in beside.iterdir():  # it stays the same one: a shell may stand in it
+                shutil.rmtree(folder / path.name, ignore_errors=True)
+                path.rename(folder / path.name)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write '{folder}': {error.strerror or error}. Free space, or choose another "
+            "folder"
+        ) from error
+
+
+def partial_of(path: Path) -> Path:
+    """Where a folder is while it is being written or removed."""
+    return path.with_name(f".{path.name}.partial")
 
 
 def save_beside(name: str, text: str) -> Path:

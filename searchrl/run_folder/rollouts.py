@@ -18,9 +18,6 @@ from searchrl.run_folder.sealing import CHANGED, file_fault, read_whole
 from searchrl.run_folder.shapes import RolloutRow, find_problem
 from searchrl.trackers.rows import encode_row, parse_rows, replace_file
 
-MAX_BYTES, MAX_RATIO = 256 * 2**20, 100
-"""Bytes that a compressed file may hold, or how many times its own size if that is more. Rows of
-runs are 5 to 30 times smaller when they are compressed; zeros, a thousand times."""
 _WAY_ON = "Restore it from a copy, or delete it: its trajectories are then left out"
 
 
@@ -49,17 +46,12 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     """
     if fault := file_fault(path):
         raise DamagedError.of(path, fault, _WAY_ON)
-    limit = max(MAX_BYTES, MAX_RATIO * path.stat().st_size)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             # To its end first, where gzip compares its checksum; that of others is beside the file.
-            digest, size = hashlib.sha256(), 0
+            digest = hashlib.sha256()
             while block := file.read(2**20):
                 digest.update(block)
-                size += len(block)
-                if size > limit:
-                    fault = f"it holds more than {limit:,} bytes, as no rollouts do"
-                    raise DamagedError.of(path, fault, _WAY_ON)
             if path.suffix != ".gz" and _checksum_of(path).exists():
                 written = read_whole(_checksum_of(path), _WAY_ON).split()[:1]
                 if written != [digest.hexdigest().encode()]:
@@ -94,27 +86,23 @@ def rollout_files(run_dir: Path) -> list[Path]:
     """Files of trajectories, oldest first: the evaluation before, each step and what followed."""
 
     def age(file: Path) -> tuple[int, int, bool, str]:
-        step, name = step_of_file(file), file.name.split(".")[0]
+        kind, step = parse_name(file.name)
         if step is not None:
-            return 1, step, not name.startswith("step_"), name
-        return 0 if name.startswith("eval_before") else 2, 0, False, name
+            return 1, step, kind != "step", kind
+        return 0 if kind.startswith("eval_before") else 2, 0, False, kind
 
     files = (run_dir / "rollouts").glob("*.jsonl*")
     return sorted((f for f in files if f.suffix in (".jsonl", ".gz")), key=age)
 
 
-def step_of_file(file: Path) -> int | None:
-    """The step in a file's name (`step_000012.jsonl.gz`), if there is one."""
-    number = file.name.split(".")[0].rpartition("_")[2]
-    return int(number) if number.isdigit() else None
+def parse_name(name: str) -> tuple[str, int | None]:
+    """`step_000012.jsonl.gz` -> ("step", 12), and `eval_after.jsonl` -> ("eval_after", None)."""
+    stem = name.split(".")[0]
+    kind, _, number = stem.rpartition("_")
+    return (kind, int(number)) if number.isdigit() else (stem, None)
 
 
 def may_hold(file: Path, phase: str) -> bool:
     """Whether a file's name is one in which trajectories of a phase are."""
-    name = kind_of(file.name) if step_of_file(file) is not None else file.name.split(".")[0]
-    return name in (phase, f"eval_{phase}", *(["step"] if phase == "train" else []))
-
-
-def kind_of(name: str) -> str:
-    """`step_000012.jsonl.gz` -> `step`: the name of a file of a step without that step."""
-    return name.split(".")[0].rpartition("_")[0]
+    kind = "train" if (found := parse_name(file.name)[0]) == "step" else found
+    return kind in (phase, f"eval_{phase}")

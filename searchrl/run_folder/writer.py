@@ -36,10 +36,9 @@ from searchrl.run_folder.reader import (
     Run,
 )
 from searchrl.run_folder.rollouts import (
-    kind_of,
+    parse_name,
     remove_rollouts,
     rollout_files,
-    step_of_file,
     write_rollouts,
 )
 from searchrl.run_folder.sealing import RESTORE, encode_sealed
@@ -130,9 +129,10 @@ class RunWriter:
             writer._keep_rows(ALARMS, run.read_alarms(), lambda row: True, on_note)
             is_over = any(row["phase"] == "after" and is_kept(row) for row in measured.rows)
             for file in rollout_files(run.path):
-                phase = "during" if file.name.startswith("eval_during") else "train"
-                is_old = is_kept({"phase": phase, "step": step_of_file(file) or 0})
-                if not is_old or (file.name.startswith("eval_after") and not is_over):
+                kind, at = parse_name(file.name)
+                phase = "during" if kind.startswith("eval_during") else "train"
+                is_old = is_kept({"phase": phase, "step": at or 0})
+                if not is_old or (kind.startswith("eval_after") and not is_over):
                     set_aside(file) if file.is_dir() else remove_rollouts(file)
             if (run.path / SUMMARY).is_dir():  # any other one is replaced at the end
                 set_aside(run.path / SUMMARY)
@@ -245,8 +245,10 @@ class RunWriter:
             (self.path / "rollouts").mkdir(exist_ok=True)
             write_rollouts(self.path / "rollouts", name, rows, compress=compress)
             if keep:
-                files = [f for f in rollout_files(self.path) if step_of_file(f) is not None]
-                for old in [f for f in files if kind_of(f.name) == kind_of(name)][:-keep]:
+                kind = parse_name(name)[0]
+                parsed = [(parse_name(file.name), file) for file in rollout_files(self.path)]
+                same = [file for (one, at), file in parsed if one == kind and at is not None]
+                for old in same[:-keep]:
                     remove_rollouts(old)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:

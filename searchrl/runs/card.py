@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "assets" / "model_card.md.jinja"
 
-BASE = "base"
-"""The folder of an export that holds the base of its adapter, where no hub has it."""
-
 _HEADLINES = ("reward", "em", "cover_em", "f1", "env", "searches", "passive", "support_recall")
 """The metrics that a card shows, where they were measured."""
 
@@ -88,7 +85,6 @@ def make_card(source: Source, weights: Exported, registry: Registry, prompt: str
         literal=json.dumps,
         shell=shlex.quote,
         weights=weights,
-        base=BASE,
         hub_base=hub_base,
         envs=envs,
         step=source.step,

@@ -34,7 +34,7 @@ class Contender(NamedTuple):
     def settled(self, registry: Registry, note: Callable[[str], None]) -> Contender:
         """The same with what only plugins know (`Plan.settled`); `note` is told of it."""
         if self.plan is None:
-            return self._replace(config=name_defaults(self.config, registry))
+            return Contender(name_defaults(self.config, registry))
         plan = self.plan.settled(registry)
         for text in plan.notes:
             note(text)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,11 +18,12 @@ from searchrl.core.encoding import encode_text
 from searchrl.engine.learning.checkpoint import naming_write_errors
 from searchrl.engine.model.foreign import ensure_plain_model
 from searchrl.engine.model.loading import ResolvedModel, load_policy, resolve_model
-from searchrl.errors import ConfigError, DamagedError, RunFolderError
+from searchrl.errors import ConfigError, DamagedError
 from searchrl.plugins import Registry
+from searchrl.run_folder.place import filling
 from searchrl.run_folder.reader import find_missing_rollouts
 from searchrl.run_folder.sealing import CHECKSUMS
-from searchrl.runs.card import BASE, find_prompt, is_hub_id, make_card
+from searchrl.runs.card import find_prompt, is_hub_id, make_card
 from searchrl.runs.source import Source
 from searchrl.trust.folders import ensure_plain
 
@@ -37,8 +36,8 @@ Kind = Literal["adapter", "merged", "whole"]
 class Exported:
     """An export.
 
-    `base`: the adapter's base as others know it, or `BASE`. `repo`: where it is uploaded to.
-    `notes`: what the user should know of it.
+    `base`: the adapter's base as others know it. `repo`: where it is uploaded to. `notes`: what the
+    user should know of it.
     """
 
     path: Path
@@ -55,7 +54,7 @@ class Exported:
     @property
     def is_complete(self) -> bool:
         """Whether everything it needs is in it or on a hub."""
-        return self.kind != "adapter" or self.base == BASE or is_hub_id(self.base or "")
+        return self.kind != "adapter" or is_hub_id(self.base or "")
 
     def to_dict(self) -> dict[str, Any]:
         """The export as JSON."""
@@ -80,7 +79,8 @@ def export_policy(
         source: the run.
         folder: new, or empty.
         registry: the plugins of the run: the card shows the protocol's instruction.
-        merge: add the adapter to the weights of its base, in the dtype the run had them in.
+        merge: add the adapter to the weights of its base, in the dtype the run had them in; that of
+            the embedded model always is, because no hub has its base.
         base: how others name the base of an adapter; by default what the run calls it.
         repo: where it will be uploaded to (`user/name`), for its card; the folder names it else.
 
@@ -104,13 +104,17 @@ def export_policy(
                 "leave it out"
             )
     else:
-        known = _base_name(found, base)
+        if base is not None and not is_hub_id(base):
+            raise ConfigError(f"--base {base}: expected a hub id such as Qwen/Qwen3-4B")
+        merge = merge or (base is None and found.is_tiny)
+        is_folder = Path(found.path).is_dir()
+        known = base or (Path(found.path).resolve().name if is_folder else found.path)
         if merge and model.quantize != "none":
             notes.append(
                 f"the adapter was trained on weights in {model.quantize}; merged into the weights "
                 "as they are, answers can differ a little"
             )
-        if not merge and known != BASE and not is_hub_id(known):
+        if not merge and not is_hub_id(known):
             notes.append(
                 f"the base was a folder of this machine and is called '{known}' in the export; "
                 "name it as others know it with --base, or export whole weights with --merge"
@@ -122,7 +126,7 @@ def export_policy(
         notes.append(f"the card shows no prompt: {error}")
     kind: Kind = "whole" if found.adapter_path is None else "merged" if merge else "adapter"
     exported = Exported(folder, kind, known, repo, tuple(notes))
-    with _filling(folder) as beside:
+    with filling(folder) as beside, naming_write_errors("the weights"):
         if kind == "merged":
             _write_merged(source, found, beside)
         else:
@@ -131,26 +135,9 @@ def export_policy(
             path = beside / "adapter_config.json"
             settings = json.loads(path.read_text("utf-8")) | {"base_model_name_or_path": known}
             path.write_bytes(encode_text(json.dumps(settings, indent=2, ensure_ascii=False)))
-            if known == BASE:
-                _copy_policy(Path(found.path), beside / BASE)
         card = make_card(source, exported, registry, prompt)
         (beside / "README.md").write_bytes(encode_text(card))
     return exported
-
-
-def _base_name(found: ResolvedModel, asked: str | None) -> str:
-    """How the export names the base: a hub id, a folder's name, or `base`.
-
-    The embedded model, and what was trained from it, is nowhere else and small: it is in `base`.
-    """
-    if asked is not None:
-        if not is_hub_id(asked):
-            raise ConfigError(f"--base {asked}: expected a hub id such as Qwen/Qwen3-4B")
-        return asked
-    if found.is_tiny:
-        return BASE
-    is_folder = Path(found.path).is_dir()
-    return Path(found.path).resolve().name if is_folder else found.path
 
 
 def _copy_policy(policy: Path, folder: Path) -> None:
@@ -160,7 +147,6 @@ def _copy_policy(policy: Path, folder: Path) -> None:
     `RunFolderError` for a link: what it points to was not meant to leave this machine.
     """
     ensure_plain(policy)
-    folder.mkdir(exist_ok=True)
     for file in sorted(policy.iterdir()):
         if file.is_file() and file.name not in ("README.md", CHECKSUMS):
             shutil.copyfile(file, folder / file.name)
@@ -180,28 +166,3 @@ def _write_merged(source: Source, found: ResolvedModel, folder: Path) -> None:
     policy = load_policy(plain, found, CPU, trainable=False)
     policy.model.merge_and_unload().save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def _filling(folder: Path) -> Iterator[Path]:
-    """A folder to write into that takes the place of `folder` at the end; none after an error."""
-    folder = folder.resolve()  # "." has no name
-    beside = folder.with_name(f".{folder.name}.partial")
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        try:
-            with naming_write_errors("the weights"):
-                yield beside
-            if folder.exists():  # it stays the same one: a shell may stand in it
-                for path in beside.iterdir():
-                    path.rename(folder / path.name)
-            else:
-                beside.rename(folder)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    except OSError as error:
-        raise RunFolderError(
-            f"cannot write '{folder}': {error.strerror or error}. Free space, or choose another "
-            "folder"
-        ) from error

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from searchrl.config import RunConfig
 from searchrl.config.endpoint import MODEL
@@ -55,30 +55,18 @@ class State(StrEnum):
     """It ended before its first checkpoint: nothing can be continued."""
 
 
-class Figures(NamedTuple):
-    """The main metric of a run, before and as measured last, and each time on what split.
-
-    None for what was not measured.
-    """
-
-    name: str
-    before: float | None
-    after: float | None
-    before_on: str
-    after_on: str
-
-
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """One run.
 
-    `num_bytes` is the size on disk; `checkpoint_bytes` that of its checkpoints. `damaged` says what
-    is wrong with which file; checkpoints in it are not counted.
+    `bytes` is the size on disk; `checkpoint_bytes` that of its `checkpoints`, which are counted
+    where they are whole. `figure` is the name of its main metric, with its values `before` and as
+    measured last, and the splits these are of. `damaged` says what is wrong with which file.
     """
 
     path: Path
     state: State
-    num_bytes: int
+    bytes: int
     program: str = ""
     envs: tuple[str, ...] = ()
     model: str = ""
@@ -86,18 +74,18 @@ class RunRow:
     duration_s: float | None = None
     step: int = 0
     num_steps: int | None = None
-    figures: Figures | None = None
+    figure: str | None = None
+    before: float | None = None
+    after: float | None = None
+    before_on: str | None = None
+    after_on: str | None = None
     checkpoint_bytes: int = 0
-    num_checkpoints: int = 0
+    checkpoints: int = 0
     damaged: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON."""
-        row = asdict(self) | {"path": str(self.path), "state": str(self.state)}
-        row |= {"bytes": row.pop("num_bytes"), "checkpoints": row.pop("num_checkpoints")}
-        name, before, after, before_on, after_on = row.pop("figures") or (None,) * 5
-        row |= {"figure": name, "before": before, "after": after}
-        return row | {"before_on": before_on, "after_on": after_on}
+        return asdict(self) | {"path": str(self.path), "state": str(self.state)}
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
@@ -164,7 +152,7 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
     return RunRow(
         path=run.path,
         state=state,
-        num_bytes=_size(run.path),
+        bytes=_size(run.path),
         program=program,
         envs=() if config is None else tuple(task.env.name for task in config.tasks),
         model=model,
@@ -172,9 +160,9 @@ def describe_run(run: Run, *, deep: bool = False) -> RunRow:
         duration_s=provenance.get("duration_s"),
         step=max([*map(step_of, checkpoints), *recorded], default=0),
         num_steps=num_steps,
-        figures=_figures(run, summary, "test" if config is None else config.eval.split),
+        **_figures(run, summary, "test" if config is None else config.eval.split),
         checkpoint_bytes=_size(run.path / "checkpoints"),
-        num_checkpoints=len(checkpoints),
+        checkpoints=len(checkpoints),
         damaged=tuple(_find_all_damage(run, deep=deep)),
     )
 
@@ -212,14 +200,14 @@ def _is_alive(process: Mapping[str, Any] | None) -> bool:
     return True
 
 
-def _figures(run: Run, summary: Mapping[str, Any], split: str) -> Figures | None:
+def _figures(run: Run, summary: Mapping[str, Any], split: str) -> dict[str, Any]:
     """The headline of a run: from its summary, or without one from its evaluations."""
     after_on = split
     before, after = summary.get("before"), summary.get("after") or summary.get("eval")
     if not summary:
         rows, fault = run.read_metrics()
         if fault:
-            return None  # one of its figures may be wrong
+            return {}  # one of its figures may be wrong
         by_phase = {row["phase"]: row["metrics"] for row in rows}
         before, after = by_phase.get("before"), by_phase.get("after")
         if after is None and "during" in by_phase:
@@ -227,8 +215,9 @@ def _figures(run: Run, summary: Mapping[str, Any], split: str) -> Figures | None
     for name in sorted(HEADLINES, key=lambda one: one != summary.get("headline")):
         first, last = ((one or {}).get(name, {}).get("value") for one in (before, after))
         if first is not None or last is not None:
-            return Figures(name, first, last, split, after_on)
-    return None
+            figures = {"figure": name, "before": first, "after": last}
+            return figures | {"before_on": split, "after_on": after_on}
+    return {}
 
 
 def _size(folder: Path) -> int:

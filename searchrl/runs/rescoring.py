@@ -51,6 +51,22 @@ class Disagreement(NamedTuple):
     second: Scored
     ranks: tuple[float, float]
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        episode = self.first.episode
+        first, second = (
+            {"reward": one.reward, "rank": rank, "scores": dict(one.scores)}
+            for one, rank in zip(self[:2], self.ranks, strict=True)
+        )
+        return {
+            "rollout": self.first.name,
+            "question": episode.task.question,
+            "answer": episode.final_answer,
+            "expected": list(episode.task.answers),
+            "first": first,
+            "second": second,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -72,6 +88,21 @@ class Comparison:
     num_flipped: int
     unscored: tuple[int, int]
     disagreements: tuple[Disagreement, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for `score --json` and for pages."""
+        return {
+            "n": self.n,
+            "unscored": list(self.unscored),
+            "first": self.first,
+            "second": self.second,
+            "kendall_tau": self.tau,
+            "spearman_rho": self.rho,
+            "group_tau": self.group_tau,
+            "groups": self.num_groups,
+            "best_differs": self.num_flipped,
+            "disagreements": [one.to_dict() for one in self.disagreements],
+        }
 
 
 def read_recorded(

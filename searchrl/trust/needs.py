@@ -134,7 +134,11 @@ class _Finder:
         self, kind: str, name: str, settings: Mapping[str, Any], key: str
     ) -> Iterator[Need]:
         """What a part needs: for its name, and for the texts in its settings."""
-        entry = self.find_entry(kind, name)
+        entry: Entry | None = None
+        with contextlib.suppress(SearchRLError):  # whose name is not registered
+            entry = self.registry.get(kind, name)
+        if entry is not None and not entry.owner.is_installed:
+            entry = None
         known: Mapping[str, Setting] = {}
         if entry is not None:
             try:
@@ -168,14 +172,6 @@ class _Finder:
                 is_text = is_ours and (not text.startswith("@") or self.is_inside(text[1:]))
                 if text not in allowed and not is_text:
                     yield Need(place, text, mark.what if mark else "the text")
-
-    def find_entry(self, kind: str, name: str) -> Entry | None:
-        """What an installed package registered under a name."""
-        try:
-            entry = self.registry.get(kind, name)
-        except SearchRLError:
-            return None
-        return entry if entry.owner.is_installed else None
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -66,7 +66,9 @@ class Permission:
             named |= Permission.of(load_preset(preset)).named
         found = find_needs(config, load_plugins(()), Path(run))
         needs = [need for need in found if need.value not in named]
-        refused = [need for need in needs if not (self.is_given or is_trusted(need.digest()))]
+        known, refused = trusted_folder(), list[Need]()
+        if not self.is_given:
+            refused = [one for one in needs if not (known / f"{one.digest()}.json").is_file()]
         if refused:
             place = shlex.quote(str(run))
             raise PluginError(
@@ -93,11 +95,6 @@ def trusted_folder() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("searchrl", appauthor=False) / "trusted"
-
-
-def is_trusted(digest: str) -> bool:
-    """Whether this user has trusted a value, or code, with this hash."""
-    return (trusted_folder() / f"{digest}.json").is_file()
 
 
 def trust(needs: Iterable[Need], run: str | Path) -> None:

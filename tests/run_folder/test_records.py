@@ -22,7 +22,6 @@ from searchrl.run_folder import (
     find_damage,
     looks_like_run,
     read_config_file,
-    rollouts,
 )
 from searchrl.run_folder.rollouts import rollout_files
 from searchrl.run_folder.shapes import RolloutRow, find_problem
@@ -206,18 +205,13 @@ def test_a_small_file_that_unpacks_without_end_is_refused(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """8 MB can hold 8 GiB, which ended `score` and `runs --verify` in a MemoryError."""
-    monkeypatch.setattr(rollouts, "MAX_BYTES", 200_000)
-    monkeypatch.setattr(rollouts, "MAX_RATIO", 2)
     monkeypatch.setattr(trackers_rows, "MAX_ROW_BYTES", 10_000)
     file = run / "rollouts" / "step_000009.jsonl.gz"
-    for content, fault in (
-        (encode_row(rollout(9, 0)) * 1_000, "holds more than 200,000"),
-        (encode_row(rollout(9, 0)) + b" " * 20_000, "line 2 has 10,000 bytes or more"),
-    ):
-        file.write_bytes(gzip.compress(content))
-        with pytest.raises(DamagedError) as caught:
-            list(Run(run).rollouts())
-        assert str(caught.value).startswith(f"'{file}' is damaged: ") and fault in str(caught.value)
+    file.write_bytes(gzip.compress(encode_row(rollout(9, 0)) + b" " * 20_000))
+    with pytest.raises(DamagedError) as caught:
+        list(Run(run).rollouts())
+    said = str(caught.value)
+    assert said.startswith(f"'{file}' is damaged: ") and "line 2 has 10,000 bytes or more" in said
 
 
 def test_the_checksum_of_plain_trajectories_is_one_that_coreutils_read(run: Path) -> None:

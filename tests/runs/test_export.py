@@ -142,18 +142,13 @@ def test_whole_weights_give_the_answers_of_eval_with_and_without_merge(
         ensure_nothing_of_this_machine(tmp_path / name, micro_run, tmp_path)
 
 
-def test_adapter_on_the_embedded_model_brings_its_base(
-    tiny_lora_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adapter_on_the_embedded_model_is_merged(tiny_lora_run: Path, tmp_path: Path) -> None:
+    """No hub has its base."""
     succeed("export", tiny_lora_run, tmp_path / "out")
-    settings = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    assert settings["base_model_name_or_path"] == "base"
+    assert not (tmp_path / "out" / "adapter_config.json").exists()
     ensure_nothing_of_this_machine(tmp_path / "out", tiny_lora_run)
-    with_adapter(tmp_path / "out" / "base", tmp_path / "out")
-    # Found beside the adapter, wherever the folder lies now.
-    shutil.move(tmp_path / "out", tmp_path / "moved")
     flags = ["--num-tasks", 1, "--set", "rollout.max_turn_tokens=4"]
-    succeed("eval", "--model", tmp_path / "moved", *flags)
+    succeed("eval", "--model", tmp_path / "out", *flags)
 
 
 def test_base_is_named_as_others_know_it(lora_run: Path, micro_model: Path, tmp_path: Path) -> None:
@@ -170,22 +165,6 @@ def test_base_is_named_as_others_know_it(lora_run: Path, micro_model: Path, tmp_
     assert "expected a hub id" in complaint(
         "export", lora_run, tmp_path / "c", "--base", str(micro_model)
     )
-
-
-def test_adapter_on_the_weights_of_a_run_is_found_again_and_exported_with_them(
-    micro_run: Path, micro_flags: list[str], tmp_path: Path
-) -> None:
-    folder = tmp_path / "second"
-    flags = [*micro_flags, "--model", str(micro_run), "--set", "model.adapter=lora"]
-    succeed("train", *flags, "--run-dir", folder)
-    turns = greedy_turns(folder, tmp_path / "eval")
-    succeed("export", folder, tmp_path / "out")
-    ensure_same_answers(with_adapter(tmp_path / "out" / "base", tmp_path / "out"), turns)
-    own, base = (
-        load_file(path / "model.safetensors")
-        for path in (micro_run / "policy", tmp_path / "out" / "base")
-    )
-    assert all(torch.equal(own[name], base[name]) for name in own)
 
 
 def test_checkpoint_is_exported_with_its_own_weights_and_figures(

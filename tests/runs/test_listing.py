@@ -96,7 +96,7 @@ def test_run_whose_files_are_damaged_is_listed_all_the_same(run: Path) -> None:
     (run / "metrics.jsonl").write_text("{\n")
     change(run, "provenance.json", process=None)
     (row,) = list_runs([run.parent])
-    assert row.path == run and row.figures is None and row.state is State.STOPPED
+    assert row.path == run and row.figure is None and row.state is State.STOPPED
 
 
 def name_best(run: Path, step: int) -> None:

@@ -89,13 +89,13 @@ def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
         return state
 
     def describe_figures(row: RunRow) -> str:
-        if (found := row.figures) is None:
+        if row.figure is None:
             return ""
-        both = ((found.before, found.before_on), (found.after, found.after_on))
-        told = [(format_value(found.name, v), on) for v, on in both if v is not None]
+        both = ((row.before, row.before_on), (row.after, row.after_on))
+        told = [(format_value(row.figure, v), on) for v, on in both if v is not None]
         if len({on for _, on in told}) == 1:  # an arrow is between figures of the same tasks
             told = [(" → ".join(value for value, _ in told), told[0][1])]
-        return f"{label(found.name)} " + ", ".join(f"{value} ({on})" for value, on in told)
+        return f"{label(row.figure)} " + ", ".join(f"{value} ({on})" for value, on in told)
 
     cells: dict[str, Callable[[RunRow], str]] = {
         "what": lambda row: f"{row.program} {', '.join(row.envs)}, {row.model}",
@@ -107,8 +107,8 @@ def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
         cells["took"] = lambda row: (
             "" if row.duration_s is None else format_duration(row.duration_s)
         )
-        cells["checkpoints"] = lambda row: str(row.num_checkpoints)
-        cells["on disk"] = lambda row: format_bytes(row.num_bytes)
+        cells["checkpoints"] = lambda row: str(row.checkpoints)
+        cells["on disk"] = lambda row: format_bytes(row.bytes)
     by_name = {str(row.path): row for row in rows}
     shown = {
         name: {key: cell(row) for key, row in by_name.items()}.__getitem__
@@ -120,7 +120,7 @@ def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
     console.print(make_table("run", by_name, shown, name=str, can_wrap=True))
     for text in (text for row in rows for text in row.damaged):
         console.print(Text(text, "yellow"))
-    total = sum(row.num_bytes for row in rows)
+    total = sum(row.bytes for row in rows)
     held = sum(row.checkpoint_bytes for row in rows)
     console.print(
         f"{len(rows)} run{'' if len(rows) == 1 else 's'}, {format_bytes(total)}, "

@@ -6,7 +6,6 @@ Owns what is printed. The scoring and the comparison are `runs.rescoring`. No mo
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +16,11 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
-    from searchrl.runs.rescoring import Comparison, Disagreement, Scored
+    from searchrl.runs.rescoring import Comparison, Disagreement
 
 _REASONS = 3
 _CHARACTERS = 200
@@ -85,7 +84,9 @@ def score(run: str, **values: Any) -> None:
     compared = compare_phases(first, second, values["show"])
     names = (values["reward"], second_name)
     if values["json"]:
-        print_json(_as_json(opened.path, names, compared))
+        phases_as_json = {phase: one.to_dict() for phase, one in compared.items()}
+        head = {"run": str(opened.path), "first": names[0], "second": names[1]}
+        print_json({**head, "phases": phases_as_json})
         return
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
@@ -131,38 +132,3 @@ def _show_disagreement(console: Console, names: Sequence[str], found: Disagreeme
     for name, one, rank in zip(names, (found.first, found.second), found.ranks, strict=True):
         scores = "  ".join(f"{key} {value:g}" for key, value in one.scores.items())
         console.print(f"  {name} = {one.reward:g}, above {100 * rank:.0f} %   {scores}")
-
-
-def _as_json(
-    path: Path, names: tuple[str, str], compared: Mapping[str, Comparison]
-) -> dict[str, Any]:
-    def side(one: Scored, rank: float) -> dict[str, Any]:
-        return {"reward": one.reward, "rank": rank, "scores": dict(one.scores)}
-
-    def row(found: Disagreement) -> dict[str, Any]:
-        episode, (rank, other) = found.first.episode, found.ranks
-        return {
-            "rollout": found.first.name,
-            "question": episode.task.question,
-            "answer": episode.final_answer,
-            "expected": list(episode.task.answers),
-            "first": side(found.first, rank),
-            "second": side(found.second, other),
-        }
-
-    phases = {
-        phase: {
-            "n": one.n,
-            "unscored": list(one.unscored),
-            "first": one.first,
-            "second": one.second,
-            "kendall_tau": one.tau,
-            "spearman_rho": one.rho,
-            "group_tau": one.group_tau,
-            "groups": one.num_groups,
-            "best_differs": one.num_flipped,
-            "disagreements": [row(found) for found in one.disagreements],
-        }
-        for phase, one in compared.items()
-    }
-    return {"run": str(path), "first": names[0], "second": names[1], "phases": phases}

@@ -27,7 +27,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.quantization import first_line
 from searchrl.errors import DamagedError, PolicyError, RunFolderError
 from searchrl.run_folder import guarding, list_checkpoints, read_state
-from searchrl.run_folder.checkpoints import partial_of
+from searchrl.run_folder.place import partial_of
 from searchrl.run_folder.sealing import STATE, encode_sealed, write_checksums
 from searchrl.run_folder.shapes import Shape, find_problem
 

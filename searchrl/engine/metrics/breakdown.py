@@ -55,14 +55,14 @@ def with_components(config: RunConfig, registry: Registry) -> RunConfig:
 def shown_metrics(metrics: Mapping[str, Metric], worlds: Iterable[TaskWorld]) -> dict[str, Metric]:
     """The figures that `--json` prints: those of a summary, the breakdown, and what went wrong."""
     wanted = summary_metrics(metrics, worlds)
-    kept = [key for key in metrics if key in wanted or _is_of_table(key)]
-    return {key: metrics[key] for key in kept}
+    wanted |= dict.fromkeys((*COMPONENTS, "failed", "unscored", "truncated"))
 
+    def is_shown(key: str) -> bool:
+        parts = key.split("/")
+        is_broken_down = len(parts) > 1 and (parts[-2] in GROUPED or parts[0] in GROUPED)
+        return is_broken_down or "@" in key or key in wanted
 
-def _is_of_table(key: str) -> bool:
-    parts = key.split("/")
-    is_broken_down = len(parts) > 1 and (parts[-2] in GROUPED or parts[0] in GROUPED)
-    return is_broken_down or "@" in key or key in (*COMPONENTS, "failed", "unscored", "truncated")
+    return {key: metric for key, metric in metrics.items() if is_shown(key)}
 
 
 def measure(rollouts: Sequence[Rollout], worlds: Sequence[TaskWorld] = ()) -> Metrics:

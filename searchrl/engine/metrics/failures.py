@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from searchrl.core.episode import FailureKind
+from searchrl.core.episode import Failure, FailureKind
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.errors import BudgetSpent, FailureLimitError
 
@@ -42,18 +42,15 @@ class FailureLimit:
         Raises:
             FailureLimitError: if more than `max_frac` of the episodes failed.
         """
-        unplayed = [r for r in rollouts if _is_unpaid(r)]
-        if unplayed:
-            failure = unplayed[0].scored.failure
-            assert failure is not None
+        if unpaid := _find_unpaid(rollouts):
             self.note(
-                f"{where}: {len(unplayed)} of {len(rollouts)} episodes have no score and are left "
-                f"out: {failure.message}"
+                f"{where}: {len(unpaid)} of {len(rollouts)} episodes have no score and are left "
+                f"out: {unpaid[0].message}"
             )
         failures = [
-            (r, r.scored.failure)
+            (r, f)
             for r in rollouts
-            if r.scored.failure is not None and not _is_unpaid(r)
+            if (f := r.scored.failure) is not None and f.kind is not FailureKind.BUDGET
         ]
         if not failures:
             return
@@ -82,8 +79,7 @@ class FailureLimit:
         Raises:
             BudgetSpent: if one of its episodes was not paid for.
         """
-        unpaid = [r.scored.failure for r in rollouts if _is_unpaid(r) and r.scored.failure]
-        if unpaid:
+        if unpaid := _find_unpaid(rollouts):
             raise BudgetSpent(
                 f"{self.program} stopped before {where}, of which {len(unpaid)} of "
                 f"{len(rollouts)} episodes have no score: {unpaid[0].message}. A run that is "
@@ -115,7 +111,7 @@ class FailureLimit:
         )
 
 
-def _is_unpaid(rollout: Rollout) -> bool:
-    """Whether a budget ended an episode."""
-    failure = rollout.scored.failure
-    return failure is not None and failure.kind is FailureKind.BUDGET
+def _find_unpaid(rollouts: Sequence[Rollout]) -> list[Failure]:
+    """Why episodes have no score that a budget ended."""
+    failures = (rollout.scored.failure for rollout in rollouts)
+    return [f for f in failures if f is not None and f.kind is FailureKind.BUDGET]

@@ -136,9 +136,10 @@ def _find_embedded(name: str) -> Path:
     """The folder of a policy that a package brings. Raises `PolicyError` if it is not here."""
     if (found := find_packaged(name)) is not None and found.is_dir():
         return found
+    package, _, folder = name.partition(":")
     raise PolicyError(
-        f"there is no model '{name}', or its package is not installed; install it, or name a model "
-        "folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'"
+        f"there is no model '{name}': no folder '{folder}' in an installed package '{package}'. "
+        "Install that package, or name a model folder, a hub id such as Qwen/Qwen3-4B, or 'tiny'"
     )
 
 
@@ -176,8 +177,6 @@ def _find_base(adapter: Path, base: str | None) -> tuple[str, tuple[str, ...]]:
         return str(TINY_PATH), ()
     if is_packaged(path) and not os.path.isdir(path):
         return str(_find_embedded(path)), ()
-    if not Path(path).is_absolute() and os.path.isfile(adapter / path / "config.json"):
-        return str(adapter / path), ()  # an export brings the base that no hub has
     if os.path.isdir(path):
         found = _resolve_folder(Path(path), base=None)  # the base may be a run
         return found.path, found.notes

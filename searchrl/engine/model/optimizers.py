@@ -16,8 +16,7 @@ from torch.optim import AdamW, Optimizer
 
 from searchrl.config.sections import OptimConfig
 from searchrl.config.sft import SftStage
-from searchrl.engine.model.quantization import first_line, load_bitsandbytes
-from searchrl.errors import PolicyError
+from searchrl.engine.model.quantization import load_bitsandbytes, trying
 
 OptimizerName = Literal["adamw", "adamw8bit"]
 
@@ -41,7 +40,8 @@ def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float)
     """
     if name == "adamw":
         return AdamW(parameters, lr=lr, betas=_BETAS, weight_decay=0.0)
-    bitsandbytes = load_bitsandbytes("optim.optimizer: adamw8bit", "optim.optimizer=adamw")
+    wanted = ("optim.optimizer: adamw8bit", "optim.optimizer=adamw")
+    bitsandbytes = load_bitsandbytes(*wanted)
 
     def make(leaves: Sequence[Tensor]) -> Optimizer:
         optimizer: Optimizer = bitsandbytes.optim.AdamW8bit(
@@ -49,18 +49,11 @@ def make_optimizer(name: OptimizerName, parameters: Sequence[Tensor], lr: float)
         )
         return optimizer
 
-    devices = {parameter.device for parameter in parameters}
-    try:
-        for device in devices:
+    for device in {parameter.device for parameter in parameters}:
+        with trying(*wanted, device):
             probe = nn.Parameter(torch.zeros(MIN_8BIT_SIZE, device=device))
             probe.grad = torch.ones_like(probe)
             make([probe]).step()
-    except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
-        raise PolicyError(
-            f"bitsandbytes {bitsandbytes.__version__} cannot do optim.optimizer: adamw8bit on "
-            f"{', '.join(sorted(device.type for device in devices))} ({first_line(error)}): "
-            "--set optim.optimizer=adamw"
-        ) from error
     return make(parameters)
 
 

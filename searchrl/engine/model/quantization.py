@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -55,26 +57,37 @@ def load_bitsandbytes(wanted: str, setting: str) -> Any:
     return bitsandbytes
 
 
+@contextmanager
+def trying(wanted: str, setting: str, device: torch.device) -> Iterator[None]:
+    """Try on a device what bitsandbytes does for `wanted`; `setting` is the way without it.
+
+    Raises:
+        PolicyError: if it cannot do that there.
+    """
+    try:
+        yield
+    except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
+        raise PolicyError(
+            f"bitsandbytes cannot do {wanted} on {device.type} ({first_line(error)}): "
+            f"{_HINT.format(setting=setting)}"
+        ) from error
+
+
 def nf4_settings(dtype: torch.dtype, device: torch.device) -> Any:
     """What transformers has to know to load a model in NF4; tried on one small matrix first.
 
     Raises:
         PolicyError: if bitsandbytes is missing or cannot do it on this device.
     """
-    wanted, setting = "model.quantize: nf4", "model.quantize=none"
-    bitsandbytes = load_bitsandbytes(wanted, setting)
-    try:
+    wanted = ("model.quantize: nf4", "model.quantize=none")
+    bitsandbytes = load_bitsandbytes(*wanted)
+    with trying(*wanted, device):
         layer = bitsandbytes.nn.Linear4bit(
             NF4_BLOCK, 8, bias=False, compute_dtype=dtype, quant_type="nf4"
         ).to(device)
         even_out(layer)
         x_BD = torch.ones(2, NF4_BLOCK, dtype=dtype, device=device, requires_grad=True)
         layer(x_BD).sum().backward()
-    except (RuntimeError, NotImplementedError, AttributeError, AssertionError, OSError) as error:
-        raise PolicyError(
-            f"bitsandbytes {bitsandbytes.__version__} cannot do {wanted} on {device.type} "
-            f"({first_line(error)}): {_HINT.format(setting=setting)}"
-        ) from error
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(

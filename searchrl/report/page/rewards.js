@@ -22,11 +22,11 @@ SEARCHRL.views.rewards = (() => {
     const head = ["phase", "rollouts", "mean, recorded", "mean, this one", "rank correlation: tau", "rho", "tau within groups", "groups with another best"];
     const rows = Object.entries(one.phases).map(([phase, two]) => el("tr", {},
       el("th", { scope: "row" }, phase),
-      el("td", { class: "n" }, number(two.n), two.unscored ? ` (${number(two.unscored)} not scored)` : ""),
-      [two.recorded, two.again, two.tau, two.rho].map((value) => el("td", { class: "n" }, number(value))),
+      el("td", { class: "n" }, number(two.n), two.unscored[1] ? ` (${number(two.unscored[1])} not scored)` : ""),
+      [two.first?.value, two.second?.value, two.kendall_tau, two.spearman_rho].map((value) => el("td", { class: "n" }, number(value))),
       el("td", { class: "n" }, number(two.group_tau), two.groups ? ` in ${number(two.groups)}` : ""),
-      el("td", { class: "n" }, number(two.flipped))));
-    const gap = ([, , , first, second]) => Math.abs(first - second);
+      el("td", { class: "n" }, number(two.best_differs))));
+    const gap = ({ first, second }) => Math.abs(first.rank - second.rank);
     const apart = Object.values(one.phases).flatMap((two) => two.disagreements)
       .filter((found) => gap(found) >= LEAST).sort((a, b) => gap(b) - gap(a)).slice(0, SHOWN);
     return el("section", { class: "box" },
@@ -43,12 +43,12 @@ SEARCHRL.views.rewards = (() => {
     const head = ["rollout", "when", "recorded", "better than", name, "better than"];
     return SEARCHRL.scroll(`Where ${name} disagrees`, el("table", { class: "tasks" },
       el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, apart.map(([key, recorded, other, first, second]) => {
-        const row = lists.row(lists.find(`${run ? "other:" : ""}${key}`));
+      el("tbody", {}, apart.map(({ rollout, first, second }) => {
+        const row = lists.row(lists.find(`${run ? "other:" : ""}${rollout}`));
         return el("tr", {}, el("th", { scope: "row" }, el("a", { href: lists.link(row.number) }, row.question || row.task)),
           el("td", { class: "n" }, lists.when(row)),
-          el("td", { class: "n" }, number(recorded)), el("td", { class: "n" }, percent(first)),
-          el("td", { class: "n" }, number(other)), el("td", { class: "n" }, percent(second)));
+          el("td", { class: "n" }, number(first.reward)), el("td", { class: "n" }, percent(first.rank)),
+          el("td", { class: "n" }, number(second.reward)), el("td", { class: "n" }, percent(second.rank)));
       }))));
   }
 

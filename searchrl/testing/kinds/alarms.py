@@ -13,9 +13,9 @@ from searchrl.contracts import Alarm, find_alert_problem
 from searchrl.core.alert import Alert
 from searchrl.core.history import History
 from searchrl.testing.criteria import Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.histories import healthy_history, sample_histories
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 _HEALTHY = 60
 """Steps of the run that learns."""

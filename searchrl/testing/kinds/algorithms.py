@@ -18,9 +18,9 @@ from searchrl.algorithms import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 REDUCTIONS = ("token-mean", "sequence-mean", "constant")
 """The reductions an algorithm may name: `core.loss.Reduction`, known without torch."""

@@ -23,12 +23,12 @@ from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds import playing as env_play
-from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.policies import Step
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.running import find_place
+from searchrl.testing.trials import Way, judged, unchanged
 
 MAX_PROMPT = 50_000
 """Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""

@@ -14,9 +14,9 @@ from searchrl.contracts import PaidJudge, find_verdict_problem
 from searchrl.core.episode import JudgeCase, Verdict
 from searchrl.errors import EndpointFailure
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 _EXAMPLES = (
     JudgeCase("When does the library close on Fridays?", "At 16:45.", ("16:45", "at 16:45")),

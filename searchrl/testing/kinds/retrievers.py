@@ -15,9 +15,9 @@ from typing import Any
 from searchrl.contracts import Retriever, StoredRetriever, find_passages_problem
 from searchrl.core.episode import Passage
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 Case = tuple[str, int]
 """A query and how many passages are asked for."""

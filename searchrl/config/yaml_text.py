@@ -92,10 +92,7 @@ def read_yaml(text: str) -> Parsed:
 
 
 def _measure(node: yaml.Node, depth: int, sizes: dict[int, int]) -> int:
-    """The number of values in a node, aliases written out; refuses what is too deep or too large.
-
-    Aliases may be loops.
-    """
+    """The number of values in a node, aliases (maybe loops) written out; refuses too many."""
     if depth > MAX_DEPTH:
         raise _fault(node, f"nested more than {MAX_DEPTH} levels deep")
     if id(node) not in sizes:

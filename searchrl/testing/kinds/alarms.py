@@ -7,12 +7,11 @@ function of the history, and is silent on a run that learns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from searchrl.contracts import Alarm, find_alert_problem
 from searchrl.core.alert import Alert
 from searchrl.core.history import History
-from searchrl.testing.criteria import Problem, criterion
+from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.histories import healthy_history, sample_histories
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
@@ -25,10 +24,7 @@ ASKED = Trial(lambda subject: sample_histories(), lambda alarm, history: alarm.c
 
 @criterion("L1")
 def _is_made(subject: Subject) -> Iterator[Problem]:
-    alarm: Any = subject.make()
-    if not callable(getattr(alarm, "check", None)):
-        what = f"the factory makes a {type(alarm).__name__} without a method check"
-        yield Problem(what, type(alarm))
+    yield from find_missing(subject.make(), "check")
 
 
 @criterion("L3")

@@ -39,6 +39,8 @@ HOOKS: Mapping[str, str] = {
 Factory = Callable[..., Any] | Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 """A callable, or the lazy string `"package.module:attribute"`, imported on first use."""
 
+Name = Annotated[str, Field(min_length=1)]
+
 Packaged = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*:[\w-][\w.-]*(/[\w-][\w.-]*)*$")]
 """A folder in a package: `"package:assets/tiny"`."""
 
@@ -86,9 +88,9 @@ class RegisterEnv(Protocol):
         name: str,
         factory: Factory,
         *,
-        protocol: str | None = None,
-        reward: str | None = None,
-        retriever: str | None = None,
+        protocol: Name | None = None,
+        reward: Name | None = None,
+        retriever: Name | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         expert: Factory | None = None,
         scripts: Mapping[str, Factory] | None = None,

@@ -6,6 +6,7 @@ pydantic finds the faults; its names of types and of the parts of a union are no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,8 @@ def _explain_one(
     short = location[2:] if is_short else location
     key = ".".join(part if len(part) <= _MAX_SHOWN else part[:_MAX_SHOWN] + "…" for part in short)
     kinds = {item["type"] for item in items}
-    where = _find_place(short, location, layers)
-    start = f"  {where}: " if where else "  "
+    holders = (short[:-1], location[:-1]) if "missing" in kinds else (short, location)
+    start = f"  {_find_place(holders, layers)}"
     if "extra_forbidden" in kinds:
         return f"{start}unknown key {show_value(key)}.{_near(location, known)}"
     if "invalid_key" in kinds:
@@ -114,18 +115,12 @@ def _words(item: Mapping[str, Any]) -> str:
     return str(item["msg"]).removeprefix("Value error, ")
 
 
-def _find_place(
-    short: Sequence[str], whole: Sequence[str], layers: Sequence[Mapping[str, Any]]
-) -> str:
+def _find_place(locations: Sequence[Sequence[str]], layers: Sequence[Mapping[str, Any]]) -> str:
     """File and line of a key, if the last layer that sets it is a file; else ""."""
     for layer in reversed(layers):
-        for location in (short, whole):
-            if location and _below(layer, location[0]) is not _ABSENT:
-                inner: object = layer
-                for part in location:
-                    inner = _below(inner, part) if isinstance(inner, Mapping | list) else inner
-                if inner is not _ABSENT or (isinstance(layer, FileLayer) and len(layers) == 1):
-                    return layer.place_of(location) if isinstance(layer, FileLayer) else ""
+        for location in locations:
+            if location and reduce(_below, location, layer) is not _ABSENT:
+                return f"{layer.place_of(location)}: " if isinstance(layer, FileLayer) else ""
     return ""
 
 

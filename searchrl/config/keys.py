@@ -34,8 +34,7 @@ UNSET = object()
 class ConfigKey:
     """One key. `section` is the prefix of `key`, or `run` at the top; `[]` marks a list's entries.
 
-    `type` and `default` are words for people; `why` is Markdown, empty for a section. `choices`
-    are the values of a key that has a few.
+    `type` and `default` are words for people; `why` is Markdown.
     """
 
     section: str
@@ -43,7 +42,6 @@ class ConfigKey:
     type: str
     default: str
     why: str
-    choices: tuple[Any, ...] = ()
 
     @property
     def path(self) -> str:
@@ -55,15 +53,6 @@ class ConfigKey:
         """The key's value in a preset, or `UNSET`; for keys of list entries, a list of values."""
         own = [self.path] if self.path in TASK_KEYS else self.key.replace("[]", ".[]").split(".")
         return _find(layer, own)
-
-    def example(self, presets: Mapping[str, Mapping[str, Any]]) -> str:
-        """A `--set` with another value than the default; "" if no such value is known."""
-        values = [self.find_in(layer) for layer in presets.values()]
-        plain = [value for value in values if isinstance(value, str | int | float)]
-        texts = [write(value) for value in (*plain, *reversed(self.choices))]
-        own = self.default.strip("`")
-        value = next((text for text in texts if text != own), own)
-        return "" if value in ("null", "required", "below") else f"--set '{self.path}={value}'"
 
 
 def config_keys() -> list[ConfigKey]:
@@ -114,20 +103,16 @@ def config_schema() -> dict[str, Any]:
     """The JSON schema of a configuration file, short forms included."""
     schema = RunConfig.model_json_schema()
     definitions = schema["$defs"]
-    for name in NAMED_SECTIONS:
-        schema["properties"][name] = _or_text(schema["properties"][name])
-    tasks = definitions["TaskConfig"]["properties"]
     for key in TASK_KEYS:
-        short = {k: v for k, v in tasks[key].items() if k != "default"}
-        schema["properties"][key] = short
-    named = definitions.pop("Named")
-    schema = _replace(schema, {"$ref": "#/$defs/Named"}, {"$ref": "#/$defs/Name"})
-    schema["$defs"]["Name"] = {"anyOf": [{"type": "string"}, named]}
-    for section, key in ((schema, "plugins"), (schema["$defs"]["LogConfig"], "trackers")):
-        listed = section["properties"][key]
-        section["properties"][key] = _or_text(listed)
-    alarm = definitions["AlarmSpec"]
-    definitions["AlarmSpec"] = {"anyOf": [{"type": ["string", "boolean", "null"]}, alarm]}
+        task = definitions["TaskConfig"]["properties"][key]
+        schema["properties"][key] = {k: v for k, v in task.items() if k != "default"}
+    definitions["Named"] = _or_text(definitions["Named"])
+    definitions["AlarmSpec"] = _or_text(definitions["AlarmSpec"], "boolean", "null")
+    for part, key in (
+        *((schema, name) for name in (*NAMED_SECTIONS, "plugins")),
+        (definitions["LogConfig"], "trackers"),
+    ):
+        part["properties"][key] = _or_text(part["properties"][key])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -146,7 +131,6 @@ def _keys(section: type[Section], prefix: str) -> Iterator[ConfigKey]:
             describe(field.annotation, field.metadata),
             _default(field),
             " ".join((inner[0][0].__doc__ or "").split()) if is_section else why,
-            _choices(field.annotation),
         )
         for one, mark in inner:
             yield from _keys(one, f"{key}{mark}.")
@@ -198,12 +182,6 @@ def _flatten(metadata: Any) -> list[Any]:
     ]
 
 
-def _choices(annotation: Any) -> tuple[Any, ...]:
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return (False, True) if annotation is bool else ()
-
-
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
@@ -233,19 +211,8 @@ def _find(value: Any, parts: Sequence[str]) -> Any:
 # --- the schema ----------------------------------------------------------------------------
 
 
-def _or_text(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of the schema that also accepts a text."""
+def _or_text(schema: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """A part of the schema that also accepts a text, or values of other types."""
     words = {k: schema[k] for k in ("description", "default", "title") if k in schema}
     rest = {k: v for k, v in schema.items() if k not in words}
-    return {**words, "anyOf": [{"type": "string"}, rest]}
-
-
-def _replace(value: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
-    """`value` with the items of `new` added to every mapping that has the items of `old`."""
-    if isinstance(value, list):
-        return [_replace(item, old, new) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if old.items() <= value.items():
-        value = {**value, **new}
-    return {key: _replace(item, old, new) for key, item in value.items()}
+    return {**words, "anyOf": [{"type": ["string", *others]}, rest]}

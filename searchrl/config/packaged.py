@@ -1,9 +1,7 @@
 """What packages bring, by names such as `searchrl:assets/tiny`: embedded policies and presets.
 
 Owns how such a name, `PACKAGE:PATH`, becomes a file or folder. The package is found and not
-imported, so that a name in somebody's run folder runs no code. Which policy `tiny` means is said by
-the registration of an environment (`Entry.policy_for`). Callers: presets, registrations, what loads
-models, the page of a run. Loads nothing itself.
+imported, so that a name in somebody's run folder runs no code.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ frozen and refuse unknown keys. Nothing here loads a plugin, a model or a file.
 
 from __future__ import annotations
 
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -33,6 +33,10 @@ def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("expected a number")
     return value
+
+
+_NUMBER = re.compile(r"\b(int|float)\b(?!.*\bbool\b)")
+"""An annotation of a field that holds a number, and never true or false."""
 
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -66,8 +70,8 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_no_bool(cls, value: Any, info: ValidationInfo) -> Any:
-        field = cls.model_fields[info.field_name or ""]
-        return _no_bool(value) if _is_number(field.annotation) else value
+        annotation = str(cls.model_fields[info.field_name or ""].annotation)
+        return _no_bool(value) if _NUMBER.search(annotation) else value
 
     @field_validator("*", mode="after")
     @classmethod
@@ -75,16 +79,6 @@ class Section(BaseModel):
         if isinstance(value, int) and abs(value) > LARGEST:
             raise ValueError(f"no setting is so large; expected at most {LARGEST:,}")
         return value
-
-
-def _is_number(annotation: Any) -> bool:
-    """Whether a field holds a number, and never true or false."""
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (Union, UnionType):
-        parts = get_args(annotation)
-        return bool not in parts and any(map(_is_number, parts))
-    return annotation in (int, float)
 
 
 class Named(BaseModel):
@@ -400,3 +394,39 @@ class EvalConfig(Section):
     far above `em`, the model can answer after a search but does not search."""
     batch_size: Batch = 128
     """Dialogues decoded together in evaluation."""
+
+
+class CheckpointConfig(Section):
+    """Which checkpoints are kept. Each is written under another name and then renamed, so it is
+    never incomplete."""
+
+    every: Count = 10
+    """Steps between checkpoints. A killed run loses at most this many steps. After Ctrl-C or an
+    error nothing is lost: a checkpoint is written before the program ends. A step has
+    `rollout.prompts_per_step` × `rollout.group_size` episodes: for one every 1,000 episodes, 2
+    steps of 25 × 20. The run says at its start how many episodes it is."""
+    keep_last: Count = 2
+    """Newest checkpoints that are kept."""
+    keep_best: bool = True
+    """Also keep the checkpoint with the best reward in a short evaluation, so on validation
+    tasks."""
+
+
+class LogConfig(Section):
+    """What a run writes besides metrics.jsonl and summary.json."""
+
+    trackers: list[Named] = Field(default_factory=list)
+    """[Trackers](builtins.md#trackers) that receive every step's metrics, by name or as mappings
+    with their settings."""
+    rollouts: bool = True
+    """Write every trajectory; see [rollout rows](data_formats.md#a-rollout-row)."""
+    compress: bool = True
+    """Compress these files with gzip."""
+    max_rollout_files: Annotated[int, Field(ge=0)] = 0
+    """Keep the trajectories of the newest N steps only, and of the newest N short evaluations; 0
+    keeps all."""
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _one_or_none(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value or []

@@ -26,12 +26,13 @@ from searchrl.config.curriculum import check_weights
 from searchrl.config.endpoint import MODEL, EndpointConfig, PolicyName
 from searchrl.config.faults import FileLayer, explain
 from searchrl.config.packaged import find_packaged, is_packaged
-from searchrl.config.records import CheckpointConfig, LogConfig
 from searchrl.config.sections import (
     AUTO,
     AlgorithmConfig,
+    CheckpointConfig,
     EngineConfig,
     EvalConfig,
+    LogConfig,
     ModelConfig,
     OptimConfig,
     RolloutConfig,
@@ -57,7 +58,6 @@ WHOLE_KEYS = ("mix", "weight", "difficulty", "reward")
 
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
-_KINDS = {type(None): "nothing", list: "a list", str: "a text", bool: "true or false"}
 
 
 class RunConfig(Section):
@@ -183,7 +183,7 @@ def load_yaml(path: str | Path) -> FileLayer:
     if not isinstance(parsed.value, dict):
         raise ConfigError(
             f"config '{path}' must be a mapping of keys such as `seed: 1`, and holds "
-            f"{_KINDS.get(type(parsed.value), 'a value')}"
+            f"{show_value(parsed.value)}"
         )
     return FileLayer(parsed.value, path, parsed.lines)
 

@@ -80,7 +80,9 @@ def read_yaml(text: str) -> Parsed:
         _measure(node, 0, {})
         return Parsed(loader.construct_document(node), dict(_lines(node, ())))
     except yaml.MarkedYAMLError as error:
-        raise ValueError(_describe(error)) from error
+        mark: Any = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}"
+        raise ValueError(f"{where}: {error.problem or error.context}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         shown = f"U+{int(error.character):04X}"
@@ -90,10 +92,7 @@ def read_yaml(text: str) -> Parsed:
 
 
 def _measure(node: yaml.Node, depth: int, sizes: dict[int, int]) -> int:
-    """The number of values in a node, aliases written out; refuses what is too deep or too large.
-
-    Aliases may be loops.
-    """
+    """The number of values in a node, aliases (maybe loops) written out; refuses too many."""
     if depth > MAX_DEPTH:
         raise _fault(node, f"nested more than {MAX_DEPTH} levels deep")
     if id(node) not in sizes:
@@ -121,15 +120,3 @@ def _lines(node: yaml.Node, above: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 def _fault(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:
     return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
-
-
-def _describe(error: yaml.MarkedYAMLError) -> str:
-    """`line 3, column 5: what is wrong`, with the line itself and a caret below it."""
-    mark = error.problem_mark or error.context_mark
-    what = ", ".join(str(part) for part in (error.context, error.problem) if part)
-    if mark is None:
-        return what
-    snippet = mark.get_snippet(indent=2) if mark.buffer is not None else None
-    return f"line {mark.line + 1}, column {mark.column + 1}: {what}" + (
-        f"\n{snippet}" if snippet else ""
-    )

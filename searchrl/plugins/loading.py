@@ -109,9 +109,8 @@ def load_plugins(
                 raise
             failure = _describe_failure(owner, error)
             if strict or (must_load and failure.source):
-                again = (
-                    f"\nNothing was started. Then try: searchrl check {shlex.quote(failure.source)}"
-                )
+                check = f"searchrl check {shlex.quote(failure.source)}"
+                again = f"\nNothing was started: it was asked for. Fix it, then try: {check}"
                 raise PluginError(f"{failure}{again if failure.source else ''}") from error
             failures.append(failure)
     owners = tuple(loaded.values())
@@ -183,7 +182,7 @@ def _find_file(source: str) -> str:
         return source
     what = f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}"
     raise _MissingSource(
-        f"--plugin {source}: {what}; expected a Python file, such as `searchrl new env mine` "
+        f"--plugin '{source}': {what}; expected a Python file, such as `searchrl new env mine` "
         f"writes, or a module's name.{suggest_path(source)}"
     )
 

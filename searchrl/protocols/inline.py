@@ -244,10 +244,7 @@ def load_instruction(instruction: str | None, protocol: str, **tags: str) -> str
     try:
         return read_plain(path)
     except (OSError, UnicodeDecodeError) as error:
-        fault = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        if isinstance(error, UnicodeDecodeError):
-            line = error.object.count(b"\n", 0, error.start) + 1
-            fault = f"line {line} is not UTF-8; save it as UTF-8"
+        fault = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"protocol.instruction: cannot read '{path}': {fault}; expected a UTF-8 text file "
             f"after the '@'.{suggest_path(path)}"

@@ -15,10 +15,12 @@ protocol.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from searchrl.core.episode import ANSWER, INVALID, SEARCH, TOOL, Action, ToolCall
 from searchrl.errors import ConfigError
@@ -187,47 +189,11 @@ def _read_search(arguments: Mapping[str, Any]) -> Action:
 
 def _load_json(text: str) -> Any:
     """Parse strict JSON, without values that later readers cannot take; ValueError says why not."""
-    value = json.loads(
-        text,
-        parse_constant=_refuse_constant,
-        parse_float=_read_float,
-        parse_int=_read_int,
-        object_pairs_hook=_read_object,
-    )
+    value = json.loads(text)
     _ensure_shallow(value)
-    try:
-        # JSON can escape half of a surrogate pair; no file can hold it.
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("it holds half of a surrogate pair") from None
+    # Infinite numbers, and halves of surrogate pairs, which JSON can escape; no file can hold them.
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     return value
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
-
-
-def _read_float(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {_short(text)} is too large")
-    return number
-
-
-def _read_int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:  # Python reads only so many digits
-        raise ValueError(f"the number {_short(text)} is too large") from None
-
-
-def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {_short(json.dumps(twice))} is used twice")
-    return made
 
 
 def _ensure_shallow(value: Any) -> None:
@@ -252,27 +218,22 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
+class _Tool(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    name: Annotated[str, Field(pattern=r"\S")]
+    description: NotRequired[str]
+    parameters: NotRequired[dict[str, JsonValue]]
+
+
 def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
-    if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
-        raise ConfigError(f"protocol.tools: expected a list of tools, got {type(tools).__name__}")
-    made: list[dict[str, Any]] = []
-    for number, tool in enumerate(tools):
-        if not isinstance(tool, Mapping) or set(tool) - {"name", "description", "parameters"}:
-            raise ConfigError(
-                f"protocol.tools.{number}: expected a mapping of name, description and parameters, "
-                f"got {_short(repr(tool))}"
-            )
-        name, where = tool.get("name"), f"protocol.tools.{number}"
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{where}.name: expected text, got {name!r}")
-        if name in [other["name"] for other in made]:
-            raise ConfigError(f"{where}.name: there is a tool {name!r} already")
-        if not isinstance(tool.get("description", ""), str):
-            raise ConfigError(f"{where}.description: expected text")
-        if not isinstance(tool.get("parameters", {}), Mapping):
-            raise ConfigError(f"{where}.parameters: expected a JSON schema")
-        try:
-            made.append(json.loads(json.dumps(dict(tool), allow_nan=False)))
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"protocol.tools.{number}: it is not JSON: {error}") from error
-    return tuple(made)
+    try:
+        made = TypeAdapter(list[_Tool]).validate_python(tools)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, ("protocol.tools", *first["loc"])))
+        raise ConfigError(f"{place}: {first['msg']}") from error
+    names = [tool["name"] for tool in made]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"protocol.tools: two of them have the name {twice[0]!r}")
+    return tuple(dict(tool) for tool in made)

@@ -147,6 +147,15 @@ def criteria_in(namespace: Mapping[str, object]) -> tuple[Criterion, ...]:
     return tuple(sorted(found, key=lambda one: int(one.number[1:])))
 
 
+def find_missing(made: object, *methods: str) -> Iterator[Problem]:
+    """A problem for the first of these methods that what a factory makes does not have."""
+    for name in methods:
+        if not callable(getattr(made, name, None)):
+            what = f"the factory makes a {type(made).__name__} without a method {name}"
+            yield Problem(what, type(made))
+            return
+
+
 def is_real(value: object) -> bool:
     """Whether a value is a finite real number."""
     return isinstance(value, numbers.Real) and math.isfinite(value)

@@ -36,6 +36,8 @@ _CATCH = "make this line work in the case that the finding names, or catch the e
 class _Outcome:
     result: Result
     is_hanging: bool = False
+    is_ended: bool = False
+    """Whether an error ended the criterion, which did not look for it."""
     raised_in: tuple[str, ...] | None = None
     """The functions of the plugin, deepest first, in which the one error of all findings arose."""
 
@@ -81,7 +83,7 @@ def run_criteria(
 def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequence[_Outcome]) -> str:
     """The other criterion that reports the error one ran into; "" if it does so itself.
 
-    That of the method that raised it, or else the first.
+    That of the method that raised it, or else one that looks for it, or else the first.
     """
     one = outcomes[number]
     if one.raised_in is None:
@@ -90,14 +92,22 @@ def _find_reporter(number: int, criteria: Sequence[Criterion], outcomes: Sequenc
     method = next((name for name in one.raised_in if name in owned), "")
     if method in criteria[number].methods:
         return ""
-    same = [n for n, other in enumerate(outcomes) if n != number and one.places <= other.places]
-    owners = [n for n in same if method in criteria[n].methods] or [n for n in same if n < number]
+    is_ours = one.is_ended and not one.raised_in  # what was made lacks a method, say
+    same = [
+        n
+        for n, other in enumerate(outcomes)
+        if n != number and (one.places <= other.places or (is_ours and other.places))
+    ]
+    owners = [n for n in same if method in criteria[n].methods]
+    if not owners and one.is_ended:
+        looking = [n for n in same if not outcomes[n].is_ended]
+        owners = looking or [n for n in same if n < number]
     return criteria[owners[0]].number if owners else ""
 
 
 def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float) -> _Outcome:
     problems: list[Problem] = []
-    is_hanging = False
+    is_hanging = is_ended = False
 
     def collect() -> None:
         problems.extend(itertools.islice(one.check(subject), MAX_PROBLEMS))
@@ -116,6 +126,7 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         what = f"it did not finish within {timeout_s:g} s{stack}"
         problems.append(Problem(what, own[-1] if own else None, fix))
     except (Exception, SystemExit) as error:
+        is_ended = not problems
         where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
         problems.append(Problem(f"it raised {describe_error(error)}{where}", error))
     # Several cases may show the same fault in the same words.
@@ -127,7 +138,7 @@ def _run(one: Criterion, subject: object, file: str, line: int, timeout_s: float
         raised: Any = problems[0].at
         frames = traceback.extract_tb(raised.__traceback__)[::-1]
         raised_in = tuple(f.name for f in frames if _is_of_plugin(f.filename, file))
-    return _Outcome(Result.of(one, *findings), is_hanging, raised_in)
+    return _Outcome(Result.of(one, *findings), is_hanging, is_ended, raised_in)
 
 
 def _remedy(one: Criterion, problem: Problem) -> str:

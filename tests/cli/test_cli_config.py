@@ -18,7 +18,6 @@ def test_one_key_with_all_that_is_known_of_it() -> None:
     assert lines[0] == "optim.lr = 2e-5  number ≥ 0 ≤ 1, --lr"
     assert lines[1].startswith("    Peak learning rate.")
     assert "  preset tiny: 1e-4" in lines and "  flag: --lr" in lines
-    assert lines[-1] == "  example: --set 'optim.lr=5e-5'"
 
 
 def test_the_whole_tree_has_every_key_below_its_section() -> None:

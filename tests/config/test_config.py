@@ -264,8 +264,8 @@ def test_a_config_cannot_be_changed_after_it_was_recorded() -> None:
         ("a: 1\nname: Größe".encode("latin-1"), r"is not UTF-8 text \(line 2\)"),
         ("a: \N{NULL}", "is not valid YAML"),
         ("a: [1", "is not valid YAML.*line 1"),
-        ("- env", "must be a mapping of keys such as `seed: 1`, and holds a list"),
-        ("", "must be a mapping of keys such as `seed: 1`, and holds nothing"),
+        ("- env", 'must be a mapping of keys such as `seed: 1`, and holds \\["env"\\]'),
+        ("", "must be a mapping of keys such as `seed: 1`, and holds null"),
     ],
 )
 def test_an_unusable_file_is_named_with_its_fault(

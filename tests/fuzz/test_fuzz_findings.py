@@ -68,7 +68,7 @@ def test_a_fault_on_the_command_line_does_not_blame_the_file(own_folder: Path) -
         ("[" * 100_000, "nested more than 40 levels deep"),
         ("x" * 1_000_001, "more than 1,000,000 characters"),
         ("\tseed: 1", "line 1, column 1: "),
-        ("null", "must be a mapping of keys such as `seed: 1`, and holds nothing"),
+        ("null", "must be a mapping of keys such as `seed: 1`, and holds null"),
     ],
 )
 def test_yaml_that_cannot_be_used_is_explained_without_pyyaml_s_words(
@@ -276,7 +276,7 @@ def test_a_dry_run_of_sft_reads_the_traces(own_folder: Path) -> None:
 def test_an_instruction_that_is_not_utf8_has_its_line(own_folder: Path) -> None:
     (own_folder / "own.txt").write_bytes(b"Think.\n\xff\xfe\n")
     text = complaint("play", "--set=protocol.instruction=@own.txt")
-    assert "cannot read 'own.txt': line 2 is not UTF-8; save it as UTF-8" in text
+    assert "cannot read 'own.txt': " in text and "expected a UTF-8 text file" in text
 
 
 def test_a_mistyped_instruction_gets_the_near_file(own_folder: Path) -> None:
@@ -293,7 +293,7 @@ def plugin(code: str, folder: Path) -> str:
 @pytest.mark.parametrize("name", [".nan", "a b", "...", "x;y"])
 def test_what_is_neither_a_file_nor_a_module_is_no_plugin(own_folder: Path, name: str) -> None:
     text = complaint("play", "--plugin", name)
-    assert f"--plugin '{name}': expected a file such as plugin.py, or a module's name" in text
+    assert f"--plugin '{name}': there is no file" in text and "or a module's name" in text
 
 
 def test_an_exception_whose_text_fails_is_still_named(own_folder: Path) -> None:
@@ -304,7 +304,7 @@ def test_an_exception_whose_text_fails_is_still_named(own_folder: Path) -> None:
 def test_a_name_that_is_no_text_is_not_shown_as_python_writes_it(own_folder: Path) -> None:
     code = "@hookimpl\ndef register_rewards(register): register(object(), dict)\n"
     text = plugin(code, own_folder)
-    assert "registers reward" in text and "0x" not in text
+    assert "registers a reward without a name" in text and "0x" not in text
 
 
 @pytest.mark.parametrize("message", ["'a\\n' * 99", "'x' * 100_000"])

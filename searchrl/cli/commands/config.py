@@ -74,7 +74,6 @@ def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
         "why": _plain_text(key.why),
         "flags": list(dict.fromkeys(flags)),
         "presets": {} if key.type == "section" else values,
-        "example": key.example(presets),
     }
 
 
@@ -99,8 +98,6 @@ def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool)
             say(f"  preset {name}: {write(value)}")
     if flags:
         say(f"  flag: {' '.join(flags)}")
-    if known["example"]:
-        say(f"  example: {known['example']}")
 
 
 def _plain_text(markdown: str) -> str:

@@ -7,16 +7,15 @@ function of the history, and is silent on a run that learns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from searchrl.contracts.problems import find_alert_problem
 from searchrl.contracts.watching import Alarm
 from searchrl.core.alert import Alert
 from searchrl.core.history import History
-from searchrl.testing.criteria import Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.histories import healthy_history, sample_histories
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 _HEALTHY = 60
 """Steps of the run that learns."""
@@ -26,10 +25,7 @@ ASKED = Trial(lambda subject: sample_histories(), lambda alarm, history: alarm.c
 
 @criterion("L1")
 def _is_made(subject: Subject) -> Iterator[Problem]:
-    alarm: Any = subject.make()
-    if not callable(getattr(alarm, "check", None)):
-        what = f"the factory makes a {type(alarm).__name__} without a method check"
-        yield Problem(what, type(alarm))
+    yield from find_missing(subject.make(), "check")
 
 
 @criterion("L3")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from searchrl.algorithms.record import Algorithm
 from searchrl.core.advantage import StepScores
 from searchrl.plugins.registry import describe_error
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, is_real
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
-from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, StepCase, TokenBatch, make_step, reorder
+from searchrl.testing.kit.steps import DEAD_STEPS, STEPS, TokenBatch, make_step, reorder
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 REDUCTIONS = ("token-mean", "sequence-mean", "constant")
 """The reductions an algorithm may name: `core.loss.Reduction`, known without torch."""
@@ -52,11 +53,7 @@ def _plain(values: Any) -> Any:
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
 
 
-def _trial(cases: Sequence[StepCase]) -> Trial:
-    return Trial(lambda subject: {case.name: case.step for case in cases}, _give)
-
-
-ADVANTAGES = _trial(STEPS)
+ADVANTAGES = Trial(lambda subject: STEPS, _give)
 
 
 def _find_problem(step: StepScores, values: Any) -> str:
@@ -77,7 +74,9 @@ def _find_problem(step: StepScores, values: Any) -> str:
 
 _one_each = criterion("A2")(judged(ADVANTAGES, raises=True, most=MAX_PROBLEMS)(_find_problem))
 _takes_dead_groups = criterion("A4")(
-    judged(_trial(DEAD_STEPS), raises=True, most=MAX_PROBLEMS)(_find_problem)
+    judged(replace(ADVANTAGES, cases=lambda subject: DEAD_STEPS), raises=True, most=MAX_PROBLEMS)(
+        _find_problem
+    )
 )
 
 
@@ -121,15 +120,15 @@ def _is_repeatable(subject: Subject) -> Iterator[Problem]:
 
 @criterion("A6")
 def _is_equivariant(subject: Subject) -> Iterator[Problem]:
-    for case in (*STEPS, *DEAD_STEPS[1:2]):
-        count = len(case.step.rewards)
+    for name, step in STEPS.items():
+        count = len(step.rewards)
         order = [*range(1, count, 2), *range(0, count, 2)]
-        straight = _advantages(subject.make(), case.step)
+        straight = _advantages(subject.make(), step)
         expected = [straight[i] for i in order]
-        shuffled = _advantages(subject.make(), reorder(case.step, order))
+        shuffled = _advantages(subject.make(), reorder(step, order))
         if not _is_close(expected, shuffled):
-            what = f"{case}: in another order of the rollouts the advantages are {shuffled}"
-            at = ADVANTAGES.find_place(subject, case.step)
+            what = f"{name}: in another order of the rollouts the advantages are {shuffled}"
+            at = ADVANTAGES.find_place(subject, step)
             yield Problem(f"{what}, expected {expected}", at)
             return
 
@@ -191,8 +190,8 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
 
     used: Algorithm = subject.make()
     fresh: Algorithm = subject.make()
-    for case in STEPS:
-        used.advantages(copy.deepcopy(case.step))
+    for step in STEPS.values():
+        used.advantages(copy.deepcopy(step))
     try:
         with tempfile.TemporaryDirectory() as folder:
             save_state(Path(folder), "state", dict(used.state_dict()))
@@ -201,9 +200,9 @@ def _restores_state(subject: Subject) -> Iterator[Problem]:
         what = f"what state_dict() returned cannot be saved and loaded: {describe_error(error)}"
         yield Problem(what, error)
         return
-    for case in STEPS[:2]:
-        before, after = _advantages(used, case.step), _advantages(fresh, case.step)
+    for name, step in [*STEPS.items()][:2]:
+        before, after = _advantages(used, step), _advantages(fresh, step)
         if not _is_close(before, after):
-            what = f"{case}: {after} after state_dict() was loaded, {before} without a break"
+            what = f"{name}: {after} after state_dict() was loaded, {before} without a break"
             yield Problem(what, used.state_dict)
             return

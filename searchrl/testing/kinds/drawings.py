@@ -13,10 +13,10 @@ from searchrl.core.drawing import find_drawings_problem
 from searchrl.core.episode import Episode, Task
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds.playing import find_episodes, make_env
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import make_episode, reward_cases
 from searchrl.testing.kit.policies import Says, play_episode
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 
 def _find_episodes(subject: Subject) -> dict[str, Episode]:

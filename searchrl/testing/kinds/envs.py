@@ -9,7 +9,6 @@ import contextlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,15 +23,12 @@ from searchrl.plugins.registry import describe_error
 from searchrl.rewards.answers import em
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
 from searchrl.testing.kinds import playing as env_play
-from searchrl.testing.kinds.trials import Way, judged, unchanged
 from searchrl.testing.kit.fuzz import catch, find_faulty, make_texts, shorten
 from searchrl.testing.kit.policies import Step
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
 from searchrl.testing.running import find_place
-
-MAX_PROMPT = 50_000
-"""Characters of a prompt: some 12,000 tokens, several times what an episode may have by default."""
+from searchrl.testing.trials import Way, judged, unchanged
 
 MAX_LISTED = 24
 """Tasks of one split that are compared with those of the others."""
@@ -77,30 +73,17 @@ def _satisfies_gymnasium(subject: Subject) -> Iterator[Problem]:
             yield Problem(f"{checker} warns: {text}", at)
 
 
+@criterion("E4")
 @judged(env_play.BEGUN, raises=True, most=MAX_PROBLEMS)
-def _judge_beginnings(options: env_play.Options, returned: Any) -> str:
+def _begins(options: env_play.Options, returned: Any) -> str:
     if not isinstance(returned, tuple) or len(returned) != 2:
         return f"reset() returned {shorten(str(returned))}; expected a pair (prompt, info)"
     prompt, info = returned
     if not isinstance(prompt, str) or not prompt.strip():
         said = f"{shorten(str(prompt))} ({type(prompt).__name__})"
         return f"reset() returned the prompt {said}; expected a text that is not empty"
-    if len(prompt) > MAX_PROMPT:
-        return (
-            f"the prompt has {len(prompt):,} characters; keep to {MAX_PROMPT:,}, which is much, "
-            "and let it search for the rest"
-        )
     is_dict = isinstance(info, dict)
     return "" if is_dict else f"reset() returned {type(info).__name__} as its info; expected a dict"
-
-
-@criterion("E4")
-def _begins(subject: Subject) -> Iterator[Problem]:
-    for problem in _judge_beginnings(subject):
-        if isinstance(problem.at, LookupError):  # most often there are fewer tasks than it says
-            fix = "make_task() has none of this split and index: num_tasks() may promise too many"
-            problem = replace(problem, fix=fix)
-        yield problem
 
 
 @criterion("E5")

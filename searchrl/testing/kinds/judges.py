@@ -13,10 +13,10 @@ from typing import Any
 from searchrl.contracts import PaidJudge, find_verdict_problem
 from searchrl.core.episode import JudgeCase, Verdict
 from searchrl.errors import EndpointFailure
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_missing
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_TEXTS
+from searchrl.testing.trials import Trial, Way, judged, unchanged
 
 _EXAMPLES = (
     JudgeCase("When does the library close on Fridays?", "At 16:45.", ("16:45", "at 16:45")),
@@ -67,9 +67,7 @@ ASKED_ALL = replace(ASKED, cases=_all_cases)
 @criterion("V1")
 def _is_made(subject: Subject) -> Iterator[Problem]:
     judge: Any = subject.make()
-    if not callable(getattr(judge, "judge", None)):
-        what = f"the factory makes a {type(judge).__name__} without a method judge"
-        yield Problem(what, type(judge))
+    yield from find_missing(judge, "judge")
     own = getattr(judge, "examples", _EXAMPLES)
     is_pair = isinstance(own, tuple) and len(own) == 2
     if not is_pair or not all(isinstance(case, JudgeCase) for case in own):

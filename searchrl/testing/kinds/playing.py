@@ -19,11 +19,11 @@ import gymnasium
 from searchrl.contracts import Retriever, RetrieverFactory
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Passage, Task, ToolCall
 from searchrl.testing.criteria import NotApplicable
-from searchrl.testing.kinds.trials import Trial
 from searchrl.testing.kit.fuzz import shorten
 from searchrl.testing.kit.policies import Says, Step, play_turns
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.tags import MARK
+from searchrl.testing.trials import Trial
 
 SPLITS = ("train", "test")
 """The splits that programs ask for, of an environment that does not list its own."""

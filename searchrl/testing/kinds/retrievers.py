@@ -14,10 +14,10 @@ from typing import Any
 
 from searchrl.contracts import Retriever, StoredRetriever, find_passages_problem
 from searchrl.core.episode import Passage
-from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
+from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion, find_missing
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.texts import HARD_QUERIES, PASSAGES, QUERIES
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 Case = tuple[str, int]
 """A query and how many passages are asked for."""
@@ -26,10 +26,8 @@ Case = tuple[str, int]
 @criterion("R1")
 def _gives_lists(subject: Subject) -> Iterator[Problem]:
     retriever: Any = _make(subject)
-    if not callable(getattr(retriever, "search", None)):
-        name = type(retriever).__name__
-        fix = "give it search(self, queries, k), which returns one list of Passage per query"
-        yield Problem(f"the factory makes a {name} without a method search", type(retriever), fix)
+    if problems := [*find_missing(retriever, "search")]:
+        yield from problems
         return
     for number in range(3):
         result: Any = retriever.search([*QUERIES[:number]], 3)

@@ -19,10 +19,10 @@ from searchrl.contracts.scoring import Reward
 from searchrl.core.episode import Episode, Score
 from searchrl.rewards.scorer import checked_score
 from searchrl.testing.criteria import MAX_PROBLEMS, NotApplicable, Problem, criterion
-from searchrl.testing.kinds.trials import Trial, Way, judged, unchanged, unmutated
 from searchrl.testing.kit.cases import RewardCase, reward_cases
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.kit.subject import Subject
+from searchrl.testing.trials import Trial, Way, judged, unchanged, unmutated
 
 _TOLERANCE = 1e-9
 

@@ -16,7 +16,7 @@ from typing import Any
 from searchrl.contracts import Metric
 from searchrl.contracts.watching import Tracker
 from searchrl.plugins.registry import describe_error
-from searchrl.testing.criteria import Problem, criterion
+from searchrl.testing.criteria import Problem, criterion, find_missing
 from searchrl.testing.kit.fuzz import catch
 from searchrl.testing.kit.subject import Subject
 from searchrl.testing.kit.surroundings import away
@@ -61,11 +61,9 @@ def _begin(subject: Subject) -> Iterator[tuple[Any, Path]]:
 @criterion("T1")
 def _logs_a_run(subject: Subject) -> Iterator[Problem]:
     with _begin(subject) as (tracker, _):
-        at = type(tracker)
-        for method in ("log", "close"):
-            if not callable(getattr(tracker, method, None)):
-                yield Problem(f"the factory makes a {at.__name__} without a method {method}", at)
-                return
+        if problems := [*find_missing(tracker, "log", "close")]:
+            yield from problems
+            return
         tracker.log(*sample_log(1, 1)[0])
         tracker.close()
 

@@ -52,12 +52,8 @@ def make_episode(
 ) -> Episode:
     """The episode of some raw model turns, parsed as a run would.
 
-    Args:
-        task: what was asked.
-        turns: what the model wrote, turn by turn.
-        protocol: reads the turns and wraps the passages; the default protocol if None.
-        passages: what every search shows.
-        stop_reason: why it ended; by default `answered` after an answer, else `turn_limit`.
+    `passages` are what every search shows. `stop_reason` is `answered` after an answer by default,
+    else `turn_limit`.
 
     >>> task = Task("t", "test", 0, "Capital of France?", answers=("Paris",))
     >>> make_episode(task, ["<think>easy</think><answer>Paris</answer>"]).final_answer
@@ -122,13 +118,9 @@ _NEUTRAL = Passage("merian", "The plates were engraved and coloured by hand.", "
 
 
 def reward_cases(protocol: TagProtocol | None = None) -> tuple[RewardCase, ...]:
-    """Every case, each of another name.
+    """Every case, each of another name; `protocol` writes and reads the turns.
 
-    Args:
-        protocol: writes and reads the turns; the default protocol if None.
-
-    Raises:
-        ValueError: if the protocol writes no search or no answer turns.
+    Raises ValueError if it writes no search or no answer turns.
     """
     protocol = protocol or ThinkSearchAnswer()
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))

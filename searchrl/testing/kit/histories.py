@@ -18,11 +18,7 @@ def make_history(
 ) -> History:
     """A history of some curves, step 1 being the first value of each; None is a hole.
 
-    Args:
-        phase: `train`, or `during` for evaluations.
-        history: one to add to; by default a new one with the settings of an unchanged
-            configuration.
-        curves: the values by name of the metric.
+    `phase` is `train`, or `during` for evaluations; `history` is one to add to.
 
     >>> make_history(entropy=[0.5, 0.4]).curve("entropy")[-1].value
     0.4

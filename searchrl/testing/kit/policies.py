@@ -47,17 +47,10 @@ class Says:
         """Every observation so far, the prompt first."""
 
     def act(self, observation: str) -> str:
-        """Return the next turn.
-
-        Raises:
-            IndexError: when all are said and the episode still goes on.
-        """
+        """Return the next turn; IndexError when all are said and the episode still goes on."""
         self.heard.append(observation)
         if len(self.heard) > len(self.turns):
-            raise IndexError(
-                f"all {len(self.turns)} turns are said and the episode goes on; it was told "
-                f"{observation!r:.200}. Give Says a turn more, or end with an answer"
-            )
+            raise IndexError(f"all {len(self.turns)} turns are said and the episode goes on")
         return self.turns[len(self.heard) - 1]
 
 
@@ -86,17 +79,9 @@ def play_episode(
 ) -> Episode:
     """Play one episode and return the record that reward components score.
 
-    Args:
-        env: an environment, as `make_env` returns it.
-        policy: writes the turns.
-        protocol: the environment's own; it reads the turns that the environment does not.
-        split: which tasks; the environment's first split if None.
-        index: number of the task; drawn from `seed` if None.
-        seed: of the environment.
-        max_turns: where to stop an environment that has no limit of its own.
-
-    Raises:
-        ConfigError: if there is no such task. What environment and policy raise goes through.
+    `protocol` is the environment's own. Without a `split` the environment takes its first, without
+    an `index` it draws the task from `seed`. `max_turns` stops an environment that has no limit of
+    its own. What environment and policy raise goes through.
 
     >>> from searchrl import make_env
     >>> from searchrl.protocols import ThinkSearchAnswer

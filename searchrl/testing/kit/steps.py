@@ -6,8 +6,8 @@ of a loss at the first update. Torch is imported when a micro-batch is made. Jud
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from searchrl.algorithms.record import Algorithm
@@ -16,17 +16,6 @@ from searchrl.core.advantage import StepScores
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class StepCase:
-    """The scores of one optimiser step, and what is special about it."""
-
-    name: str
-    step: StepScores
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def make_step(rewards: str, groups: str, unscored: Sequence[int] = ()) -> StepScores:
@@ -54,26 +43,26 @@ def _with_turns(step: StepScores) -> StepScores:
     return replace(step, turn_scores=scores)
 
 
-DEAD_STEPS: tuple[StepCase, ...] = (
-    StepCase("a group of equal rewards", make_step("1 1 1 1", "p p p p")),
-    StepCase("equal rewards beside others", make_step("0 0 0 1 0 1", "p p p q q q")),
-    StepCase("equal rewards that floats do not add up", make_step("0.1 0.1 0.1", "p p p")),
-    StepCase("groups of one rollout", make_step("1 0 0.5", "p q r")),
-    StepCase("a group with one scored rollout", make_step("1 0 0", "p p p", [1, 2])),
-    StepCase("no scored rollout", make_step("0 0", "p p", [0, 1])),
-    StepCase("no rollout", make_step("", "")),
-)
-"""Steps without contrast."""
+DEAD_STEPS: Mapping[str, StepScores] = {
+    "a group of equal rewards": make_step("1 1 1 1", "p p p p"),
+    "equal rewards beside others": make_step("0 0 0 1 0 1", "p p p q q q"),
+    "equal rewards that floats do not add up": make_step("0.1 0.1 0.1", "p p p"),
+    "groups of one rollout": make_step("1 0 0.5", "p q r"),
+    "a group with one scored rollout": make_step("1 0 0", "p p p", [1, 2]),
+    "no scored rollout": make_step("0 0", "p p", [0, 1]),
+    "no rollout": make_step("", ""),
+}
+"""Steps without contrast, each under the words that name it."""
 
-STEPS: tuple[StepCase, ...] = (
-    StepCase("two groups", make_step("1 0 0 1 0.2 0.9", "p p p q q q")),
-    StepCase("mixed groups", make_step("1 0 0 1 0.5 0.25", "p q p q q p")),
-    StepCase("groups of other sizes", make_step("1 0 0 1 0.5", "p p q q q")),
-    StepCase("negative rewards", make_step("-1 -3 -2 0", "p p p p")),
-    StepCase("large rewards", make_step("1e6 0 3e6 0", "p p q q")),
-    StepCase("an unscored rollout", make_step("1 0 0 0.5", "p p p p", [2])),
-    StepCase("process scores", _with_turns(make_step("1 0 0 1", "p p q q"))),
-)
+STEPS: Mapping[str, StepScores] = {
+    "two groups": make_step("1 0 0 1 0.2 0.9", "p p p q q q"),
+    "mixed groups": make_step("1 0 0 1 0.5 0.25", "p q p q q p"),
+    "groups of other sizes": make_step("1 0 0 1 0.5", "p p q q q"),
+    "negative rewards": make_step("-1 -3 -2 0", "p p p p"),
+    "large rewards": make_step("1e6 0 3e6 0", "p p q q"),
+    "an unscored rollout": make_step("1 0 0 0.5", "p p p p", [2]),
+    "process scores": _with_turns(make_step("1 0 0 1", "p p q q")),
+}
 """Steps with something to compare."""
 
 

@@ -33,15 +33,9 @@ class Subject:
     def of(
         cls, registry: Registry, entry: Entry, settings: Mapping[str, Any] | None = None
     ) -> Subject:
-        """The subject of a registry's entry.
-
-        Raises:
-            PluginError: if what the entry registers cannot be loaded.
-            ConfigError: for settings that it does not take.
-        """
-        return cls(
-            registry, entry, entry.ensure_settings(fill_parts(registry, entry, settings or {}))
-        )
+        """PluginError if the entry cannot be loaded, ConfigError for settings it does not take."""
+        filled = fill_parts(registry, entry, settings or {})
+        return cls(registry, entry, entry.ensure_settings(filled))
 
     def make(self, *args: Any, **parts: Any) -> Any:
         """Call the factory; what it raises keeps the line at which the plugin raised it.

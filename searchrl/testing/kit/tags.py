@@ -59,11 +59,7 @@ class Grammar:
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:
-        """One action of every kind that the protocol is found to write.
-
-        Searches and answers are tried; other kinds are found by reading what stands in its
-        instruction and what ends with its stop strings.
-        """
+        """One action of every kind that it is found to write: searches, answers, what it reads."""
         found: dict[str, Action] = {}
         read = (self.parse(turn) for turn in self._guess_turns())
         for action in (Action(SEARCH, (MARK,)), Action(ANSWER, MARK), *read):
@@ -79,10 +75,7 @@ class Grammar:
 
     @cached_property
     def legal_turns(self) -> tuple[str, ...]:
-        """Turns that parse to an action and end with a stop string, written or guessed.
-
-        What goes on after a stop string is no guess: sampling never gets there.
-        """
+        """Turns that parse to an action and end with a stop string, written or guessed."""
         guessed = [t for t in self._guess_turns() if self.parse(t).kind != INVALID]
         stops = tuple(self.protocol.stops)
         written = [turn for turn in self.turns if turn.endswith(stops)]

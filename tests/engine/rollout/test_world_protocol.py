@@ -121,7 +121,7 @@ def test_a_registration_with_no_name_for_a_protocol_is_a_fault(tmp_path: Path, p
         f"    register('slip', lambda *, protocol, retriever: None, protocol={protocol!r})\n"
     )
     (failure,) = load_plugins([str(tmp_path / "slip.py")], entry_points=False).failures
-    assert "registers env 'slip': protocol is" in str(failure) and failure.line == 4
+    assert "registers env 'slip': protocol is " in str(failure) and failure.line == 4
 
 
 class TestInstructions:

@@ -162,28 +162,41 @@ def _keep(
     note: Callable[[str], None],
 ) -> None:
     """Record the episodes, if a folder was given, and refuse figures of too few of them."""
-    from searchrl.cli.recording import record_episodes
     from searchrl.engine.metrics.failures import FailureLimit
+    from searchrl.engine.metrics.metrics import find_headline
     from searchrl.engine.metrics.remarks import find_remarks
-    from searchrl.run_folder import RunWriter, save_beside
+    from searchrl.engine.rollout.records import rollout_record
+    from searchrl.run_folder import RunWriter, holding, save_beside
+    from searchrl.trust.permission import trust_created
 
-    result, *others = results
-    for text in find_remarks(result.rollouts):
+    first = results[0]
+    for text in find_remarks(first.rollouts):
         note(text)
-    facts = {} if result.traffic is None else {"endpoint": asdict(result.traffic)}
-    more = {"eval_forced": result.forced}
-    for other in others:
-        more |= {"eval_against": other.rollouts, "eval_against_forced": other.forced}
+    save = save_beside
     # Recorded before the limit is checked: the episodes are kept in any case.
-    record_episodes(
-        config, registry, "eval", result.rollouts, result.metrics, began=began, more=more, **facts
-    )
-    limit = FailureLimit(
-        "evaluation",
-        config.rollout.max_failure_frac,
-        RunWriter(Path(config.run_dir)).write_failure if config.run_dir else save_beside,
-        note,
-    )
+    if config.run_dir is not None:
+        folder = Path(config.run_dir)
+        with holding(folder):
+            writer = RunWriter.create(config, folder, time.monotonic() - began)
+            writer.write_provenance(
+                registry.provenance(),
+                program="eval",
+                seed=config.seed,
+                fingerprint=config.fingerprint,
+                **({} if first.traffic is None else {"endpoint": asdict(first.traffic)}),
+            )
+            if text := trust_created(config, registry, writer.path):
+                note(f"warning: {text}")
+            for name, one in zip(("eval", "eval_against"), results, strict=False):
+                for phase, played in ((name, one.rollouts), (f"{name}_forced", one.forced)):
+                    if played:
+                        rows = (rollout_record(r, phase, None) for r in played)
+                        writer.write_rollouts(phase, rows, compress=config.log.compress)
+            writer.log(0, first.metrics, "eval")
+            headline = find_headline(rollout.world for rollout in first.rollouts)
+            writer.write_summary({"headline": headline, "eval": first.metrics})
+        save = writer.write_failure
+    limit = FailureLimit("evaluation", config.rollout.max_failure_frac, save, note)
     for name, one in zip(("eval", "eval_against"), results, strict=False):
         limit.ensure((*one.rollouts, *one.forced), f"split '{config.eval.split}'", name)
 

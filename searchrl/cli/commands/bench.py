@@ -61,8 +61,8 @@ def bench(**values: Any) -> None:
     if values["json"]:
         print_json(measured.to_dict())
         return
-    rows = describe(measured)
-    make_console().print(make_table("figure", rows, {"value": rows.__getitem__}))
+    rows = {name: [value] for name, value in describe(measured).items()}
+    make_console().print(make_table("figure", ["value"], rows))
 
 
 def describe(one: Measured) -> dict[str, str]:

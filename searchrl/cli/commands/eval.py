@@ -10,7 +10,6 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,30 +234,20 @@ def _show(
     console.print(f"{' against '.join(names)} on {envs}, split {config.eval.split}")
     measured = [one.metrics for one in results]
 
-    def count(key: str) -> str:
-        found = {one[key]["n"] for one in measured if key in one}
-        return " / ".join(map(str, sorted(found)))
-
     heads = ["value"] if len(both) == 1 else ["first", "second"]
-    columns: dict[str, Callable[[str], str]] = {
-        f"{head}\n[95 % interval]": partial(format_metric, metrics=one)
-        for head, one in zip(heads, measured, strict=True)
-    }
-    keys = chosen_keys(measured, details=values["details"])
-    console.print(make_table("metric", keys, {**columns, "n": count}))
+    heads = [f"{head}\n[95 % interval]" for head in heads]
+    rows = {}
+    for key in chosen_keys(measured, details=values["details"]):
+        counts = sorted({one[key]["n"] for one in measured if key in one})
+        cells = [format_metric(key, one) for one in measured]
+        rows[key] = [*cells, " / ".join(map(str, counts))]
+    console.print(make_table("metric", [*heads, "n"], rows))
     if not compared:
         return
-
-    def chance(key: str) -> str:
-        p = compared[key]["p"]
-        return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-
-    columns = {
-        "difference [95 %]": partial(format_metric, metrics=compared),
-        "p": chance,
-        "test": lambda key: compared[key]["test"],
-        "tasks": lambda key: str(compared[key]["n"]),
+    rows = {
+        key: [format_metric(key, compared), f"{one['p']:.2g}", one["test"], str(one["n"])]
+        for key, one in compared.items()
     }
     console.print("", f"{names[0]} minus {names[1]}, task by task", sep="\n")
-    console.print(make_table("metric", compared, columns))
+    console.print(make_table("metric", ["difference [95 %]", "p", "test", "tasks"], rows))
     console.print(_CHOSEN, style="dim")

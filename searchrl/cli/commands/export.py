@@ -51,8 +51,6 @@ def export(run: str, folder: str, **values: Any) -> None:
         print_json(exported.to_dict())
         return
     _show_files(exported.to_dict())
-    for note in exported.notes:
-        say(f"note: {note}")
     if exported.is_complete:
         # As its run was evaluated: the run's file has the plugins and all settings.
         words = ["searchrl", "eval", "--config", str(source.run.path / "config.yaml")]
@@ -99,8 +97,6 @@ def push(run: str, repo: str, **values: Any) -> None:
         print_json({**pushed.exported, "card": pushed.card, "url": pushed.url or None})
         return
     _show_files(pushed.exported)
-    for note in pushed.exported["notes"]:
-        say(f"note: {note}")
     if pushed.url:
         say(pushed.url)
         return
@@ -121,3 +117,5 @@ def _show_files(exported: dict[str, Any]) -> None:
     width = max(map(len, exported["files"]))
     for name, size in exported["files"].items():
         say(f"  {name:<{width}}  {format_bytes(size)}")
+    for note in exported["notes"]:
+        say(f"note: {note}")

@@ -18,8 +18,6 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from searchrl.report.rewards import Again
     from searchrl.runs.listing import Pruned, RunRow
 
@@ -97,27 +95,21 @@ def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
             told = [(" → ".join(value for value, _ in told), told[0][1])]
         return f"{label(found.name)} " + ", ".join(f"{value} ({on})" for value, on in told)
 
-    cells: dict[str, Callable[[RunRow], str]] = {
-        "what": lambda row: f"{row.program} {', '.join(row.envs)}, {row.model}",
-        "started (UTC)": lambda row: row.started[:16].replace("T", " "),
-        "state": describe_state,
-        "figures": describe_figures,
-    }
-    if details:
-        cells["took"] = lambda row: (
-            "" if row.duration_s is None else format_duration(row.duration_s)
-        )
-        cells["checkpoints"] = lambda row: str(row.num_checkpoints)
-        cells["on disk"] = lambda row: format_bytes(row.num_bytes)
-    by_name = {str(row.path): row for row in rows}
-    shown = {
-        name: {key: cell(row) for key, row in by_name.items()}.__getitem__
-        for name, cell in cells.items()
-    }
+    columns = ["what", "started (UTC)", "state", "figures"]
+    columns += ["took", "checkpoints", "on disk"] if details else []
+    shown = {}
+    for row in rows:
+        took = "" if row.duration_s is None else format_duration(row.duration_s)
+        what = f"{row.program} {', '.join(row.envs)}, {row.model}"
+        started = row.started[:16].replace("T", " ")
+        size = format_bytes(row.num_bytes)
+        cells = [what, started, describe_state(row), describe_figures(row)]
+        cells += [took, str(row.num_checkpoints), size] if details else []
+        shown[str(row.path)] = cells
     console = make_console(sys.stdout)
     if not console.is_terminal:  # a line for each run, for other programs to read
         console.width = 10_000
-    console.print(make_table("run", by_name, shown, name=str, can_wrap=True))
+    console.print(make_table("run", columns, shown, name=str, can_wrap=True))
     for text in (text for row in rows for text in row.damaged):
         console.print(Text(text, "yellow"))
     total = sum(row.num_bytes for row in rows)
@@ -175,24 +167,15 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.run_folder import Run
 
     found = Run.find(run) or Run.open(run)
+    writes = ("out", "compare", "json", "reward")
+    if wrong := [flag for flag in (writes if values["text"] else ("rollout",)) if values[flag]]:
+        way = "without --text, which writes nothing" if values["text"] else "with --text"
+        raise ConfigError(f"--{wrong[0]} goes {way}")
     if values["text"]:
-        for flag in ("out", "compare", "json"):
-            if values[flag]:
-                raise ConfigError(f"--{flag} goes without --text, which writes nothing")
-        if values["reward"]:
-            raise ConfigError(
-                "--reward goes without --text; in a terminal, this compares two rewards: "
-                f"searchrl score {run} --reward '{values['reward'][0]}'"
-            )
         from searchrl.cli.screen.report import show_rollout, show_run
 
         show_rollout(found, values["rollout"]) if values["rollout"] else show_run(found)
         return
-    if values["rollout"] is not None:
-        raise ConfigError(
-            "--rollout goes with --text; on the page, a rollout has its own address: "
-            f"index.html#/rollout/{values['rollout']}"
-        )
     from searchrl.engine.memory.plan import format_bytes
     from searchrl.report.folder import write_report
 

@@ -90,8 +90,8 @@ def score(run: str, **values: Any) -> None:
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
     shown = {phase: _cells(one) for phase, one in compared.items()}
-    columns = {phase: cells.__getitem__ for phase, cells in shown.items()}
-    console.print(make_table("phase", next(iter(shown.values())), columns))
+    table = {key: [cells[key] for cells in shown.values()] for key in next(iter(shown.values()))}
+    console.print(make_table("phase", shown, table))
     for disagreement in (found for one in compared.values() for found in one.disagreements):
         _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}

@@ -285,9 +285,7 @@ class _Training(TrainingRun):
                 rollout_record(r, "train", trained.get(r.trajectory.rollout_id)) for r in rollouts
             )
             name, keep = f"step_{step:06d}", config.log.max_rollout_files
-            self.writer.write_rollouts(
-                name, rows, compress=log.compress, keep=log.max_rollout_files
-            )
+            self.writer.write_rollouts(name, rows, compress=config.log.compress, keep=keep)
         metrics = summarise(rollouts, session.worlds)
         metrics |= update_metrics(
             learned.metrics,

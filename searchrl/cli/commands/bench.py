@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=3,
-    metavar="N",
-    help="Steps to time, after one that is not.",
-)
+@option("--steps N", "Steps to time, after one that is not.", type=click.IntRange(min=1), default=3)
 @options.SHARED
 @options.TRAINED
 @options.ALGORITHM

@@ -35,25 +35,15 @@ _CHOSEN = "p is for the figure you chose beforehand; by chance, one of twenty is
 
 @click.command("eval", cls=Command)
 @click.argument("run", required=False)
-@option("--num-tasks", key="eval.num_tasks", type=int, help="Tasks to evaluate on: the first N.")
-@option(
-    "--samples",
-    key="eval.num_samples",
-    type=int,
-    metavar="K",
-    help="Episodes per task, for pass@k and avg@k.",
-)
-@option("--temperature", key="eval.temperature", type=float, metavar="X", help="0 is greedy.")
-@option(
-    "--against",
-    metavar="POLICY",
-    help="Another policy on the same tasks: RUN, MODEL or scripted:NAME.",
-)
+@option("--num-tasks", "Tasks to evaluate on: the first N.", key="eval.num_tasks", type=int)
+@option("--samples K", "Episodes per task, for pass@k and avg@k.", key="eval.num_samples", type=int)
+@option("--temperature X", "0 is greedy.", key="eval.temperature", type=float)
+@option("--against POLICY", "Another policy on the same tasks: RUN, MODEL or scripted:NAME.")
 @option(
     "--forced/--no-forced",
+    "Evaluate a second time with the first turn forced to search.",
     key="eval.forced",
     default=None,
-    help="Evaluate a second time with the first turn forced to search.",
 )
 @options.SHARED
 @options.SPLIT
@@ -63,12 +53,11 @@ _CHOSEN = "p is for the figure you chose beforehand; by chance, one of twenty is
 @options.DEVICE
 @options.RUN_DIR
 @option(
-    "--show",
+    "--show N",
+    "Print the first N episodes as well.",
     type=click.IntRange(min=0),
     default=0,
-    metavar="N",
     group=options.OUTPUT,
-    help="Print the first N episodes as well.",
 )
 @options.DETAILS
 def eval(run: str | None, **values: Any) -> None:

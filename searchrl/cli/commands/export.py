@@ -16,8 +16,8 @@ from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option, together
 
 EXPORTED = together(
-    option("--merge", is_flag=True, help="Whole weights: add the adapter to its base."),
-    option("--base", metavar="ID", help="Hub id of the adapter's base, if it was a folder here."),
+    option("--merge", "Whole weights: add the adapter to its base.", is_flag=True),
+    option("--base ID", "Hub id of the adapter's base, if it was a folder here."),
 )
 
 
@@ -64,8 +64,8 @@ def export(run: str, folder: str, **values: Any) -> None:
 @click.argument("run", metavar="RUN")
 @click.argument("repo", metavar="USER/NAME")
 @EXPORTED
-@option("--private", is_flag=True, help="Make a new repository private.")
-@option("--dry-run", is_flag=True, help="Show files and model card; upload nothing.")
+@option("--private", "Make a new repository private.", is_flag=True)
+@option("--dry-run", "Show files and model card; upload nothing.", is_flag=True)
 @options.LOADED
 def push(run: str, repo: str, **values: Any) -> None:
     """Put the policy of a run on the Hugging Face Hub, with a model card.

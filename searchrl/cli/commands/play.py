@@ -31,12 +31,7 @@ _HELP = (
 
 
 @click.command(cls=Command)
-@option(
-    "--index",
-    type=int,
-    metavar="N",
-    help="Number of the task; by default any, or drawn from --seed.",
-)
+@option("--index N", "Number of the task; by default any, or drawn from --seed.", type=int)
 @options.SHARED
 @options.SPLIT
 @options.REWARD

@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
-@option("--prune", is_flag=True, help="Remove checkpoints, but for the newest and the best.")
-@option(
-    "--keep",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="With --prune: how many of the newest stay.",
-)
-@option("--dry-run", is_flag=True, help="With --prune: only say what would go.")
-@option("--verify", is_flag=True, help="Read every file and compare it with its checksum.")
+@option("--prune", "Remove checkpoints, but for the newest and the best.", is_flag=True)
+@option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=0))
+@option("--dry-run", "With --prune: only say what would go.", is_flag=True)
+@option("--verify", "Read every file and compare it with its checksum.", is_flag=True)
 @options.DETAILS
 @options.JSON
 def runs(folders: tuple[str, ...], **values: Any) -> None:
@@ -139,15 +134,14 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN")
-@option("--out", metavar="DIR", help="Where the report goes; by default RUN/report.")
-@option("--compare", metavar="RUN", help="A second run, compared on the tasks that both played.")
-@option("--text", is_flag=True, help="Print it here and write nothing: for ssh.")
-@option("--rollout", metavar="NAME", help="With --text: one rollout, token by token.")
+@option("--out DIR", "Where the report goes; by default RUN/report.")
+@option("--compare RUN", "A second run, compared on the tasks that both played.")
+@option("--text", "Print it here and write nothing: for ssh.", is_flag=True)
+@option("--rollout NAME", "With --text: one rollout, token by token.")
 @option(
-    "--reward",
+    "--reward EXPR",
+    "Another reward to show beside the recorded one; may be repeated.",
     multiple=True,
-    metavar="EXPR",
-    help="Another reward to show beside the recorded one; may be repeated.",
 )
 @options.LOADED
 def inspect(run: str, **values: Any) -> None:

@@ -31,19 +31,14 @@ _CHARACTERS = 200
 @click.command(cls=Command)
 @click.argument("run")
 @options.REWARD
+@option("--against EXPR", "Another reward; by default the one that the run recorded.")
+@option("--phase NAME", "Only rollouts of one phase: train, before, after, eval, ….")
+@option("--step N", "Only rollouts of one step.", type=click.IntRange(min=0))
 @option(
-    "--against", metavar="EXPR", help="Another reward; by default the one that the run recorded."
-)
-@option(
-    "--phase", metavar="NAME", help="Only rollouts of one phase: train, before, after, eval, …."
-)
-@option("--step", type=click.IntRange(min=0), metavar="N", help="Only rollouts of one step.")
-@option(
-    "--show",
+    "--show N",
+    "How many disagreements to show; 3 by default.",
     type=click.IntRange(min=0),
     default=3,
-    metavar="N",
-    help="How many disagreements to show; 3 by default.",
 )
 @options.LOADED
 def score(run: str, **values: Any) -> None:

@@ -213,6 +213,11 @@ class _ColdStart(TrainingRun):
                 self.save()
             if self.stop.asked:
                 raise Interrupted
+        if progress.cut_demos:
+            self.observer.note(
+                f"{progress.cut_demos} of {progress.demos} demonstrations were cut at a token "
+                f"limit and trained without the turns that did not fit ({limits_text(self.fitted)})"
+            )
 
 
 def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:

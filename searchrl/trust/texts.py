@@ -3,8 +3,7 @@
 Owns the one list of characters that are not just shown. Models, corpora, configs, run folders, file
 names and errors can hold escape sequences that move the cursor, hide text, or fill the clipboard
 (OSC 52), and marks that reverse the order of reading. They are printed as Python would write them,
-`\\x1b`. Callers: `cli/lines` and
-`cli/terminal`, through which all commands print, and `json_output`.
+`\\x1b`. Callers: `cli/lines` and `cli/terminal`, through which all commands print.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ PACKAGE = REPO / "searchrl"
 
 _FOLDERS = {
     "": "py.typed",
-    "assets": "builtins.toml criteria.toml games.json model_card.md.jinja probe_texts.toml "
+    "assets": "criteria.toml games.json model_card.md.jinja probe_texts.toml "
     "reward_cases.toml",
     "assets/corpus_demo": "corpus.jsonl questions.jsonl",
     "assets/multihop_demo": "corpus.jsonl questions.jsonl",

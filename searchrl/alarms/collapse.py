@@ -7,6 +7,8 @@ others are judged in any case.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from searchrl.alarms.curves import (
     PEAK,
     WINDOW,
@@ -21,11 +23,12 @@ from searchrl.alarms.curves import (
 )
 from searchrl.alarms.update import Positive, Share, Steps
 from searchrl.core.alert import Alert, Severity
-from searchrl.core.history import History, Point
+from searchrl.core.history import History
 
 _BACK = "go back: --init-from RUN/checkpoints/step_… of before this step, with half of optim.lr"
 
 
+@dataclass(frozen=True, kw_only=True)
 class EntropyCollapse:
     """Sounds when entropy falls to almost nothing, or shoots up, and the reward does not rise.
 
@@ -36,12 +39,9 @@ class EntropyCollapse:
         steps: how many steps in a row.
     """
 
-    def __init__(
-        self, *, min_share: Share = 0.1, max_growth: Positive = 3.0, steps: Steps = 5
-    ) -> None:
-        self.min_share = min_share
-        self.max_growth = max_growth
-        self.steps = steps
+    min_share: Share = 0.1
+    max_growth: Positive = 3.0
+    steps: Steps = 5
 
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the first ones."""
@@ -54,14 +54,9 @@ class EntropyCollapse:
         found = max(fallen, grown, key=len)
         if len(found) < self.steps:
             return None
-        did, so = (
-            (
-                "fell",
-                "a policy that always does the same has nothing to compare and cannot learn",
-            )
-            if found is fallen
-            else ("rose", "the policy forgets what it knew and writes at random")
-        )
+        did, so = "rose", "the policy forgets what it knew and writes at random"
+        if found is fallen:
+            did, so = "fell", "a policy that always does the same has nothing to compare"
         return Alert(
             f"the entropy {did} from {first:.2g} to {found[-1].value:.2g} nats per token, and the "
             "reward is no better than at the start",
@@ -74,6 +69,7 @@ class EntropyCollapse:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class FormatCollapse:
     """Sounds when episodes lose the form that they had.
 
@@ -82,9 +78,8 @@ class FormatCollapse:
         steps: how many steps in a row.
     """
 
-    def __init__(self, *, max_drop: Share = 0.3, steps: Steps = 5) -> None:
-        self.max_drop = max_drop
-        self.steps = steps
+    max_drop: Share = 0.3
+    steps: Steps = 5
 
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the best ones, for every task."""
@@ -107,6 +102,7 @@ class FormatCollapse:
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
 class SearchCollapse:
     """Sounds when an agent that used to search, or to call tools, stops doing so.
 
@@ -116,12 +112,9 @@ class SearchCollapse:
         steps: how many steps in a row.
     """
 
-    def __init__(
-        self, *, min_share: Share = 0.1, min_before: Positive = 0.1, steps: Steps = 5
-    ) -> None:
-        self.min_share = min_share
-        self.min_before = min_before
-        self.steps = steps
+    min_share: Share = 0.1
+    min_before: Positive = 0.1
+    steps: Steps = 5
 
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the best ones, for every task."""
@@ -147,6 +140,7 @@ class SearchCollapse:
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
 class LengthCollapse:
     """Sounds when turns grow to their limit or shrink to nothing, and the reward does not rise.
 
@@ -156,10 +150,9 @@ class LengthCollapse:
         steps: how many steps in a row.
     """
 
-    def __init__(self, *, max_share: Share = 0.9, min_share: Share = 0.2, steps: Steps = 5) -> None:
-        self.max_share = max_share
-        self.min_share = min_share
-        self.steps = steps
+    max_share: Share = 0.9
+    min_share: Share = 0.2
+    steps: Steps = 5
 
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the limit and with the first ones, for every task."""
@@ -169,15 +162,10 @@ class LengthCollapse:
                 continue
             first, limit = mean(curve[:WINDOW]), history.setting("rollout.max_turn_tokens")
             turns = {point.step: point.value for point in history.curve(f"{label}turns")}
-
-            def is_full(
-                point: Point, limit: float | None = limit, turns: dict[int, float] = turns
-            ) -> bool:
-                room = (limit or 0) * max(turns.get(point.step, 0.0), 1.0)
-                return bool(room) and point.value >= self.max_share * room
-
+            # The tokens of an episode per turn, beside the limit of a turn.
+            whole = [p._replace(value=p.value / max(turns.get(p.step, 0.0), 1.0)) for p in curve]
             short = streak(curve, below(self.min_share * first))
-            full = streak(curve, is_full)
+            full = streak(whole, above(self.max_share * limit, or_equal=True)) if limit else []
             found = max(short, full, key=len)
             if len(found) < self.steps:
                 continue
@@ -195,6 +183,7 @@ class LengthCollapse:
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
 class LikelihoodCollapse:
     """Sounds when rollouts that did well become ever less likely.
 
@@ -206,9 +195,8 @@ class LikelihoodCollapse:
         steps: how many steps in a row.
     """
 
-    def __init__(self, *, max_drop: Positive = 0.3, steps: Steps = 5) -> None:
-        self.max_drop = max_drop
-        self.steps = steps
+    max_drop: Positive = 0.3
+    steps: Steps = 5
 
     def check(self, history: History) -> Alert | None:
         """Compare the last steps with the best ones."""

@@ -5,12 +5,15 @@ They read how episodes went, not what they were worth.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from searchrl.alarms.curves import above, labels, mean, of_task, percent, streak
 from searchrl.alarms.update import Share, Steps
 from searchrl.core.alert import Alert, Severity
 from searchrl.core.history import History
 
 
+@dataclass(frozen=True, kw_only=True)
 class Truncation:
     """Sounds when a large share of the episodes is cut by a limit of turns or tokens.
 
@@ -19,9 +22,8 @@ class Truncation:
         steps: how many steps in a row.
     """
 
-    def __init__(self, *, max_share: Share = 0.5, steps: Steps = 5) -> None:
-        self.max_share = max_share
-        self.steps = steps
+    max_share: Share = 0.5
+    steps: Steps = 5
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps, for every task."""
@@ -46,6 +48,7 @@ class Truncation:
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
 class RetrievalFailure:
     """Sounds when searches fail, or find nothing.
 
@@ -55,16 +58,15 @@ class RetrievalFailure:
         steps: how many steps in a row.
     """
 
-    def __init__(
-        self, *, max_failed: Share = 0.02, max_empty: Share = 0.9, steps: Steps = 3
-    ) -> None:
-        self.limits = {"failed_retrieval": max_failed, "empty_searches": max_empty}
-        self.steps = steps
+    max_failed: Share = 0.02
+    max_empty: Share = 0.9
+    steps: Steps = 3
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps, for every task: failures first."""
+        limits = {"failed_retrieval": self.max_failed, "empty_searches": self.max_empty}
         for label in labels(history):
-            for name, limit in self.limits.items():
+            for name, limit in limits.items():
                 curve = history.curve(f"{label}{name}")
                 found = streak(curve, above(limit))
                 if len(found) < self.steps:

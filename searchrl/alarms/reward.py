@@ -5,6 +5,7 @@ They read what training is told to raise, and whether held-out tasks say the sam
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +21,7 @@ _EXACT = "em"
 """The component that held-out tasks are judged by."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class DeadGroups:
     """Sounds when no group has had two different rewards for many steps.
 
@@ -29,8 +31,7 @@ class DeadGroups:
         steps: how many steps in a row.
     """
 
-    def __init__(self, *, steps: Steps = 10) -> None:
-        self.steps = steps
+    steps: Steps = 10
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps."""
@@ -55,6 +56,7 @@ class DeadGroups:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class ConstantReward:
     """Sounds when all rollouts of many steps had one and the same reward.
 
@@ -62,8 +64,7 @@ class ConstantReward:
         steps: how many steps in a row.
     """
 
-    def __init__(self, *, steps: Steps = 10) -> None:
-        self.steps = steps
+    steps: Steps = 10
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps."""
@@ -85,6 +86,7 @@ class ConstantReward:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class OneComponent:
     """Sounds when one component carries the reward while held-out exact match stands still.
 
@@ -94,16 +96,9 @@ class OneComponent:
         evals: how many short evaluations must show it.
     """
 
-    def __init__(
-        self,
-        *,
-        min_gain: Share = 0.1,
-        min_share: Share = 0.8,
-        evals: Several = 3,
-    ) -> None:
-        self.min_gain = min_gain
-        self.min_share = min_share
-        self.evals = evals
+    min_gain: Share = 0.1
+    min_share: Share = 0.8
+    evals: Several = 3
 
     def check(self, history: History) -> Alert | None:
         """Compare what training gained with what short evaluations gained, for every task."""

@@ -5,6 +5,7 @@ They read what the learner says of its tokens and gradients. They do not read re
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -23,6 +24,7 @@ _ROUNDING_ELSE = 1e-4
 less: a few units in the last place for each of a few dozen layers."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Divergence:
     """Sounds when numbers are not finite, or when update after update is skipped.
 
@@ -31,9 +33,8 @@ class Divergence:
         max_nonfinite: share of the trained tokens that may have a log-prob that is not finite.
     """
 
-    def __init__(self, *, steps: Steps = 3, max_nonfinite: Share = 0.01) -> None:
-        self.steps = steps
-        self.max_nonfinite = max_nonfinite
+    steps: Steps = 3
+    max_nonfinite: Share = 0.01
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps, each of which must be bad."""
@@ -75,6 +76,7 @@ class Divergence:
         return ""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Mismatch:
     """Sounds when sampler and trainer give the sampled tokens other log-probs.
 
@@ -88,12 +90,9 @@ class Mismatch:
         steps: how many steps in a row.
     """
 
-    def __init__(
-        self, *, max_gap: Positive | None = None, growth: Positive = 4.0, steps: Steps = 3
-    ) -> None:
-        self.max_gap = max_gap
-        self.growth = growth
-        self.steps = steps
+    max_gap: Positive | None = None
+    growth: Positive = 4.0
+    steps: Steps = 3
 
     def check(self, history: History) -> Alert | None:
         """Compare the last gaps with the limit, and with the first ones."""
@@ -126,6 +125,7 @@ class Mismatch:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class KlBlowUp:
     """Sounds when the policy runs away from where it started, or moves too far in one step.
 
@@ -135,15 +135,13 @@ class KlBlowUp:
         steps: how many steps in a row.
     """
 
-    def __init__(
-        self, *, max_kl: Positive = 1.0, max_step_kl: Positive = 0.1, steps: Steps = 3
-    ) -> None:
-        self.limits = {"kl": max_kl, "approx_kl": max_step_kl}
-        self.steps = steps
+    max_kl: Positive = 1.0
+    max_step_kl: Positive = 0.1
+    steps: Steps = 3
 
     def check(self, history: History) -> Alert | None:
         """Look at both, the distance to the start first."""
-        for name, limit in self.limits.items():
+        for name, limit in (("kl", self.max_kl), ("approx_kl", self.max_step_kl)):
             found = streak(history.curve(name), above(limit))
             if len(found) >= self.steps:
                 place = "the starting policy" if name == "kl" else "the policy that sampled"

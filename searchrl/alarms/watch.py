@@ -2,7 +2,7 @@
 
 Owns how the names in `alarms.watch` become objects, the rule that an alarm sounds once per trouble,
 and the errors: what an alarm raises names its plugin. It writes nothing and ends no run. Caller:
-`programs/alarming`.
+`programs/alarms`.
 """
 
 from __future__ import annotations

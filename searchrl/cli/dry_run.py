@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 import yaml
 
-from searchrl.alarms.watch import find_alarms
 from searchrl.cli.lines import print_json, say
 from searchrl.cli.loading import find_permission
 from searchrl.engine.memory.forecast import foresee_memory
@@ -29,6 +28,7 @@ from searchrl.programs.setup.warnings import (
     training_warnings,
 )
 from searchrl.programs.traces import load_traces
+from searchrl.rewards.expression import RewardSchedule
 from searchrl.run_folder import choose_folder
 
 _NOT_READ = {"train": ("sft",), "sft": ("algorithm", "optim", "alarms", "max_steps")}
@@ -61,7 +61,7 @@ def show_plan(
     is that of `train`; `sft` has none. Warnings and the verdict on memory are the last lines. With
     `--details` the settings that the command reads stand before, as YAML, all else as comments.
     """
-    is_train, gpu_memory = command == "train", values.get("gpu_memory")
+    gpu_memory = values.get("gpu_memory")
     room = None if gpu_memory is None else max(0, parse_bytes(gpu_memory) - CUDA_CONTEXT)
     notes: list[str] = []
     plan, registry = prepare(command, plan, on_note=notes.append, trust=find_permission())
@@ -69,22 +69,17 @@ def show_plan(
     ensure_whole_distribution(config)
     worlds = make_worlds(config, registry)
     algorithm = registry.get("algorithm", config.algorithm.name).make(**config.algorithm.settings)
-    for tracker in config.log.trackers:
-        registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
-    find_alarms(registry, config.alarms.watch)
     num_tasks = count_tasks(worlds, config.eval)
     # Another machine fetches its own weights.
     absence = plan.find_absence() if room is None else ""
-    warnings = [*few_tasks(config, worlds)]
-    facts: dict[str, Any] = {}
-    learning: dict[str, Any] = {}
+    facts: dict[str, Any] = {"model": plan.model.label, "device": str(plan.device)}
     outlook: MemoryPlan | str = ""
-    if is_train:
+    if command == "train":
         ensure_can_learn(config, algorithm, worlds)
         warnings = [*training_warnings(plan, worlds)]
         loss = algorithm.resolve(config.algorithm)
-        facts["judging"] = "; ".join(foresee_training(config, worlds))
-        learning = {
+        facts |= {
+            "judging": "; ".join(foresee_training(config, worlds)),
             "loss": f"{config.algorithm.name}, {loss.describe()}",
             "rollouts_per_step": config.rollout.prompts_per_step * config.rollout.group_size,
             "curriculum": str(Curriculum(worlds)),
@@ -92,15 +87,16 @@ def show_plan(
         outlook = foresee_memory(
             config, plan.model, plan.device, has_reference=loss.beta > 0, room=room
         )
-    elif config.sft.traces is not None:
-        load_traces(config.sft.traces)
+    else:
+        warnings = [*few_tasks(config, worlds)]
+        if config.sft.traces is not None:
+            load_traces(config.sft.traces)
     for world in worlds:
         world.close()
     warnings += [absence] if absence else []
     if not is_shown:  # another process of several prints it
         return
-    facts |= {"model": plan.model.label, "device": str(plan.device)}
-    facts |= {"run_dir": str(choose_folder(config)), **learning, "num_tasks": num_tasks}
+    facts |= {"run_dir": str(choose_folder(config)), "num_tasks": num_tasks}
     facts = {name: value for name, value in facts.items() if value != ""}
     facts["fingerprint"] = config.fingerprint
     if values["json"]:
@@ -112,21 +108,17 @@ def show_plan(
     details = values["details"]
     lines = notes
     for task in config.tasks:
-        weight, reward = (
-            part if isinstance(part, str | float) else "in stages"
-            for part in (task.weight, task.reward)
-        )
-        lines.append(f"task: {task.env.name}, weight {weight}, reward {reward}")
+        weight = task.weight if isinstance(task.weight, float) else "in stages"
+        schedule = RewardSchedule.parse(task.reward)
+        lines.append(f"task: {task.env.name}, weight {weight}, reward {schedule}")
     facts["num_tasks"] = ", ".join(f"{split}: {count:,}" for split, count in num_tasks.items())
     lines += [f"{name}: {value}" for name, value in facts.items()]
     if details:
         settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_READ[command]}
         say(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip())
-        if isinstance(outlook, MemoryPlan):
-            lines.append("memory:")
-            for part in outlook.parts:
-                size = format_bytes(part.num_bytes)
-                lines.append(f"  {part.name}: {size} ({part.phase}: {part.why})")
+        for part in outlook.parts if isinstance(outlook, MemoryPlan) else ():
+            size = format_bytes(part.num_bytes)
+            lines.append(f"memory, {part.name}: {size} ({part.phase}: {part.why})")
     more = "" if details else "; --details shows every setting"
     lines.append(f"dry run: nothing was loaded or written{more}")
     lines += ["warning: " + warning.replace("\n", " ") for warning in warnings]

@@ -81,9 +81,14 @@ class Command(click.Command):
 def option(
     name: str, help: str, group: str = OWN, key: str = "", **settings: Any
 ) -> Callable[[F], F]:
-    """As `click.option`; `key` is the config key that it sets, `group` its heading."""
+    """As `click.option`; `key` is the config key that it sets, `group` its heading.
+
+    `name` may have what stands for the value behind it, as in `--seed N`.
+    """
+    flag, _, metavar = name.partition(" ")
     text = f"{help}  [{key}]" if key else help
-    return click.option(name, cls=Option, help=text, key=key, group=group, **settings)
+    settings |= {"metavar": metavar} if metavar else {}
+    return click.option(flag, cls=Option, help=text, key=key, group=group, **settings)
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -97,35 +102,23 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-ENV = option("--env", "Environment, by registered name.", TASKS, "env", metavar="NAME")
-REWARD = option(
-    "--reward", "Reward expression, such as 0.2*format+em.", TASKS, "reward", metavar="EXPR"
-)
-PROTOCOL = option("--protocol", "Tag protocol.", TASKS, "protocol", metavar="NAME")
-RETRIEVER = option(
-    "--retriever", "Retriever: bm25, random, empty, ….", TASKS, "retriever", metavar="NAME"
-)
-SPLIT = option("--split", "Split of the tasks.", TASKS, "eval.split", metavar="NAME")
+ENV = option("--env NAME", "Environment, by registered name.", TASKS, "env")
+REWARD = option("--reward EXPR", "Reward expression, such as 0.2*format+em.", TASKS, "reward")
+PROTOCOL = option("--protocol NAME", "Tag protocol.", TASKS, "protocol")
+RETRIEVER = option("--retriever NAME", "Retriever: bm25, random, empty, ….", TASKS, "retriever")
+SPLIT = option("--split NAME", "Split of the tasks.", TASKS, "eval.split")
 MODEL_NAME = option(
-    "--model",
-    "A model or run folder, a hub id, tiny or auto.",
-    MODEL,
-    "model.name",
-    metavar="MODEL",
+    "--model MODEL", "A model or run folder, a hub id, tiny or auto.", MODEL, "model.name"
 )
 POLICY = option(
-    "--policy", "model, scripted, scripted:NAME or endpoint:URL.", MODEL, "policy", metavar="POLICY"
+    "--policy POLICY", "model, scripted, scripted:NAME or endpoint:URL.", MODEL, "policy"
 )
-DEVICE = option("--device", "auto, cpu, cuda or mps.", MODEL, "device", metavar="DEVICE")
+DEVICE = option("--device DEVICE", "auto, cpu, cuda or mps.", MODEL, "device")
 INIT_FROM = option(
-    "--init-from",
-    "Run, checkpoint or adapter to start from.",
-    MODEL,
-    "init_from",
-    metavar="RUN|ADAPTER",
+    "--init-from RUN|ADAPTER", "Run, checkpoint or adapter to start from.", MODEL, "init_from"
 )
 ALGORITHM = option(
-    "--algorithm", "Algorithm: grpo, dapo, gspo, ….", LEARNING, "algorithm.name", metavar="NAME"
+    "--algorithm NAME", "Algorithm: grpo, dapo, gspo, ….", LEARNING, "algorithm.name"
 )
 GROUP_SIZE = option(
     "--group-size", "Rollouts per prompt.", LEARNING, "rollout.group_size", type=int
@@ -133,25 +126,14 @@ GROUP_SIZE = option(
 BETA = option(
     "--beta", "Weight of the KL to the starting policy.", LEARNING, "algorithm.beta", type=float
 )
-RUN_DIR = option(
-    "--run-dir", "Folder for what is written; new or empty.", RUN, "run_dir", metavar="DIR"
-)
-CONFIG = option("--config", "YAML file with any config keys.", SETTINGS, metavar="FILE")
+RUN_DIR = option("--run-dir DIR", "Folder for what is written; new or empty.", RUN, "run_dir")
+CONFIG = option("--config FILE", "YAML file with any config keys.", SETTINGS)
 SET = option(
-    "--set",
-    "Any config key, such as optim.lr=1e-4; may be repeated.",
-    SETTINGS,
-    metavar="K=V",
-    multiple=True,
+    "--set K=V", "Any config key, such as optim.lr=1e-4; may be repeated.", SETTINGS, multiple=True
 )
 SEED = option("--seed", "Seed of everything random.", SETTINGS, "seed", type=int)
 PLUGIN = option(
-    "--plugin",
-    "A plugin file or module; may be repeated.",
-    PLUGINS,
-    "plugins",
-    metavar="FILE",
-    multiple=True,
+    "--plugin FILE", "A plugin file or module; may be repeated.", PLUGINS, "plugins", multiple=True
 )
 STRICT = option(
     "--strict",
@@ -182,7 +164,7 @@ TRAINED = together(REWARD, MODEL_NAME, INIT_FROM, POLICY, DEVICE)
 
 MADE = together(
     RUN_DIR,
-    option("--resume", "Continue a run from its newest checkpoint.", RUN, metavar="RUN"),
+    option("--resume RUN", "Continue a run from its newest checkpoint.", RUN),
     option(
         "--allow-change",
         "With --resume: go on though data, env or a plugin has changed.",

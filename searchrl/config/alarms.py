@@ -6,8 +6,6 @@ alarm; `alarms/watch.py` does.
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
@@ -54,8 +52,11 @@ class AlarmSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-_TABLE = Path(__file__).resolve().parents[1] / "assets" / "builtins.toml"
-BUILTIN_ALARMS = tuple(tomllib.loads(_TABLE.read_text("utf-8"))["alarm"])
+BUILTIN_ALARMS = (
+    *("divergence", "mismatch", "kl_blow_up", "entropy_collapse", "format_collapse"),
+    *("search_collapse", "length_collapse", "likelihood_collapse", "dead_groups"),
+    *("constant_reward", "one_component", "truncation", "retrieval_failure"),
+)
 """The alarms that watch a run by default."""
 
 

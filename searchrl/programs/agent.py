@@ -15,7 +15,7 @@ from typing import Any
 
 from searchrl.config import RunConfig, build_config, merge
 from searchrl.config.endpoint import MODEL, endpoint_address
-from searchrl.core.episode import EpisodeTurn, Passage, StopReason
+from searchrl.core.episode import Episode, EpisodeTurn, Passage, StopReason
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.playing import Rollout
@@ -46,6 +46,11 @@ class Answer:
     queries: tuple[str, ...]
     passages: tuple[Passage, ...]
     stop_reason: StopReason = StopReason.ANSWERED
+
+    @classmethod
+    def of(cls, question: str, e: Episode) -> Answer:
+        """The answer that a finished episode gave."""
+        return cls(question, e.final_answer, e.turns, e.queries, e.passages, e.stop_reason)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain JSON-able values."""
@@ -82,7 +87,7 @@ class Agent:
             ConfigError: if the question is empty, or the environment takes no questions.
             EnvironmentFailure: if the environment or its retriever failed.
         """
-        return make_answer(question, self.play(question, **reset_options))
+        return Answer.of(question, self.play(question, **reset_options).episode)
 
     def play(self, question: str, **reset_options: Any) -> Rollout:
         """Like `ask`, but returns the whole rollout: tokens, episode and scores."""
@@ -114,19 +119,6 @@ class Agent:
     def close(self) -> None:
         """Close the environments."""
         self.world.close()
-
-
-def make_answer(question: str, rollout: Rollout) -> Answer:
-    """The answer that a finished rollout gave."""
-    episode = rollout.episode
-    return Answer(
-        question=question,
-        final_answer=episode.final_answer,
-        trace=episode.turns,
-        queries=episode.queries,
-        passages=episode.passages,
-        stop_reason=episode.stop_reason,
-    )
 
 
 def load_agent(
@@ -178,17 +170,12 @@ def load_agent(
     return Agent(config, registry, world, driver, tuple(notes))
 
 
-def takes_questions(world: TaskWorld) -> bool:
-    """Whether an environment is known to take the questions of its users, as a `TextEnv` does."""
-    return isinstance(world.ask(lambda env: env.unwrapped), TextEnv)
-
-
 def ask_line(run_dir: Path, worlds: Sequence[TaskWorld]) -> dict[str, str]:
     """For a run's summary: how to ask its agent; nothing where its environment takes no questions.
 
-    An agent plays the run's first task.
+    An agent plays the run's first task; that a `TextEnv` takes questions is known.
     """
-    if not takes_questions(worlds[0]):
+    if not isinstance(worlds[0].ask(lambda env: env.unwrapped), TextEnv):
         return {}
     return {"ask": f'searchrl ask {shlex.quote(str(run_dir))} "…"'}
 

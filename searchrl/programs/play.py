@@ -19,7 +19,6 @@ from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
-from searchrl.envs.text_space import TextSpace
 from searchrl.errors import ConfigError
 
 SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}
@@ -42,7 +41,6 @@ def read_turn(
     complain: Callable[[str], None],
     *,
     show_help: Callable[[], None] = lambda: None,
-    instead: str = "",
 ) -> str | None:
     """Read one turn: a shortcut, or raw lines up to a stop string or an empty line.
 
@@ -51,7 +49,6 @@ def read_turn(
         read_line: gives the next line.
         complain: told of a shortcut that the protocol cannot write.
         show_help: called for the line `help`.
-        instead: a shortcut that the environment does have, for complaints (`example_shortcut`).
 
     Returns None at the end of input and for the line `quit`.
     """
@@ -70,16 +67,14 @@ def read_turn(
             thought = rest.strip()
             continue
         if not lines and rest.strip() and head in SHORTCUTS:
-            try:
-                action = _read_shortcut(SHORTCUTS[head], rest.strip())
-            except ValueError as error:
-                complain(str(error))
+            kind = SHORTCUTS[head]
+            if (action := _read_shortcut(kind, rest.strip())) is None:
+                complain('a call is written: c NAME {"argument": value}')
                 continue
             try:
                 return protocol.render_turn(action, thought)
             except ValueError:
-                what = f"this game has no {NAMES[action.kind]}"
-                complain(f"{what}; use: {instead}" if instead else what)
+                complain(f"this game has no {NAMES[kind]}; help shows what it has")
                 continue
         if not line.strip() and not lines:
             continue
@@ -89,33 +84,16 @@ def read_turn(
     return "\n".join(lines) or None
 
 
-def example_shortcut(world: TaskWorld) -> str:
-    """A shortcut that stands for a turn of the environment, from its example turns; "" if none."""
-    space = world.ask(lambda env: env.action_space)
-    turns = space.turns if isinstance(space, TextSpace) else ()
-    letters = {kind: letter for letter, kind in SHORTCUTS.items()}
-    for turn in turns:
-        action = world.protocol.parse(turn)
-        if action.kind in letters and action.kind != TOOL:
-            words = " ".join(action.queries) if action.kind == SEARCH else str(action.payload)
-            return f"{letters[action.kind]} {words}"
-    return ""
-
-
-def _read_shortcut(kind: str, text: str) -> Action:
-    """The action of a shortcut; ValueError says how a call is written."""
-    if kind == SEARCH:
-        return Action(kind, (text,))
-    if kind in (ANSWER, ACT):
-        return Action(kind, text)
+def _read_shortcut(kind: str, text: str) -> Action | None:
+    """The action of a shortcut; None if it is no call of a tool."""
+    if kind != TOOL:
+        return Action(kind, (text,)) if kind == SEARCH else Action(kind, text)
     name, _, rest = text.partition(" ")
     try:
         arguments = json.loads(rest or "{}")
     except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise ValueError(f'a call is written: c {name} {{"argument": value}}')
-    return Action(kind, ToolCall(name, arguments))
+        return None
+    return Action(kind, ToolCall(name, arguments)) if isinstance(arguments, dict) else None
 
 
 class _Left(BaseException):

@@ -182,7 +182,19 @@ class _ColdStart(TrainingRun):
         steps = list(enumerate(_schedule(config.sft.stages)))[progress.step :]
         for step, stage, stage_step, demonstrations in _ahead(steps, self.demonstrate):
             started = time.perf_counter()
-            counted = self.count_cut(step, demonstrations)
+            num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
+            demos = progress.demos + len(demonstrations)
+            cut_demos, limits = progress.cut_demos + num_cut, limits_text(self.fitted)
+            if cut_demos == demos:  # none would show how to end
+                raise ConfigError(
+                    f"every demonstration so far ({demos} of {demos}) was cut at a token limit: "
+                    f"they do not fit {limits}; raise them"
+                )
+            if num_cut and not progress.cut_demos:
+                self.observer.note(
+                    f"step {step + 1}: {num_cut} of {len(demonstrations)} demonstrations were cut "
+                    f"at a token limit; turns that do not fit are left out ({limits})"
+                )
             dropout_seed = mix_key(config.seed, _DROPOUT, step) >> 1
             # One without a whole turn teaches nothing; its prompt may be too long to be read.
             trajectories = [d.trajectory for d in demonstrations if d.trajectory.turns]
@@ -191,11 +203,10 @@ class _ColdStart(TrainingRun):
             num_tokens = int(stats.pop("num_tokens"))
             figures = finite_figures(stats)
             metrics = {name: exact(value, num_tokens) for name, value in figures.items()}
-            num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
             metrics["cut_demos"] = proportion(num_cut, len(demonstrations))
             metrics["tokens_per_s"] = exact(num_tokens / (time.perf_counter() - started))
             self.writer.log(step + 1, metrics, "sft")
-            progress.step, progress.demos, progress.cut_demos = step + 1, *counted
+            progress.step, progress.demos, progress.cut_demos = step + 1, demos, cut_demos
             self.unrecorded = 0
             self.observer.step(step + 1, total, metrics)
             if (step + 1) % config.checkpoint.every == 0 or step + 1 == total:
@@ -205,31 +216,8 @@ class _ColdStart(TrainingRun):
         if progress.cut_demos:
             self.observer.note(
                 f"{progress.cut_demos} of {progress.demos} demonstrations were cut at a token "
-                "limit and trained without the turns that did not fit "
-                f"({limits_text(self.fitted)})"
+                f"limit and trained without the turns that did not fit ({limits_text(self.fitted)})"
             )
-
-    def count_cut(self, step: int, demonstrations: Sequence[Demonstration]) -> tuple[int, int]:
-        """Demonstrations so far and those cut, this step's among them; says so the first time.
-
-        Raises:
-            ConfigError: if no demonstration was whole so far: none would show how to end.
-        """
-        progress, num_demos = self.progress, len(demonstrations)
-        num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
-        limits = limits_text(self.fitted)
-        if num_cut and not progress.cut_demos:
-            self.observer.note(
-                f"step {step + 1}: {num_cut} of {num_demos} demonstrations were cut at a token "
-                f"limit; turns that do not fit are left out ({limits})"
-            )
-        demos, cut_demos = progress.demos + num_demos, progress.cut_demos + num_cut
-        if cut_demos == demos:
-            raise ConfigError(
-                f"every demonstration so far ({num_demos} of {num_demos}) was cut at a token "
-                f"limit: they do not fit {limits}; raise them"
-            )
-        return demos, cut_demos
 
 
 def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:

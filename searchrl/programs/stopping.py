@@ -66,11 +66,9 @@ def catching_signals() -> Iterator[StopFlag]:
     try:
         yield stop
     except (KeyboardInterrupt, OSError) as error:
-        is_stop = isinstance(error, KeyboardInterrupt) or stop.number not in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        )
-        if stop.number == signal.SIGINT or not is_stop:
+        if stop.number == signal.SIGINT or (
+            isinstance(error, OSError) and stop.number == signal.SIGTERM
+        ):
             raise
         raise Stopped(stop.number, *map(str, error.args)) from None
     finally:

@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
-from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig
 from searchrl.engine.learning.step_groups import sampler_metrics, update_metrics
 from searchrl.engine.learning.torchrun import read_place
@@ -87,9 +86,6 @@ def train(
         "train", config, resume=resume, registry=registry, on_note=observer.note, trust=trust
     )
     all_trackers = plan.config.log.trackers
-    for spec in all_trackers:
-        registry.get("tracker", spec.name).ensure_settings(spec.settings)
-    find_alarms(registry, plan.config.alarms.watch)
     with workers.joined(plan.device), catching_signals() as stop, ExitStack() as stack:
         folder = None
         if workers.is_first:
@@ -186,8 +182,6 @@ class _Training(TrainingRun):
         (trainable, total), rollout = self.policy.num_parameters, config.rollout
         every = config.checkpoint.every
         episodes = every * rollout.prompts_per_step * rollout.group_size
-        most = learner.max_updates
-        updates = "1 per step" if most == 1 else f"up to {most} per step"
         return {
             "splits": ", ".join(f"{name} {count:,}" for name, count in self.num_tasks.items()),
             "model": session.plan.model.label,
@@ -200,7 +194,7 @@ class _Training(TrainingRun):
                 f"rollouts, lr {config.optim.lr:g}, {learner.loss_settings.describe()}"
             ),
             **({"curriculum": text} if (text := str(session.curriculum)) else {}),
-            "update": learner.describe() if session.plan.model else updates,
+            "update": learner.describe(),
             "checkpoint": (
                 f"every {'step' if every == 1 else f'{every} steps'}, {episodes:,} episodes; the "
                 f"last {config.checkpoint.keep_last} are kept"
@@ -291,19 +285,12 @@ class _Training(TrainingRun):
         self.unrecorded = step
         updated = time.perf_counter()
         if config.log.rollouts:
-            self.writer.write_rollouts(
-                f"step_{step:06d}",
-                (
-                    rollout_record(
-                        r,
-                        "train",
-                        learned.tokens.get(r.trajectory.rollout_id),
-                    )
-                    for r in rollouts
-                ),
-                compress=config.log.compress,
-                keep=config.log.max_rollout_files,
+            trained = learned.tokens
+            rows = (
+                rollout_record(r, "train", trained.get(r.trajectory.rollout_id)) for r in rollouts
             )
+            name, keep = f"step_{step:06d}", config.log.max_rollout_files
+            self.writer.write_rollouts(name, rows, compress=config.log.compress, keep=keep)
         metrics = summarise(rollouts, session.worlds)
         metrics |= update_metrics(
             learned.metrics,

@@ -92,7 +92,7 @@ def test_plugin_cannot_take_over_a_builtin_command(tmp_path: Path) -> None:
 
 def test_missing_plugin_file_is_one_message() -> None:
     text = complaint("--plugin", "nowhere.py", "--help")
-    assert text.startswith("--plugin nowhere.py: there is no file")
+    assert "nowhere.py" in text and "there is no file" in text
 
 
 def test_unknown_command_is_suggested() -> None:

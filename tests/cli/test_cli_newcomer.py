@@ -76,7 +76,7 @@ MISTAKES = {
         "'docs'",
     ),
     "a table called JSONL": Mistake(
-        f"{CORPUS}=table.jsonl", "data have faults", "table.jsonl", "not JSON"
+        f"{CORPUS}=table.jsonl", "looks like a table", "table.jsonl", "name it FILE.csv"
     ),
     "bad rows": Mistake(
         f"{CORPUS}=bad.jsonl", "data have faults", "bad.jsonl:1: not JSON", "the first 5"

@@ -18,7 +18,6 @@ from searchrl.programs.play import read_turn
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.protocols.act import ThinkAct
 from searchrl.protocols.tool_call import ToolCallProtocol
-from searchrl.run_folder import Run
 
 PLAIN = ThinkSearchAnswer()
 TOOLS = ("--protocol", "tool-call", "--set", "protocol.tools=[{name: search}, {name: now}]")
@@ -74,8 +73,8 @@ def test_a_tool_is_called_by_its_name_and_json() -> None:
     read, complaints = turns(*lines, protocol=ToolCallProtocol())
     calls = [ToolCallProtocol().parse(turn).payload for turn in read]
     assert calls == [ToolCall("add", {"a": 1}), ToolCall("now", {})]
-    assert complaints == ['a call is written: c add {"argument": value}'] * 2
-    assert turns("c now")[1] == ["this game has no tool call"]
+    assert complaints == ['a call is written: c NAME {"argument": value}'] * 2
+    assert turns("c now")[1] == ["this game has no tool call; help shows what it has"]
 
 
 def test_shortcuts_are_shown_where_the_protocol_has_such_turns() -> None:
@@ -119,13 +118,6 @@ def test_seed_chooses_the_task() -> None:
     assert questions[0] == questions[1] and questions[0]["task"] != questions[2]["task"]
 
 
-def test_run_dir_keeps_the_episode(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    play("s library\na 1\n", "--index", "0", "--run-dir", folder)
-    (row,) = Run.open(folder).rollouts("play")
-    assert row["origin"] == "demonstration" and len(row["turns"]) == 2
-
-
 def test_environment_that_fails_is_no_success(tmp_path: Path) -> None:
     plugin = tmp_path / "failing.py"
     plugin.write_text(FAILING)
@@ -164,10 +156,3 @@ def test_help_and_quit_are_no_turns() -> None:
     result = play("exit\nhelp\nquit\n\n")
     assert result.stdout.count("help shows this again") == 2
     assert "The turn has no action" not in result.stdout and "not finished" in result.stdout
-
-
-def test_a_shortcut_that_the_game_does_not_have_names_one_that_it_has() -> None:
-    lake = "play --env gym:FrozenLake-v1 --reward env"
-    shown = succeed(*lake.split(), typed="s left\n").stdout
-    assert re.search("this game has no search; use: d (left|down|right|up)\n", shown)
-    assert "this game has no act; use: s library opening hours" in play("d left\n").stdout

@@ -7,8 +7,8 @@ look. Loading and asking are `searchrl.programs.agent`.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import reduce
 from typing import Any
 
@@ -24,7 +24,6 @@ from searchrl.cli.options import Command, read_layers
 @click.argument("question", required=False)
 @options.SHARED
 @options.DEVICE
-@options.RUN_DIR
 def ask(agent: str, question: str | None, **values: Any) -> None:
     """Ask a trained agent a question; shows what it searches and reads.
 
@@ -38,27 +37,18 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
       searchrl ask runs/mine --json < questions.txt
     """
     from searchrl.cli.loading import find_permission, say_notes
-    from searchrl.cli.recording import record_episodes
     from searchrl.cli.screen.transcript import render_turns
     from searchrl.cli.terminal import make_console
     from searchrl.config import merge
-    from searchrl.programs.agent import load_agent, make_answer
-    from searchrl.run_folder import choose_folder
+    from searchrl.programs.agent import load_agent
 
     overrides: dict[str, Any] = reduce(merge, read_layers(), {})
-    began = time.monotonic()
     loaded = load_agent(agent, permission=find_permission(), **overrides)
     say_notes(loaded.notes)
-    config = loaded.config
-    if config.run_dir is not None:
-        choose_folder(config)
     console = make_console()
-    rollouts = []
-    try:
+    with closing(loaded):
         for text in _questions(question):
-            rollout = loaded.play(text)
-            rollouts.append(rollout)
-            answer = make_answer(text, rollout)
+            answer = loaded.ask(text)
             if values["json"]:
                 print_json(answer.to_dict())
                 continue
@@ -68,11 +58,6 @@ def ask(agent: str, question: str | None, **values: Any) -> None:
             else:
                 # Nobody knows here whether it is right, so it is not green.
                 console.print(answer.final_answer, style="bold")
-    finally:
-        # A person leaves with Ctrl-C, and a question may fail: the answers so far are kept.
-        loaded.close()
-        if rollouts:
-            record_episodes(config, loaded.registry, "ask", rollouts, {}, began=began)
 
 
 def _questions(question: str | None) -> Iterator[str]:

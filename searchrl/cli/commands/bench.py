@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=3,
-    metavar="N",
-    help="Steps to time, after one that is not.",
-)
+@option("--steps N", "Steps to time, after one that is not.", type=click.IntRange(min=1), default=3)
 @options.SHARED
 @options.TRAINED
 @options.ALGORITHM
@@ -61,8 +55,8 @@ def bench(**values: Any) -> None:
     if values["json"]:
         print_json(measured.to_dict())
         return
-    rows = describe(measured)
-    make_console().print(make_table("figure", rows, {"value": rows.__getitem__}))
+    rows = {name: [value] for name, value in describe(measured).items()}
+    make_console().print(make_table("figure", ["value"], rows))
 
 
 def describe(one: Measured) -> dict[str, str]:

@@ -36,10 +36,8 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "not applicable"
 
 @click.command(cls=Command)
 @click.argument("what", metavar="NAME|FILE")
-@option("--kind", metavar="KIND", help="Look among the names of one kind only: env, reward, ….")
-@option(
-    "--set", multiple=True, metavar="K=V", help="A setting of what is checked, such as max_turns=6."
-)
+@option("--kind KIND", "Look among the names of one kind only: env, reward, ….")
+@option("--set K=V", "A setting of what is checked, such as max_turns=6.", multiple=True)
 @options.PLUGIN
 @options.JSON
 def check(what: str, **values: Any) -> None:

@@ -49,10 +49,7 @@ def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> 
     if is_json:
         say(json.dumps([_to_dict(k, presets) for k in keys], indent=2, ensure_ascii=False))
         return
-    for before, one in zip([None, *keys], keys, strict=False):
-        is_first_of_run = before is None or before.section != "run"
-        if len(keys) > 1 and one.section == "run" and one.type != "section" and is_first_of_run:
-            say(style("The run", bold=True))
+    for one in keys:
         _show(one, presets, is_short=len(keys) > 1, has_preset=preset is not None)
 
 

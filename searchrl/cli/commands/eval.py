@@ -10,7 +10,6 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,25 +35,15 @@ _CHOSEN = "p is for the figure you chose beforehand; by chance, one of twenty is
 
 @click.command("eval", cls=Command)
 @click.argument("run", required=False)
-@option("--num-tasks", key="eval.num_tasks", type=int, help="Tasks to evaluate on: the first N.")
-@option(
-    "--samples",
-    key="eval.num_samples",
-    type=int,
-    metavar="K",
-    help="Episodes per task, for pass@k and avg@k.",
-)
-@option("--temperature", key="eval.temperature", type=float, metavar="X", help="0 is greedy.")
-@option(
-    "--against",
-    metavar="POLICY",
-    help="Another policy on the same tasks: RUN, MODEL or scripted:NAME.",
-)
+@option("--num-tasks", "Tasks to evaluate on: the first N.", key="eval.num_tasks", type=int)
+@option("--samples K", "Episodes per task, for pass@k and avg@k.", key="eval.num_samples", type=int)
+@option("--temperature X", "0 is greedy.", key="eval.temperature", type=float)
+@option("--against POLICY", "Another policy on the same tasks: RUN, MODEL or scripted:NAME.")
 @option(
     "--forced/--no-forced",
+    "Evaluate a second time with the first turn forced to search.",
     key="eval.forced",
     default=None,
-    help="Evaluate a second time with the first turn forced to search.",
 )
 @options.SHARED
 @options.SPLIT
@@ -64,12 +53,11 @@ _CHOSEN = "p is for the figure you chose beforehand; by chance, one of twenty is
 @options.DEVICE
 @options.RUN_DIR
 @option(
-    "--show",
+    "--show N",
+    "Print the first N episodes as well.",
     type=click.IntRange(min=0),
     default=0,
-    metavar="N",
     group=options.OUTPUT,
-    help="Print the first N episodes as well.",
 )
 @options.DETAILS
 def eval(run: str | None, **values: Any) -> None:
@@ -162,28 +150,41 @@ def _keep(
     note: Callable[[str], None],
 ) -> None:
     """Record the episodes, if a folder was given, and refuse figures of too few of them."""
-    from searchrl.cli.recording import record_episodes
     from searchrl.engine.metrics.failures import FailureLimit
+    from searchrl.engine.metrics.metrics import find_headline
     from searchrl.engine.metrics.remarks import find_remarks
-    from searchrl.run_folder import RunWriter, save_beside
+    from searchrl.engine.rollout.records import rollout_record
+    from searchrl.run_folder import RunWriter, holding, save_beside
+    from searchrl.trust.permission import trust_created
 
-    result, *others = results
-    for text in find_remarks(result.rollouts):
+    first = results[0]
+    for text in find_remarks(first.rollouts):
         note(text)
-    facts = {} if result.traffic is None else {"endpoint": asdict(result.traffic)}
-    more = {"eval_forced": result.forced}
-    for other in others:
-        more |= {"eval_against": other.rollouts, "eval_against_forced": other.forced}
+    save = save_beside
     # Recorded before the limit is checked: the episodes are kept in any case.
-    record_episodes(
-        config, registry, "eval", result.rollouts, result.metrics, began=began, more=more, **facts
-    )
-    limit = FailureLimit(
-        "evaluation",
-        config.rollout.max_failure_frac,
-        RunWriter(Path(config.run_dir)).write_failure if config.run_dir else save_beside,
-        note,
-    )
+    if config.run_dir is not None:
+        folder = Path(config.run_dir)
+        with holding(folder):
+            writer = RunWriter.create(config, folder, time.monotonic() - began)
+            writer.write_provenance(
+                registry.provenance(),
+                program="eval",
+                seed=config.seed,
+                fingerprint=config.fingerprint,
+                **({} if first.traffic is None else {"endpoint": asdict(first.traffic)}),
+            )
+            if text := trust_created(config, registry, writer.path):
+                note(f"warning: {text}")
+            for name, one in zip(("eval", "eval_against"), results, strict=False):
+                for phase, played in ((name, one.rollouts), (f"{name}_forced", one.forced)):
+                    if played:
+                        rows = (rollout_record(r, phase, None) for r in played)
+                        writer.write_rollouts(phase, rows, compress=config.log.compress)
+            writer.log(0, first.metrics, "eval")
+            headline = find_headline(rollout.world for rollout in first.rollouts)
+            writer.write_summary({"headline": headline, "eval": first.metrics})
+        save = writer.write_failure
+    limit = FailureLimit("evaluation", config.rollout.max_failure_frac, save, note)
     for name, one in zip(("eval", "eval_against"), results, strict=False):
         limit.ensure((*one.rollouts, *one.forced), f"split '{config.eval.split}'", name)
 
@@ -222,30 +223,20 @@ def _show(
     console.print(f"{' against '.join(names)} on {envs}, split {config.eval.split}")
     measured = [one.metrics for one in results]
 
-    def count(key: str) -> str:
-        found = {one[key]["n"] for one in measured if key in one}
-        return " / ".join(map(str, sorted(found)))
-
     heads = ["value"] if len(both) == 1 else ["first", "second"]
-    columns: dict[str, Callable[[str], str]] = {
-        f"{head}\n[95 % interval]": partial(format_metric, metrics=one)
-        for head, one in zip(heads, measured, strict=True)
-    }
-    keys = chosen_keys(measured, details=values["details"])
-    console.print(make_table("metric", keys, {**columns, "n": count}))
+    heads = [f"{head}\n[95 % interval]" for head in heads]
+    rows = {}
+    for key in chosen_keys(measured, details=values["details"]):
+        counts = sorted({one[key]["n"] for one in measured if key in one})
+        cells = [format_metric(key, one) for one in measured]
+        rows[key] = [*cells, " / ".join(map(str, counts))]
+    console.print(make_table("metric", [*heads, "n"], rows))
     if not compared:
         return
-
-    def chance(key: str) -> str:
-        p = compared[key]["p"]
-        return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-
-    columns = {
-        "difference [95 %]": partial(format_metric, metrics=compared),
-        "p": chance,
-        "test": lambda key: compared[key]["test"],
-        "tasks": lambda key: str(compared[key]["n"]),
+    rows = {
+        key: [format_metric(key, compared), f"{one['p']:.2g}", one["test"], str(one["n"])]
+        for key, one in compared.items()
     }
     console.print("", f"{names[0]} minus {names[1]}, task by task", sep="\n")
-    console.print(make_table("metric", compared, columns))
+    console.print(make_table("metric", ["difference [95 %]", "p", "test", "tasks"], rows))
     console.print(_CHOSEN, style="dim")

@@ -16,8 +16,8 @@ from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option, together
 
 EXPORTED = together(
-    option("--merge", is_flag=True, help="Whole weights: add the adapter to its base."),
-    option("--base", metavar="ID", help="Hub id of the adapter's base, if it was a folder here."),
+    option("--merge", "Whole weights: add the adapter to its base.", is_flag=True),
+    option("--base ID", "Hub id of the adapter's base, if it was a folder here."),
 )
 
 
@@ -51,8 +51,6 @@ def export(run: str, folder: str, **values: Any) -> None:
         print_json(exported.to_dict())
         return
     _show_files(exported.to_dict())
-    for note in exported.notes:
-        say(f"note: {note}")
     if exported.is_complete:
         # As its run was evaluated: the run's file has the plugins and all settings.
         words = ["searchrl", "eval", "--config", str(source.run.path / "config.yaml")]
@@ -66,8 +64,8 @@ def export(run: str, folder: str, **values: Any) -> None:
 @click.argument("run", metavar="RUN")
 @click.argument("repo", metavar="USER/NAME")
 @EXPORTED
-@option("--private", is_flag=True, help="Make a new repository private.")
-@option("--dry-run", is_flag=True, help="Show files and model card; upload nothing.")
+@option("--private", "Make a new repository private.", is_flag=True)
+@option("--dry-run", "Show files and model card; upload nothing.", is_flag=True)
 @options.LOADED
 def push(run: str, repo: str, **values: Any) -> None:
     """Put the policy of a run on the Hugging Face Hub, with a model card.
@@ -99,8 +97,6 @@ def push(run: str, repo: str, **values: Any) -> None:
         print_json({**pushed.exported, "card": pushed.card, "url": pushed.url or None})
         return
     _show_files(pushed.exported)
-    for note in pushed.exported["notes"]:
-        say(f"note: {note}")
     if pushed.url:
         say(pushed.url)
         return
@@ -121,3 +117,5 @@ def _show_files(exported: dict[str, Any]) -> None:
     width = max(map(len, exported["files"]))
     for name, size in exported["files"].items():
         say(f"  {name:<{width}}  {format_bytes(size)}")
+    for note in exported["notes"]:
+        say(f"note: {note}")

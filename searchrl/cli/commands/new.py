@@ -19,8 +19,8 @@ from searchrl.scaffold import KINDS, ensure_free, hook_of, make_scaffold, write_
 @click.command(cls=Command)
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
-@option("--package", is_flag=True, help="A package to install instead of one file.")
-@option("--force", is_flag=True, help="Replace what is there already.")
+@option("--package", "A package to install instead of one file.", is_flag=True)
+@option("--force", "Replace what is there already.", is_flag=True)
 @options.JSON
 def new(kind: str, name: str, **values: Any) -> None:
     """Write a plugin that works, with its tests, to change into your own.

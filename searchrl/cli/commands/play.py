@@ -7,7 +7,6 @@ episode, with the same rollout driver as in training.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import click
@@ -32,16 +31,10 @@ _HELP = (
 
 
 @click.command(cls=Command)
-@option(
-    "--index",
-    type=int,
-    metavar="N",
-    help="Number of the task; by default any, or drawn from --seed.",
-)
+@option("--index N", "Number of the task; by default any, or drawn from --seed.", type=int)
 @options.SHARED
 @options.SPLIT
 @options.REWARD
-@options.RUN_DIR
 def play(**values: Any) -> None:
     """Play an environment yourself: you are the policy.
 
@@ -54,22 +47,18 @@ def play(**values: Any) -> None:
       printf 's library hours\\na 16:45\\n' | searchrl play --env regulations --index 3
     """
     from searchrl.cli.loading import load_registry
-    from searchrl.cli.recording import record_episodes
     from searchrl.cli.screen.transcript import colour_observation, verdict_lines
     from searchrl.cli.terminal import make_console
     from searchrl.config import build_config
     from searchrl.engine.rollout.records import rollout_record
     from searchrl.engine.rollout.world import make_worlds, name_defaults
     from searchrl.errors import FailureLimitError
-    from searchrl.programs.play import choose_task, example_shortcut, play_episode, read_turn
-    from searchrl.run_folder import choose_folder
+    from searchrl.programs.play import choose_task, play_episode, read_turn
 
     is_json = values["json"]
     console = make_console(sys.stderr if is_json else sys.stdout)
     layers = read_layers()
     config = build_config(*layers)
-    if config.run_dir is not None:
-        choose_folder(config)
     registry = load_registry(config)
     config = name_defaults(config, registry)
     world = make_worlds(config, registry)[0]
@@ -84,11 +73,9 @@ def play(**values: Any) -> None:
         shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
         console.print(_HELP.format(shortcuts), "", style="dim")
 
-    began = time.monotonic()
     split = config.eval.split
     seed = config.seed if any("seed" in layer for layer in layers) else None
     index = choose_task(world, split, values["index"], seed)
-    instead = example_shortcut(world)
     if world.can_open(TOOL):  # the instruction lists the tools
         console.print(world.protocol.instruction, "", style="dim")
     show_help()
@@ -103,40 +90,33 @@ def play(**values: Any) -> None:
             read_line,
             lambda text: console.print(text, style="red"),
             show_help=show_help,
-            instead=instead,
         ),
     )
     world.close()
-    if rollout is None:
+    episode = None if rollout is None else rollout.episode
+    scored = None if rollout is None else rollout.scored
+    if is_json:
+        task = episode.task if episode else None
+        print_json(
+            {
+                "task": task and task.id,
+                "question": task and task.question,
+                "expected": task and list(task.answers),
+                "final_answer": episode and episode.final_answer,
+                "stop_reason": episode and str(episode.stop_reason),
+                "reward": scored and scored.reward,
+                "scores": dict(scored.scores) if scored else {},
+                "unscored": scored.unscored if scored else "the episode was left before its end",
+            }
+        )
+    if episode is None or rollout is None:
         console.print("The episode is not finished, so there are no scores.")
-        if is_json:
-            unscored = "the episode was left before its end"
-            print_json(
-                dict.fromkeys(("task", "question", "expected", "final_answer", "stop_reason"))
-                | {"reward": None, "scores": {}, "unscored": unscored}
-            )
-            sys.exit(FailureLimitError.exit_code)
-        return
-    episode, scored = rollout.episode, rollout.scored
+        sys.exit(FailureLimitError.exit_code if is_json else 0)
     if episode.turns and episode.turns[-1].action.reason:
         console.print(episode.turns[-1].action.reason, style="yellow")
     console.print(f"The episode is over ({episode.stop_reason}).")
     for line in verdict_lines(rollout_record(rollout, "play", None)):
         console.print(line)
-    record_episodes(config, registry, "play", [rollout], {}, began=began)
-    if is_json:
-        print_json(
-            {
-                "task": episode.task.id,
-                "question": episode.task.question,
-                "expected": list(episode.task.answers),
-                "final_answer": episode.final_answer,
-                "stop_reason": str(episode.stop_reason),
-                "reward": scored.reward,
-                "scores": dict(scored.scores),
-                "unscored": scored.unscored,
-            }
-        )
     if episode.failure is not None:
         # The same status as for a run with too many failures: the command line was right.
         console.print(episode.failure.detail, style="dim")

@@ -18,23 +18,16 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from searchrl.report.rewards import Again
     from searchrl.runs.listing import Pruned, RunRow
 
 
 @click.command(cls=Command)
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
-@option("--prune", is_flag=True, help="Remove checkpoints, but for the newest and the best.")
-@option(
-    "--keep",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="With --prune: how many of the newest stay.",
-)
-@option("--dry-run", is_flag=True, help="With --prune: only say what would go.")
-@option("--verify", is_flag=True, help="Read every file and compare it with its checksum.")
+@option("--prune", "Remove checkpoints, but for the newest and the best.", is_flag=True)
+@option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=0))
+@option("--dry-run", "With --prune: only say what would go.", is_flag=True)
+@option("--verify", "Read every file and compare it with its checksum.", is_flag=True)
 @options.DETAILS
 @options.JSON
 def runs(folders: tuple[str, ...], **values: Any) -> None:
@@ -97,27 +90,21 @@ def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
             told = [(" → ".join(value for value, _ in told), told[0][1])]
         return f"{label(row.figure)} " + ", ".join(f"{value} ({on})" for value, on in told)
 
-    cells: dict[str, Callable[[RunRow], str]] = {
-        "what": lambda row: f"{row.program} {', '.join(row.envs)}, {row.model}",
-        "started (UTC)": lambda row: row.started[:16].replace("T", " "),
-        "state": describe_state,
-        "figures": describe_figures,
-    }
-    if details:
-        cells["took"] = lambda row: (
-            "" if row.duration_s is None else format_duration(row.duration_s)
-        )
-        cells["checkpoints"] = lambda row: str(row.checkpoints)
-        cells["on disk"] = lambda row: format_bytes(row.bytes)
-    by_name = {str(row.path): row for row in rows}
-    shown = {
-        name: {key: cell(row) for key, row in by_name.items()}.__getitem__
-        for name, cell in cells.items()
-    }
+    columns = ["what", "started (UTC)", "state", "figures"]
+    columns += ["took", "checkpoints", "on disk"] if details else []
+    shown = {}
+    for row in rows:
+        took = "" if row.duration_s is None else format_duration(row.duration_s)
+        what = f"{row.program} {', '.join(row.envs)}, {row.model}"
+        started = row.started[:16].replace("T", " ")
+        size = format_bytes(row.bytes)
+        cells = [what, started, describe_state(row), describe_figures(row)]
+        cells += [took, str(row.checkpoints), size] if details else []
+        shown[str(row.path)] = cells
     console = make_console(sys.stdout)
     if not console.is_terminal:  # a line for each run, for other programs to read
         console.width = 10_000
-    console.print(make_table("run", by_name, shown, name=str, can_wrap=True))
+    console.print(make_table("run", columns, shown, name=str, can_wrap=True))
     for text in (text for row in rows for text in row.damaged):
         console.print(Text(text, "yellow"))
     total = sum(row.bytes for row in rows)
@@ -147,15 +134,14 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN")
-@option("--out", metavar="DIR", help="Where the report goes; by default RUN/report.")
-@option("--compare", metavar="RUN", help="A second run, compared on the tasks that both played.")
-@option("--text", is_flag=True, help="Print it here and write nothing: for ssh.")
-@option("--rollout", metavar="NAME", help="With --text: one rollout, token by token.")
+@option("--out DIR", "Where the report goes; by default RUN/report.")
+@option("--compare RUN", "A second run, compared on the tasks that both played.")
+@option("--text", "Print it here and write nothing: for ssh.", is_flag=True)
+@option("--rollout NAME", "With --text: one rollout, token by token.")
 @option(
-    "--reward",
+    "--reward EXPR",
+    "Another reward to show beside the recorded one; may be repeated.",
     multiple=True,
-    metavar="EXPR",
-    help="Another reward to show beside the recorded one; may be repeated.",
 )
 @options.LOADED
 def inspect(run: str, **values: Any) -> None:
@@ -175,24 +161,15 @@ def inspect(run: str, **values: Any) -> None:
     from searchrl.run_folder import Run
 
     found = Run.find(run) or Run.open(run)
+    writes = ("out", "compare", "json", "reward")
+    if wrong := [flag for flag in (writes if values["text"] else ("rollout",)) if values[flag]]:
+        way = "without --text, which writes nothing" if values["text"] else "with --text"
+        raise ConfigError(f"--{wrong[0]} goes {way}")
     if values["text"]:
-        for flag in ("out", "compare", "json"):
-            if values[flag]:
-                raise ConfigError(f"--{flag} goes without --text, which writes nothing")
-        if values["reward"]:
-            raise ConfigError(
-                "--reward goes without --text; in a terminal, this compares two rewards: "
-                f"searchrl score {run} --reward '{values['reward'][0]}'"
-            )
         from searchrl.cli.screen.report import show_rollout, show_run
 
         show_rollout(found, values["rollout"]) if values["rollout"] else show_run(found)
         return
-    if values["rollout"] is not None:
-        raise ConfigError(
-            "--rollout goes with --text; on the page, a rollout has its own address: "
-            f"index.html#/rollout/{values['rollout']}"
-        )
     from searchrl.engine.memory.plan import format_bytes
     from searchrl.report.folder import write_report
 

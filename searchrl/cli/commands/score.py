@@ -30,19 +30,14 @@ _CHARACTERS = 200
 @click.command(cls=Command)
 @click.argument("run")
 @options.REWARD
+@option("--against EXPR", "Another reward; by default the one that the run recorded.")
+@option("--phase NAME", "Only rollouts of one phase: train, before, after, eval, ….")
+@option("--step N", "Only rollouts of one step.", type=click.IntRange(min=0))
 @option(
-    "--against", metavar="EXPR", help="Another reward; by default the one that the run recorded."
-)
-@option(
-    "--phase", metavar="NAME", help="Only rollouts of one phase: train, before, after, eval, …."
-)
-@option("--step", type=click.IntRange(min=0), metavar="N", help="Only rollouts of one step.")
-@option(
-    "--show",
+    "--show N",
+    "How many disagreements to show; 3 by default.",
     type=click.IntRange(min=0),
     default=3,
-    metavar="N",
-    help="How many disagreements to show; 3 by default.",
 )
 @options.LOADED
 def score(run: str, **values: Any) -> None:
@@ -91,8 +86,8 @@ def score(run: str, **values: Any) -> None:
     console = make_console(sys.stdout)
     console.print(f"{len(first)} rollouts of {opened.path}: {names[0]} against {names[1]}")
     shown = {phase: _cells(one) for phase, one in compared.items()}
-    columns = {phase: cells.__getitem__ for phase, cells in shown.items()}
-    console.print(make_table("phase", next(iter(shown.values())), columns))
+    table = {key: [cells[key] for cells in shown.values()] for key in next(iter(shown.values()))}
+    console.print(make_table("phase", shown, table))
     for disagreement in (found for one in compared.values() for found in one.disagreements):
         _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}

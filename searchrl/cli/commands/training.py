@@ -39,20 +39,16 @@ def _read_actions(
 @option("--lr", "Learning rate.", options.LEARNING, "optim.lr", type=float)
 @options.BETA
 @option(
-    "--alarm",
+    "--alarm NAME[=ACTION]",
     "What an alarm does: warn, stop, rollback, off; may be repeated.",
     options.LEARNING,
     "alarms.watch",
-    metavar="NAME[=ACTION]",
     multiple=True,
     callback=_read_actions,
 )
 @options.MADE
 @option(
-    "--gpu-memory",
-    "With --dry-run: would it fit a GPU elsewhere, such as 24GB?",
-    options.RUN,
-    metavar="SIZE",
+    "--gpu-memory SIZE", "With --dry-run: would it fit a GPU elsewhere, such as 24GB?", options.RUN
 )
 def train(**values: Any) -> None:
     """Train a search agent with GRPO and show how it learns.
@@ -72,7 +68,7 @@ def train(**values: Any) -> None:
 
 
 @click.command(cls=Command)
-@option("--traces", "JSONL of demonstrations instead of scripts.", key="sft.traces", metavar="FILE")
+@option("--traces FILE", "JSONL of demonstrations instead of scripts.", key="sft.traces")
 @options.SHARED
 @options.TRAINED
 @options.MADE

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,11 @@ class ConsoleObserver:
                 if value.advice:
                     self.warn(value.advice)
                 if self.details:
-                    self.console.print(_memory_table(value))
+                    rows = {
+                        p.name: (format_bytes(p.num_bytes), p.phase, p.why) for p in value.parts
+                    }
+                    heads = ("size", "when", "why")
+                    self.console.print(make_table("part", heads, rows, can_wrap=True))
 
     def note(self, text: str) -> None:
         """Print one line."""
@@ -271,30 +274,17 @@ class ConsoleObserver:
         keys = self._keys([before, self._now, latest, self._seen])
         if room is not None and len(keys) >= room:  # one line more is the head
             keys = [key for key in keys if not is_kind(key)]
-        columns: dict[str, Callable[[str], str]] = {}
+        columns: dict[str, list[str]] = {}
         if before:
-            columns["held out, before"] = partial(format_metric, metrics=before)
+            columns["held out, before"] = [format_metric(key, before) for key in keys]
         if self._now:
-            columns["training"] = partial(format_metric, metrics=self._now, is_bare=True)
-            columns["trend"] = lambda key: sparkline(self._history.get(key, []), trend)
+            columns["training"] = [format_metric(key, self._now, is_bare=True) for key in keys]
+            columns["trend"] = [sparkline(self._history.get(key, []), trend) for key in keys]
         if latest:
             when = "after" if latest_label == "after" else f"step {self._latest_step}"
-            columns[f"held out, {when}"] = partial(format_metric, metrics=latest)
-        return make_table("metric", keys, columns)
-
-
-def _memory_table(plan: MemoryPlan) -> Table:
-    parts = {part.name: part for part in plan.parts}
-    return make_table(
-        "part",
-        parts,
-        {
-            "size": lambda name: format_bytes(parts[name].num_bytes),
-            "when": lambda name: parts[name].phase,
-            "why": lambda name: parts[name].why,
-        },
-        can_wrap=True,
-    )
+            columns[f"held out, {when}"] = [format_metric(key, latest) for key in keys]
+        cells = zip(*columns.values(), strict=True) if columns else [()] * len(keys)
+        return make_table("metric", columns, dict(zip(keys, cells, strict=True)))
 
 
 def _on_a_line(keys: Sequence[str], metrics: Figures) -> str:

@@ -53,27 +53,26 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 def make_table(
     head: str,
-    keys: Iterable[str],
-    columns: Mapping[str, Callable[[str], str]],
+    columns: Iterable[str],
+    rows: Mapping[str, Sequence[str]],
     *,
     name: Callable[[str], str] | None = None,
     can_wrap: bool = False,
 ) -> Table:
-    """A table of figures, as every command prints it: a row for each key.
+    """A table of figures, as every command prints it.
 
     Args:
         head: what stands above the keys.
-        keys: the rows.
-        columns: by what stands above it, the cell of a key.
+        columns: what stands above the cells.
+        rows: the cells by key.
         name: what is shown of a key; by default its `label`.
         can_wrap: break cells where the terminal is narrow.
     """
-    rows = list(keys)
     names = Column(head, overflow="fold", min_width=min(24, max(map(len, rows), default=0)))
     cells = [Column(name, no_wrap=not can_wrap) for name in columns]
     table = Table(names, *cells, box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for key in rows:
-        table.add_row((name or label)(key), *(cell(key) for cell in columns.values()))
+    for key, row in rows.items():
+        table.add_row((name or label)(key), *row)
     return table
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from statistics import fmean
 
 from rich.text import Text
 
@@ -49,34 +47,24 @@ def show_run(run: Run) -> None:
         return sparkline([float(point[1]) for point in points], _CURVE_WIDTH)
 
     keys = dict.fromkeys((*before, *after, *(key for key in facts["components"] if key in curves)))
-    columns: dict[str, Callable[[str], str]] = {
-        "before": partial(format_metric, metrics=before),
-        "after": partial(format_metric, metrics=after),
-        "curve of training": curve,
-    }
-    console.print(make_table("metric", keys, columns))
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    figures = {k: [format_metric(k, before), format_metric(k, after), curve(k)] for k in keys}
+    console.print(make_table("metric", ["before", "after", "curve of training"], figures))
+    rewards: dict[str, list[float | None]] = defaultdict(list)
+    names: dict[str, str] = {}
     for row in run.rollouts():
-        kept = {name: row[name] for name in ("phase", "step", "rollout_id", "reward")}
-        found[find_pattern(row)].append(kept)
-    total = sum(map(len, found.values()))
-
-    def mean_reward(pattern: str) -> str:
-        rewards = [row["reward"] for row in found[pattern] if row["reward"] is not None]
-        return f"{sum(rewards) / len(rewards):.2f}" if rewards else "—"
-
-    ordered = sorted(found, key=lambda pattern: -len(found[pattern]))
-    table = make_table(
-        "outcome pattern",
-        ordered[:_PATTERNS],
-        {
-            "rollouts": lambda pattern: f"{len(found[pattern]):,}",
-            "share": lambda pattern: f"{len(found[pattern]) / total:.1%}",
-            "mean reward": mean_reward,
-            "one of them": lambda pattern: name_rollout(found[pattern][-1]),
-        },
-    )
-    console.print(table)
+        pattern = find_pattern(row)
+        rewards[pattern].append(row["reward"])
+        names[pattern] = name_rollout(row)
+    total, patterns = sum(map(len, rewards.values())), {}
+    ordered = sorted(rewards, key=lambda pattern: -len(rewards[pattern]))
+    for pattern in ordered[:_PATTERNS]:
+        every = rewards[pattern]
+        known = [reward for reward in every if reward is not None]
+        mean = f"{fmean(known):.2f}" if known else "—"
+        share = f"{len(every) / total:.1%}"
+        patterns[pattern] = [f"{len(every):,}", share, mean, names[pattern]]
+    columns = ["rollouts", "share", "mean reward", "one of them"]
+    console.print(make_table("outcome pattern", columns, patterns))
     if len(ordered) > _PATTERNS:
         console.print(f"and {len(ordered) - _PATTERNS} rarer patterns", style="dim")
     console.print("one rollout: searchrl inspect RUN --text --rollout NAME", style="dim")

@@ -1,8 +1,8 @@
 """A rollout as one JSON row: what any other tool needs to check what was trained.
 
 Owns the row's keys. Columns are over tokens; `sampler_logp`, `ratio` and `entropy` are null
-where nothing was sampled or trained. Writers: `train`, `eval`, `ask`, `play`; readers: anyone. No
-torch.
+where nothing was sampled or trained. Writers: `train`, `sft` and `eval`;
+readers: anyone. No torch.
 """
 
 from __future__ import annotations

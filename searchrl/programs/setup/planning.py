@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from searchrl.alarms.watch import find_alarms
 from searchrl.config import RunConfig, build_config, load_preset, merge
 from searchrl.config.endpoint import MODEL
 from searchrl.config.packaged import EMBEDDED, find_packaged, is_packaged
@@ -91,17 +92,12 @@ class Plan:
         name = env.policy_for(task.protocol.name) or EMBEDDED
         if config.model.name != TINY or config.init_from is not None or name == EMBEDDED:
             return replace(self, config=config)
-        what = f"{env} brings the policy '{name}' for protocol '{task.protocol.name}'"
-        if find_packaged(name) is None:
+        model = resolve_model(name, self.device) if find_packaged(name) else None
+        if model is None or not model.is_tiny:
             raise PluginError(
-                f"{what}, and there is no such folder in that package. Its author puts the files "
-                "of a policy/ there; until then, use --model with another model"
-            )
-        model = resolve_model(name, self.device)
-        if not model.is_tiny:
-            raise PluginError(
-                f"{what}, which is no small model: its config.json does not say "
-                '"searchrl_tiny": true, as those of `searchrl sft --model scratch` do'
+                f"{env} brings the policy '{name}' for protocol '{task.protocol.name}', and that "
+                "is no small model in its package, such as `searchrl sft --model scratch` makes; "
+                "until its author puts one there, use --model with another model"
             )
         note = (
             f"model: tiny → the policy that env '{env.title}' ({env.owner}) brings for protocol "
@@ -255,6 +251,9 @@ def prepare(
         registry = trust.load(plan.config, begun)
         for text in (*registry.news, *(find_damage(Path(begun)) if begun else ())):
             on_note(text)
+    for tracker in plan.config.log.trackers:
+        registry.get("tracker", tracker.name).ensure_settings(tracker.settings)
+    find_alarms(registry, plan.config.alarms.watch)
     # What `tiny` means to a resumed run was decided when it began.
     config = name_defaults(plan.config, registry)
     plan = plan.settled(registry) if resume is None else replace(plan, config=config)

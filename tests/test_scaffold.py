@@ -18,7 +18,7 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.scaffold import KINDS, Scaffold, ensure_free, hook_of, make_scaffold, write_scaffold
 
-REPO = Path(__file__).resolve().parent.parent.parent
+REPO = Path(__file__).resolve().parent.parent
 MAX_LINES = {
     "env": 80, "tool_env": 122, "reward": 70, "group_reward": 70, "protocol": 170, "retriever": 115,
     "tracker": 100, "alarm": 75, "algorithm": 90, "judge": 80,

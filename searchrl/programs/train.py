@@ -235,6 +235,8 @@ class _Training(TrainingRun):
             self.checkpoint()
         self.validate(trackers)
         self.heed_alarms()
+        if progress.step:  # a kill may have come between these and their checkpoint
+            self.checkpoint()
         for step in range(progress.step + 1, config.max_steps + 1):
             metrics = self.train_step(step)
             trackers.log(step, metrics, "train")

@@ -19,8 +19,7 @@ PACKAGE = REPO / "searchrl"
 
 _FOLDERS = {
     "": "py.typed",
-    "assets": "criteria.toml games.json model_card.md.jinja probe_texts.toml "
-    "reward_cases.toml",
+    "assets": "criteria.toml games.json model_card.md.jinja probe_texts.toml reward_cases.toml",
     "assets/corpus_demo": "corpus.jsonl questions.jsonl",
     "assets/multihop_demo": "corpus.jsonl questions.jsonl",
     "assets/presets": ("qwen3_4b_lora.yaml qwen3_4b_qlora.yaml qwen_small_4gb.yaml tiny.yaml"),

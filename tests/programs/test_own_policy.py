@@ -175,7 +175,7 @@ def test_the_package_is_found_and_never_imported() -> None:
 @pytest.mark.parametrize("policies", [["x"], {"act": "assets/tiny"}])
 def test_slips_of_a_registration(tmp_path: Path, policies: object) -> None:
     (failure,) = load_plugins([write_plugin(tmp_path, policies)], entry_points=False).failures
-    assert f"policies is {policies!r}; " in failure.message
+    assert f"policies is {policies!r}: " in failure.message
 
 
 @pytest.mark.thorough

@@ -58,7 +58,7 @@ def test_a_json_list_of_traces_is_read(tmp_path: Path) -> None:
 BAD_ROWS: list[tuple[Any, str]] = [
     ("{not json", "not JSON: "),
     (b'{"prompt": "\xff"}', "not UTF-8 text"),
-    ("[" * 100_000, "recursion depth"),
+    ("[" * 100_000, "nested too deeply"),
     ([1, 2], "expected an object"),
     ({"prompt": "p"}, 'expected "messages", or "prompt" (text) and "turns" (list)'),
     ({"prompt": "p", "turns": []}, "no turns"),

@@ -234,14 +234,7 @@ class _Training(TrainingRun):
             # What everything later is compared with; part of checkpoint 0.
             progress.before = self.evaluate("before", 0)
             self.checkpoint()
-<<<<<<< HEAD
         self.finish_step(trackers)  # what a kill left undone
-=======
-        self.validate(trackers)
-        self.heed_alarms()
-        if progress.step:  # a kill may have come between these and their checkpoint
-            self.checkpoint()
->>>>>>> hA
         for step in range(progress.step + 1, config.max_steps + 1):
             metrics = self.train_step(step)
             trackers.log(step, metrics, "train")

@@ -78,7 +78,7 @@ def make_sampler(args: Any) -> tuple[Any, Callable[[], list[Any]]]:
     """The module with the tools, and what samples all episodes once: the same ones every time."""
     from searchrl.engine.rollout.dialogue import RolloutRequest
     from searchrl.engine.rollout.drivers import make_driver
-    from searchrl.engine.rollout.world import make_worlds
+    from searchrl.engine.rollout.worlds import make_worlds
     from searchrl.engine.sampling.generator import mix_key
     from searchrl.plugins import load_plugins
     from searchrl.programs.setup.planning import plan_run

@@ -15,7 +15,7 @@ from searchrl.core.trajectory import Author, Trajectory
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
 from searchrl.engine.rollout.rollout import TextCodec
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec
 
 COLOURS = {Author.PROMPT: "\033[2m", Author.MODEL: "\033[32m", Author.ENV: "\033[33m"}

@@ -12,7 +12,7 @@ from command_line import succeed
 from pytest import MonkeyPatch
 
 from searchrl.config import build_config, load_preset, load_yaml
-from searchrl.engine.rollout.world import make_worlds, name_defaults
+from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.plugins import load_plugins
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

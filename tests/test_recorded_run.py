@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import searchrl
-from searchrl.engine.rollout.world import name_defaults
+from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.plugins import load_plugins
 from searchrl.programs.setup.planning import plan_run
 from searchrl.run_folder import Run

@@ -17,7 +17,7 @@ from searchrl.engine.memory.forecast import foresee_memory
 from searchrl.engine.memory.plan import CUDA_CONTEXT, MemoryPlan, format_bytes, parse_bytes
 from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.rollout.curriculum import Curriculum
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.programs.setup.judge_cost import foresee_training
 from searchrl.programs.setup.planning import Plan, prepare

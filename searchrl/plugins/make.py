@@ -1,7 +1,7 @@
 """`searchrl.make_env`: any registered environment, ready to play, from names.
 
 Puts environment, protocol and retriever together for use outside a run: in notebooks, in a plain
-Gymnasium loop, in Gymnasium's own `make`. Runs do this in `engine.rollout.world`.
+Gymnasium loop, in Gymnasium's own `make`. Runs do this in `engine.rollout.worlds`.
 """
 
 from __future__ import annotations

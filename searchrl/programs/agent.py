@@ -21,7 +21,8 @@ from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import turn_record
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.envs.text import TextEnv
 from searchrl.errors import ConfigError, EnvironmentFailure

@@ -22,7 +22,7 @@ from searchrl.engine.rollout.drivers import (
     make_endpoint_driver,
     make_scripted_driver,
 )
-from searchrl.engine.rollout.world import build_indexes, make_worlds
+from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings

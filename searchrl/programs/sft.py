@@ -26,7 +26,8 @@ from searchrl.engine.learning.torchrun import ensure_one_process
 from searchrl.engine.model.policy import Policy
 from searchrl.engine.model.scratch import make_policy
 from searchrl.engine.rollout.playing import Interrupted
-from searchrl.engine.rollout.world import TaskWorld, build_indexes, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry

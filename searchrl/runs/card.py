@@ -18,7 +18,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from tokenizers import Tokenizer
 
-from searchrl.engine.rollout.world import name_defaults
+from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.plugins import Registry
 from searchrl.runs.source import Source
 from searchrl.trust.texts import clean

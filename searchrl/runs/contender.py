@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from searchrl.config import RunConfig, build_config
 from searchrl.config.endpoint import MODEL, endpoint_address
-from searchrl.engine.rollout.world import name_defaults
+from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 from searchrl.programs.agent import run_settings

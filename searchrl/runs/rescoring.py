@@ -16,7 +16,7 @@ from searchrl.config import RunConfig
 from searchrl.config.sections import TaskConfig
 from searchrl.contracts import Metric
 from searchrl.core.episode import Episode
-from searchrl.engine.rollout.world import make_protocol, make_scorer
+from searchrl.engine.rollout.worlds import make_protocol, make_scorer
 from searchrl.errors import ConfigError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.plugins.parts import Judges

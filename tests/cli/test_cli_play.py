@@ -12,7 +12,7 @@ from command_line import call, succeed
 
 from searchrl.config import build_config
 from searchrl.core.episode import ToolCall
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.programs.play import read_turn
 from searchrl.protocols import ThinkSearchAnswer

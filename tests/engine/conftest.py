@@ -13,7 +13,8 @@ from qwen3_toy import SMALL, save_qwen3
 
 from searchrl.config import build_config
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import Registry, load_plugins
 
 

@@ -14,7 +14,7 @@ from searchrl.config import build_config
 from searchrl.core.episode import ANSWER, SEARCH, TOOL, Action, Episode, EpisodeTurn, Task, ToolCall
 from searchrl.engine.metrics.evaluation import EvalResult
 from searchrl.engine.rollout.records import plain_payload, rollout_record
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError, PluginError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.programs.evaluate import evaluate

@@ -16,7 +16,7 @@ from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError, PluginError, PolicyError, UnknownNameError
 from searchrl.plugins import load_plugins

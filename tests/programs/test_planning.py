@@ -28,7 +28,7 @@ DECISIONS = {
         "searchrl.cli.dry_run",
     ),
     "make_worlds": (
-        "searchrl.engine.rollout.world",
+        "searchrl.engine.rollout.worlds",
         "searchrl.programs.setup.session",
         "searchrl.programs.sft",
         "searchrl.programs.evaluate",

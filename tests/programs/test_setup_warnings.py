@@ -15,7 +15,7 @@ from searchrl.algorithms.builtin import make_grpo, make_reinforce_pp, make_rloo
 from searchrl.algorithms.record import Algorithm
 from searchrl.config import build_config
 from searchrl.engine.model import hub
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.programs.setup.warnings import ensure_can_learn, few_tasks

@@ -366,7 +366,7 @@ class TestFailures:
 def _healthy_steps(config: RunConfig) -> int:
     """Steps before the first whose only prompt is a faulty task (an even index)."""
     from searchrl.engine.rollout.prompts import PromptStream
-    from searchrl.engine.rollout.world import make_worlds
+    from searchrl.engine.rollout.worlds import make_worlds
     from searchrl.plugins import load_plugins
 
     worlds = make_worlds(config, load_plugins(config.plugins))
@@ -410,7 +410,7 @@ def test_process_scores_reach_the_algorithm_weighted(toy_rollout: Rollout):
 def toy_rollout(micro_model: Path) -> Rollout:
     from searchrl.engine.metrics.evaluation import run_episodes
     from searchrl.engine.rollout.drivers import make_scripted_driver
-    from searchrl.engine.rollout.world import make_worlds
+    from searchrl.engine.rollout.worlds import make_worlds
     from searchrl.plugins import load_plugins
 
     task = {

@@ -15,7 +15,8 @@ from searchrl.engine.metrics.evaluation import count_tasks
 from searchrl.engine.model.loading import TINY_PATH
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.prompts import PromptStream
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.envs.splits import num_held_out
 from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins

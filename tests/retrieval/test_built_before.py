@@ -16,7 +16,7 @@ from searchrl.config import build_config
 from searchrl.contracts import StoredRetriever
 from searchrl.core.episode import Passage
 from searchrl.engine.rollout.guarded import GuardedRetrievers
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import RetrieverFailure
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate

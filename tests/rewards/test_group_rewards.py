@@ -14,7 +14,7 @@ from searchrl.core.episode import Episode, Failure, FailureKind, Score, Task, Un
 from searchrl.engine.metrics.metrics import summarise
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.rewards import FunctionGroupReward
 from searchrl.rewards.components import BUILTIN_REWARDS

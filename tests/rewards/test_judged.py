@@ -11,7 +11,7 @@ import pytest
 from searchrl.config import build_config
 from searchrl.contracts import find_verdict_problem
 from searchrl.core.episode import Episode, FailureKind, JudgeCase, Task, Unscored, Verdict
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import BudgetSpent, ConfigError, EndpointFailure, PluginError, UnknownNameError
 from searchrl.plugins import load_plugins
 from searchrl.programs.evaluate import evaluate

@@ -13,7 +13,7 @@ from searchrl.config import build_config
 from searchrl.core.episode import StopReason
 from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.drivers import make_scripted_driver
-from searchrl.engine.rollout.world import make_worlds
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.plugins import load_plugins
 from searchrl.protocols import ThinkSearchAnswer
 from searchrl.testing import Says, play_episode

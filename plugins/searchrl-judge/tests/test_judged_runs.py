@@ -17,7 +17,7 @@ from searchrl.cli import main
 from searchrl.config import build_config
 from searchrl.contracts import Episode, Task
 from searchrl.core.episode import FailureKind
-from searchrl.engine.rollout.world import make_scorer, name_defaults
+from searchrl.engine.rollout.worlds import make_scorer, name_defaults
 from searchrl.errors import FailureLimitError
 from searchrl.rewards.scorer import score_together
 from searchrl.run_folder.changes import describe_sources

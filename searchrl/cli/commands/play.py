@@ -51,7 +51,7 @@ def play(**values: Any) -> None:
     from searchrl.cli.terminal import make_console
     from searchrl.config import build_config
     from searchrl.engine.rollout.records import rollout_record
-    from searchrl.engine.rollout.world import make_worlds, name_defaults
+    from searchrl.engine.rollout.worlds import make_worlds, name_defaults
     from searchrl.errors import FailureLimitError
     from searchrl.programs.play import choose_task, play_episode, read_turn
 

@@ -35,7 +35,7 @@ from searchrl.config import RunConfig
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 from searchrl.engine.metrics.metrics import Metrics
 from searchrl.engine.rollout.playing import Rollout
-from searchrl.engine.rollout.scorers import SEARCH_METRICS
+from searchrl.engine.rollout.worlds import SEARCH_METRICS
 from searchrl.errors import DamagedError
 from searchrl.programs.observer import Row
 from searchrl.rewards.expression import RewardSchedule

@@ -1,52 +1,33 @@
 """The task world: one entry of `tasks` turned into objects the rollout driver can use.
 
 Owns the environments, protocol, scorer and scripted policies of a task, and the pool of
-environment instances. Speaks strings only. Built by `train`, `evaluate`, `sft` and `play` from a
-config and a plugin registry; wrong names, expressions and data files are found here, before
-anything starts.
+environment instances. Speaks strings only; made by `worlds`.
 """
 
 from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import gymnasium
 
-from searchrl.config import RunConfig
-from searchrl.config.curriculum import stages_of
-from searchrl.config.sections import AUTO, Named, TaskConfig
+from searchrl.config.sections import TaskConfig
 from searchrl.contracts import TagProtocol
 from searchrl.contracts.playing import ExpertFactory
 from searchrl.core.episode import Task
-from searchrl.engine.rollout.guarded import GuardedProtocol, GuardedRetrievers
-from searchrl.engine.rollout.scorers import build_scorer, can_open, ensure_is_read
+from searchrl.engine.rollout.guarded import GuardedProtocol
 from searchrl.envs.splits import TRAIN, VALIDATION, num_held_out
-from searchrl.errors import (
-    ConfigError,
-    EnvironmentFailure,
-    PluginError,
-    ProtocolFailure,
-    SearchRLError,
-    suggest,
-)
-from searchrl.plugins import Entry, Registry
-from searchrl.plugins.parts import (
-    Judged,
-    Judges,
-    fill_parts,
-    find_judged,
-    make_retriever_factory,
-)
+from searchrl.errors import ConfigError, EnvironmentFailure, ProtocolFailure, SearchRLError, suggest
+from searchrl.plugins import Entry
+from searchrl.plugins.parts import Judged
 from searchrl.plugins.registry import describe_error
-from searchrl.retrieval.indexes import IndexCache
 from searchrl.retrieval.progress import OnProgress, listening
 from searchrl.rewards.scorer import Scorer
-from searchrl.tool_calls import STUCK_S, CallQueue, Pinned, Raised, Turn, watch
+from searchrl.tool_calls import CallQueue, Pinned, Raised
 
 Env = gymnasium.Env[Any, Any]
 T = TypeVar("T")
@@ -117,7 +98,7 @@ class TaskWorld:
             return
         env = self.acquire()
         with listening(on_progress):
-            env.ask(lambda env: _attribute(env, "build_indexes", lambda: None)())
+            env.ask(lambda env: attribute_of(env, "build_indexes", lambda: None)())
         self.release(env)
         self.has_indexes = True
         for world in self.levels.values():
@@ -156,7 +137,7 @@ class TaskWorld:
 
     def has_split(self, split: str) -> bool:
         """Whether the environment lists a split in its `splits`."""
-        listed = self.ask(lambda env: _attribute(env, "splits"))
+        listed = self.ask(lambda env: attribute_of(env, "splits"))
         return isinstance(listed, list | tuple) and split in listed
 
     def who(self, kind: str) -> str:
@@ -166,7 +147,7 @@ class TaskWorld:
             "retriever": (self.config.retriever.name, self.retriever_owner),
             "protocol": (self.config.protocol.name, self.protocol_owner),
         }[kind]
-        return _who(kind, name, owner)
+        return describe_part(kind, name, owner)
 
     @property
     def can_validate(self) -> bool:
@@ -241,171 +222,22 @@ class TaskWorld:
                 warnings.warn(f"{self.who('env')} failed to close: {what}", stacklevel=2)
 
 
-def _attribute(env: Env, name: str, default: Any = ()) -> Any:
+def attribute_of(env: Env, name: str, default: Any = ()) -> Any:
     """What an environment has under a name, wrapped or not."""
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
 
 
-def _who(kind: str, name: str, owner: object) -> str:
+def describe_part(kind: str, name: str, owner: object) -> str:
+    """How a part is named in messages: `env 'x' (plugin y)`."""
     return f"{kind} '{name}' ({owner})"
 
 
-def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
-    """The config with what `auto` means for each task: its env's own protocol, reward, retriever.
-
-    What the env registers none of is the default of all. Stored, it means the same wherever it is
-    read.
-
-    Raises:
-        UnknownNameError: for an environment that nobody registers.
-    """
-
-    def named(task: TaskConfig) -> TaskConfig:
-        own = registry.get("env", task.env.name)
-        decided: dict[str, Any] = {}
-        if task.protocol.name == AUTO:
-            decided["protocol"] = task.protocol.model_copy(update={"name": own.protocol})
-        if task.retriever.name == AUTO:
-            decided["retriever"] = task.retriever.model_copy(update={"name": own.retriever})
-        if task.reward == AUTO:
-            decided["reward"] = own.reward
-        return task.model_copy(update=decided)
-
-    return config.model_copy(update={"tasks": [named(task) for task in config.tasks]})
-
-
-def build_indexes(worlds: Iterable[TaskWorld], on_phase: Callable[[str, int, int], None]) -> None:
-    """Build the indexes of all worlds; `on_phase` is an observer's `phase` (`index NAME: …`)."""
-    for world in worlds:
-        head = f"index {world.config.retriever.name}: "
-        world.build_indexes(lambda doing, *counts, head=head: on_phase(head + doing, *counts))
-
-
-def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
-    """Build the worlds of all tasks of a run, and try the environment of each once.
-
-    Raises:
-        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
-    """
-    named = name_defaults(config, registry)
-    turns: dict[str, Turn] = {}
-    judges = Judges(registry)
-    limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
-    watch(max(STUCK_S, *limits))
-    return [_make_levels(task, named, registry, turns, judges) for task in named.tasks]
-
-
-def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> TagProtocol:
-    """The protocol of a task alone, for episodes that were played before.
-
-    `config` must have no `auto` left (see `name_defaults`). Neither its environment nor its
-    retriever is made, so their data need not be there.
-
-    Raises:
-        UnknownNameError: for a name that nobody registers.
-    """
-    return _make_protocol(config, run, registry)
-
-
-def make_scorer(
-    config: TaskConfig, run: RunConfig, registry: Registry, judges: Judges | None = None
-) -> Scorer:
-    """The scorer of a task alone; otherwise as `make_protocol`. Tasks may share their `judges`.
-
-    Raises:
-        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
-    """
-    protocol = _make_protocol(config, run, registry)
-    return build_scorer(config, run, registry, protocol, judges or Judges(registry))
-
-
-def _make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> GuardedProtocol:
-    env_entry = registry.get("env", config.env.name)
-    protocol_entry = registry.get("protocol", config.protocol.name)
-    return GuardedProtocol(
-        registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
-        str(protocol_entry),
-        who=_who("protocol", config.protocol.name, protocol_entry.owner),
-        # What the user wrote for a prompt is always in it.
-        has_instruction=run.model.instructions or "instruction" in config.protocol.settings,
-    )
-
-
-def _make_levels(
-    config: TaskConfig,
-    run: RunConfig,
-    registry: Registry,
-    turns: dict[str, Turn],
-    judges: Judges,
-) -> TaskWorld:
-    """The world of a task; where its difficulty changes, that of the last one with all others."""
-    if config.difficulty is None:
-        return _make_world(config, run, registry, turns, judges)
-    levels: dict[Any, TaskWorld] = {}
-    for _, value in stages_of(config.difficulty):
-        env = Named(**{**config.env.model_dump(), "difficulty": value})
-        own = config.model_copy(update={"env": env})
-        levels[value] = levels.get(value) or _make_world(own, run, registry, turns, judges)
-        last = levels[value]
-    last.levels = levels
-    return last
-
-
-def _make_world(
-    config: TaskConfig,
-    run: RunConfig,
-    registry: Registry,
-    turns: dict[str, Turn],
-    judges: Judges,
-) -> TaskWorld:
-    """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
-    env_entry = registry.get("env", config.env.name)
-    protocol_entry = registry.get("protocol", config.protocol.name)
-    protocol = _make_protocol(config, run, registry)
-    retriever_entry = registry.get("retriever", config.retriever.name)
-    ensure_is_read(config, env_entry, protocol)
-
-    def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
-        entry = registry.get("retriever", name)
-        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, Turn())
-        factory = make_retriever_factory(registry, name, settings)
-        who = _who("retriever", name, entry.owner)
-        guarded = GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s)
-        return guarded.indexes(run.rollout.prompts_per_step)
-
-    # Every environment instance shares them: the rollouts of a group search one index. They are
-    # made at the first search; a wrong setting is reported now.
-    retriever = make_retrievers(config.retriever.name, config.retriever.settings)
-    scorer = build_scorer(config, run, registry, protocol, judges)
-    # Now, so that a setting called `retriever` is refused by its name.
-    env_settings = env_entry.ensure_settings(
-        fill_parts(registry, env_entry, config.env.settings, make_retrievers)
-    )
-
-    def make_env() -> Env:
-        env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
-        if not isinstance(env, gymnasium.Env):
-            raise EnvironmentFailure(
-                f"{env_entry}: expected its factory to return a gymnasium.Env, "
-                f"got {type(env).__name__}"
-            )
-        return env
-
-    world = TaskWorld(
-        name=config.env.name,
-        config=config,
-        protocol=protocol,
-        scorer=scorer,
-        owner=str(env_entry.owner),
-        make_env=make_env,
-        entry=env_entry,
-        retriever_owner=str(retriever_entry.owner),
-        protocol_owner=str(protocol_entry.owner),
-        timeout_s=run.rollout.env_timeout_s,
-        judged=find_judged(registry, judges, config.judge, scorer.components),
-    )
+def can_open(protocol: TagProtocol, kind: str) -> bool:
+    """Whether a turn of a protocol can be committed to an action of `kind`."""
     try:
-        world.notes = tuple(map(str, world.ask(lambda env: _attribute(env, "notes"))))
-    except ProtocolFailure as error:  # an env asks its protocol for examples of turns
-        raise PluginError(f"{protocol_entry}: {error}") from error
-    return world
+        protocol.opening(kind)
+    except ValueError:
+        return False
+    except ProtocolFailure:  # reported by the episode that needs it
+        return True
+    return True

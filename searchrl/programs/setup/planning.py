@@ -28,7 +28,7 @@ from searchrl.engine.model.loading import (
     resolve_model,
 )
 from searchrl.engine.model.policy import Policy
-from searchrl.engine.rollout.world import name_defaults
+from searchrl.engine.rollout.worlds import name_defaults
 from searchrl.errors import ConfigError, PluginError, PolicyError, RunFolderError
 from searchrl.plugins import Registry
 from searchrl.programs.setup.init_from import (

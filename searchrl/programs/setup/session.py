@@ -28,7 +28,8 @@ from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.drivers import make_driver
 from searchrl.engine.rollout.prompts import PromptStream
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.rollout.world import TaskWorld, build_indexes, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.slot_generator import SlotStats
 from searchrl.plugins import Registry
 from searchrl.programs.setup.planning import Plan

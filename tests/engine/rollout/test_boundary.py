@@ -15,7 +15,8 @@ from searchrl.engine.rollout.dialogue import RolloutRequest
 from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import EnvironmentFailure, PluginError
 from searchrl.plugins import Registry, load_plugins

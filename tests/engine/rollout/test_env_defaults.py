@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from searchrl.config import RunConfig, build_config
-from searchrl.engine.rollout.world import make_worlds, name_defaults
+from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.errors import ConfigError, ExpressionError, UnknownNameError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.make import make_env

@@ -18,7 +18,7 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.playing import Interrupted, Rollout
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.rollout.world import make_worlds, name_defaults
+from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.errors import GenerationFailure
 from searchrl.retrieval.indexes import IndexCache

@@ -19,7 +19,8 @@ from searchrl.engine.model.policy import Policy
 from searchrl.engine.rollout.dialogue import Limits, RolloutRequest
 from searchrl.engine.rollout.playing import Interrupted, Rollout
 from searchrl.engine.rollout.rollout import RolloutDriver
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.engine.sampling.generator import FinishedTurn, Handle, Sampling, mix_key
 from searchrl.engine.sampling.scripted import ByteCodec, ScriptedGenerator
 from searchrl.engine.sampling.slot_generator import SlotGenerator

@@ -11,7 +11,8 @@ from searchrl.config import build_config
 from searchrl.engine.metrics.metrics import curriculum_metrics
 from searchrl.engine.rollout.curriculum import Curriculum
 from searchrl.engine.rollout.prompts import PromptStream
-from searchrl.engine.rollout.world import TaskWorld, make_worlds
+from searchrl.engine.rollout.world import TaskWorld
+from searchrl.engine.rollout.worlds import make_worlds
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
 

@@ -15,7 +15,7 @@ from searchrl.config import RunConfig, build_config, load_preset
 from searchrl.core.episode import ACT, SEARCH
 from searchrl.engine.metrics.evaluation import evaluate_both
 from searchrl.engine.rollout.drivers import make_scripted_driver
-from searchrl.engine.rollout.world import make_worlds, name_defaults
+from searchrl.engine.rollout.worlds import make_worlds, name_defaults
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry, load_plugins
 from searchrl.plugins.make import make_env

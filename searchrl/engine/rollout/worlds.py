@@ -1,0 +1,262 @@
+"""From a config and a plugin registry to the task worlds of a run.
+
+Owns what `auto` means for a task, which components score it and who makes them. Wrong names,
+expressions and data files are found here, before anything starts. What a world does is `world`'s
+matter, what a score is, `rewards.scorer`'s.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import gymnasium
+
+from searchrl.config import RunConfig
+from searchrl.config.curriculum import stages_of
+from searchrl.config.sections import AUTO, Named, TaskConfig
+from searchrl.contracts import TagProtocol
+from searchrl.core.episode import SEARCH
+from searchrl.engine.rollout.guarded import GuardedProtocol, GuardedRetrievers
+from searchrl.engine.rollout.world import Env, TaskWorld, attribute_of, can_open, describe_part
+from searchrl.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    ExpressionError,
+    PluginError,
+    ProtocolFailure,
+)
+from searchrl.plugins import Entry, Registry
+from searchrl.plugins.parts import (
+    Judges,
+    fill_parts,
+    find_judged,
+    make_component,
+    make_retriever_factory,
+)
+from searchrl.retrieval.indexes import IndexCache
+from searchrl.rewards.components import SIGNAL, make_signal
+from searchrl.rewards.expression import RewardSchedule, UnknownComponentError
+from searchrl.rewards.scorer import Scorer
+from searchrl.tool_calls import STUCK_S, Turn, watch
+
+SEARCH_METRICS = ("searched", "searches", "support_recall", "all_gold")
+"""Components that are no metric of a task whose protocol has no search."""
+
+
+def build_scorer(
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    protocol: TagProtocol,
+    judges: Judges,
+) -> Scorer:
+    """The scorer of a task.
+
+    Raises:
+        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
+    """
+    schedule = _parse_reward(config, registry, registry.get("env", config.env.name))
+    # Without a search, metrics of searches mean nothing.
+    without = () if can_open(protocol, SEARCH) else SEARCH_METRICS
+    metrics = [name for name in config.metrics if name not in without]
+    names = dict.fromkeys([*schedule.names, *metrics])
+    signals = {name: make_signal(name) for name in metrics if name.startswith(SIGNAL)}
+    entries = {name: registry.get("reward", name) for name in names if name not in signals}
+    judge = functools.partial(judges.get, config.judge.name, config.judge.settings)
+    return Scorer(
+        {name: make_component(entry, judge) for name, entry in entries.items()} | signals,
+        schedule,
+        group_names=[name for name, entry in entries.items() if entry.is_of_group],
+        metrics=metrics,
+        timeout_s=run.rollout.reward_timeout_s,
+        owners={name: str(entry.owner) for name, entry in entries.items()},
+        alone=[name for name, entry in entries.items() if not entry.is_concurrent],
+    )
+
+
+def _parse_reward(config: TaskConfig, registry: Registry, env: Entry) -> RewardSchedule:
+    # Who wrote it: nobody looks for a mistake of the plugin on the command line.
+    is_own = config.reward == env.options.get("reward")
+    source = f"the default reward of {env}: " if is_own else ""
+    try:
+        return RewardSchedule.parse(config.reward, registry.spellings("reward"))
+    except UnknownComponentError as error:
+        absence = registry.explain_absence("reward", error.component)
+        raise UnknownComponentError(f"{source}{error}{absence}", error.component) from error
+    except ExpressionError as error:
+        raise type(error)(f"{source}{error}") from error
+
+
+def ensure_is_read(config: TaskConfig, env: Entry, protocol: TagProtocol) -> None:
+    """Refuse a retriever that somebody chose where nothing asks it.
+
+    So says a factory with `retriever=None`, if the protocol has no searches either.
+    """
+    parameter = inspect.signature(env.load()).parameters.get("retriever")
+    is_optional = parameter is not None and parameter.default is None
+    if config.retriever.name == env.retriever or not is_optional or can_open(protocol, SEARCH):
+        return
+    raise ConfigError(
+        f"retriever '{config.retriever.name}': env '{config.env.name}' needs none, and protocol "
+        f"'{config.protocol.name}' has no searches, so nothing would ask it; leave out --retriever"
+    )
+
+
+def name_defaults(config: RunConfig, registry: Registry) -> RunConfig:
+    """The config with what `auto` means for each task: its env's own protocol, reward, retriever.
+
+    What the env registers none of is the default of all. Stored, it means the same wherever it is
+    read.
+
+    Raises:
+        UnknownNameError: for an environment that nobody registers.
+    """
+
+    def named(task: TaskConfig) -> TaskConfig:
+        own = registry.get("env", task.env.name)
+        decided: dict[str, Any] = {}
+        if task.protocol.name == AUTO:
+            decided["protocol"] = task.protocol.model_copy(update={"name": own.protocol})
+        if task.retriever.name == AUTO:
+            decided["retriever"] = task.retriever.model_copy(update={"name": own.retriever})
+        if task.reward == AUTO:
+            decided["reward"] = own.reward
+        return task.model_copy(update=decided)
+
+    return config.model_copy(update={"tasks": [named(task) for task in config.tasks]})
+
+
+def build_indexes(worlds: Iterable[TaskWorld], on_phase: Callable[[str, int, int], None]) -> None:
+    """Build the indexes of all worlds; `on_phase` is an observer's `phase` (`index NAME: …`)."""
+    for world in worlds:
+        head = f"index {world.config.retriever.name}: "
+        world.build_indexes(lambda doing, *counts, head=head: on_phase(head + doing, *counts))
+
+
+def make_worlds(config: RunConfig, registry: Registry) -> list[TaskWorld]:
+    """Build the worlds of all tasks of a run, and try the environment of each once.
+
+    Raises:
+        UnknownNameError, ExpressionError, ConfigError, DataError: whatever is wrong with one.
+    """
+    named = name_defaults(config, registry)
+    turns: dict[str, Turn] = {}
+    judges = Judges(registry)
+    limits = (config.rollout.env_timeout_s or 0.0, config.rollout.reward_timeout_s or 0.0)
+    watch(max(STUCK_S, *limits))
+    return [_make_levels(task, named, registry, turns, judges) for task in named.tasks]
+
+
+def make_scorer(
+    config: TaskConfig, run: RunConfig, registry: Registry, judges: Judges | None = None
+) -> Scorer:
+    """The scorer of a task alone; otherwise as `make_protocol`. Tasks may share their `judges`.
+
+    Raises:
+        UnknownNameError, ExpressionError: whatever is wrong with a name or an expression.
+    """
+    protocol = make_protocol(config, run, registry)
+    return build_scorer(config, run, registry, protocol, judges or Judges(registry))
+
+
+def make_protocol(config: TaskConfig, run: RunConfig, registry: Registry) -> GuardedProtocol:
+    """The protocol of a task alone, for episodes that were played before.
+
+    `config` must have no `auto` left (see `name_defaults`). Neither its environment nor its
+    retriever is made, so their data need not be there.
+
+    Raises:
+        UnknownNameError: for a name that nobody registers.
+    """
+    env_entry = registry.get("env", config.env.name)
+    protocol_entry = registry.get("protocol", config.protocol.name)
+    return GuardedProtocol(
+        registry.make_protocol(env_entry, config.protocol.name, config.protocol.settings),
+        str(protocol_entry),
+        who=describe_part("protocol", config.protocol.name, protocol_entry.owner),
+        # What the user wrote for a prompt is always in it.
+        has_instruction=run.model.instructions or "instruction" in config.protocol.settings,
+    )
+
+
+def _make_levels(
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    turns: dict[str, Turn],
+    judges: Judges,
+) -> TaskWorld:
+    """The world of a task; where its difficulty changes, that of the last one with all others."""
+    if config.difficulty is None:
+        return _make_world(config, run, registry, turns, judges)
+    levels: dict[Any, TaskWorld] = {}
+    for _, value in stages_of(config.difficulty):
+        env = Named(**{**config.env.model_dump(), "difficulty": value})
+        own = config.model_copy(update={"env": env})
+        levels[value] = levels.get(value) or _make_world(own, run, registry, turns, judges)
+        last = levels[value]
+    last.levels = levels
+    return last
+
+
+def _make_world(
+    config: TaskConfig,
+    run: RunConfig,
+    registry: Registry,
+    turns: dict[str, Turn],
+    judges: Judges,
+) -> TaskWorld:
+    """A world. `turns`: of each retriever that takes one call at a time, whose turn it is."""
+    env_entry = registry.get("env", config.env.name)
+    protocol_entry = registry.get("protocol", config.protocol.name)
+    protocol = make_protocol(config, run, registry)
+    retriever_entry = registry.get("retriever", config.retriever.name)
+    ensure_is_read(config, env_entry, protocol)
+
+    def make_retrievers(name: str, settings: Mapping[str, Any]) -> IndexCache:
+        entry = registry.get("retriever", name)
+        turn = None if entry.is_concurrent else turns.setdefault(entry.qualified, Turn())
+        factory = make_retriever_factory(registry, name, settings)
+        who = describe_part("retriever", name, entry.owner)
+        guarded = GuardedRetrievers(factory, who, turn, run.rollout.env_timeout_s)
+        return guarded.indexes(run.rollout.prompts_per_step)
+
+    # Every environment instance shares them: the rollouts of a group search one index. They are
+    # made at the first search; a wrong setting is reported now.
+    retriever = make_retrievers(config.retriever.name, config.retriever.settings)
+    scorer = build_scorer(config, run, registry, protocol, judges)
+    # Now, so that a setting called `retriever` is refused by its name.
+    env_settings = env_entry.ensure_settings(
+        fill_parts(registry, env_entry, config.env.settings, make_retrievers)
+    )
+
+    def make_env() -> Env:
+        env = env_entry.make(protocol=protocol, retriever=retriever, **env_settings)
+        if not isinstance(env, gymnasium.Env):
+            raise EnvironmentFailure(
+                f"{env_entry}: expected its factory to return a gymnasium.Env, "
+                f"got {type(env).__name__}"
+            )
+        return env
+
+    world = TaskWorld(
+        name=config.env.name,
+        config=config,
+        protocol=protocol,
+        scorer=scorer,
+        owner=str(env_entry.owner),
+        make_env=make_env,
+        entry=env_entry,
+        retriever_owner=str(retriever_entry.owner),
+        protocol_owner=str(protocol_entry.owner),
+        timeout_s=run.rollout.env_timeout_s,
+        judged=find_judged(registry, judges, config.judge, scorer.components),
+    )
+    try:
+        world.notes = tuple(map(str, world.ask(lambda env: attribute_of(env, "notes"))))
+    except ProtocolFailure as error:  # an env asks its protocol for examples of turns
+        raise PluginError(f"{protocol_entry}: {error}") from error
+    return world

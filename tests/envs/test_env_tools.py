@@ -110,7 +110,7 @@ def test_what_is_no_list_of_tools_is_refused_where_it_is_registered(load: Any, t
 
 
 def test_a_tool_that_cannot_be_listed_is_named(load: Any) -> None:
-    with pytest.raises((ConfigError, PluginError), match=r"protocol.tools.0.name: expected text"):
+    with pytest.raises((ConfigError, PluginError), match=r"protocol.tools.0.name: Field required"):
         listed(load("[{'description': 'x'}]"), "tool-call")
 
 

@@ -176,7 +176,6 @@ def test_true_is_still_a_choice_where_it_is_one() -> None:
         ["play", "--config", LONG],
         ["play", "--plugin", f"{LONG}.py"],
         ["play", "--plugin", LONG],
-        ["play", "--run-dir", LONG],
         ["play", "--env", "corpus", f"--set=env.questions={LONG}", f"--set=env.corpus={LONG}"],
         ["play", "--env", "corpus", "--set=env.questions=a", f"--set=env.corpus={LONG}.md"],
         ["play", f"--set=env.handbook={LONG}.md"],

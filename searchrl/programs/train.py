@@ -116,7 +116,7 @@ def train(
     return run
 
 
-@dataclass(slots=True)
+@dataclass
 class _Progress:
     """How far a run has come: what its checkpoints hold beside weights and optimiser.
 
@@ -308,7 +308,6 @@ class _Training(TrainingRun):
         metrics |= curriculum_metrics(session.curriculum, step - 1)
         self.log(step, metrics, "train")
         self.progress.step, self.unrecorded = step, 0
-        observer.episodes(rollouts)
         return metrics
 
     def tell_unread(self, rollouts: Sequence[Rollout]) -> None:

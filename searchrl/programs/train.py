@@ -33,7 +33,7 @@ from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
-from searchrl.programs.setup.warnings import training_warnings, untaught_note
+from searchrl.programs.setup.warnings import training_warnings
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
@@ -207,12 +207,8 @@ class _Training(TrainingRun):
         return training_warnings(self.session.plan, self.worlds)
 
     def notes(self) -> list[str]:
-        """What judges will cost, and how an untaught model is taught first."""
-        notes = [*foresee_training(self.config, self.worlds, self.progress.step)]
-        if self.progress.step == 0:
-            num_weights = self.policy.num_parameters[1]
-            notes += untaught_note(self.session.plan, num_weights, self.worlds)
-        return notes
+        """What judges will cost."""
+        return [*foresee_training(self.config, self.worlds, self.progress.step)]
 
     def open(
         self, folder: Path | None, resume: Path | None, steps: int, *, allow_change: bool

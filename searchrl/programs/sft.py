@@ -174,11 +174,6 @@ class _ColdStart(TrainingRun):
                     f"every demonstration so far ({demos} of {demos}) was cut at a token limit: "
                     f"they do not fit {limits}; raise them"
                 )
-            if num_cut and not progress.cut_demos:
-                self.observer.note(
-                    f"step {step + 1}: {num_cut} of {len(demonstrations)} demonstrations were cut "
-                    f"at a token limit; turns that do not fit are left out ({limits})"
-                )
             dropout_seed = mix_key(config.seed, _DROPOUT, step) >> 1
             # One without a whole turn teaches nothing; its prompt may be too long to be read.
             trajectories = [d.trajectory for d in demonstrations if d.trajectory.turns]

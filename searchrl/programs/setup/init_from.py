@@ -88,12 +88,9 @@ def _fitting_tasks(
 
 def describe_taken(source: Run, taken: Mapping[str, Any], plugins: Sequence[str]) -> str:
     """One line for a person: what was taken over, and from where."""
-    parts = []
-    for task in taken.get("tasks", ()):
-        settings = [f"{k} {task[k]['name']}" for k in ("env", "protocol", "retriever")]
-        parts.append(", ".join([*settings, f"reward {task['reward']}"]))
-    old = [one for one in source.config.plugins if one in plugins]
-    parts += [f"plugins {', '.join(old)}"] if old else []
-    sections = [f"{s}.{k}" for s in ("model", "rollout") for k in taken.get(s, ())]
-    parts += [", ".join(sections)] if sections else []
-    return f"taken over from {source.path}: {'; '.join(parts)}" if parts else ""
+    parts = [
+        f"env {task['env']['name']}, reward {task['reward']}" for task in taken.get("tasks", ())
+    ]
+    parts += [one for one in source.config.plugins if one in plugins]
+    parts += [f"{s}.{k}" for s in ("model", "rollout") for k in taken.get(s, ())]
+    return f"taken over from {source.path}: {', '.join(parts)}" if parts else ""

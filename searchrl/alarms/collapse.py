@@ -55,16 +55,16 @@ class EntropyCollapse:
         if len(found) < self.steps:
             return None
         did, so = "rose", "the policy forgets what it knew and writes at random"
+        second = "raise algorithm.beta, which holds it near the starting policy"
         if found is fallen:
             did, so = "fell", "a policy that always does the same has nothing to compare"
+            second = "raise algorithm.clip_high (0.28) or rollout.temperature (1.0)"
         return Alert(
             f"the entropy {did} from {first:.2g} to {found[-1].value:.2g} nats per token, and the "
             "reward is no better than at the start",
             found[0].step,
             f"{so}; it does not recover by itself",
-            (_BACK, "raise algorithm.clip_high (0.28) or rollout.temperature (1.0)")
-            if found is fallen
-            else (_BACK, "raise algorithm.beta, which holds it near the starting policy"),
+            (_BACK, second),
             Severity.CRITICAL,
         )
 
@@ -93,12 +93,10 @@ class FormatCollapse:
                 return Alert(
                     f"the format{of_task(label)} fell from {best:.2f} to {found[-1].value:.2f}",
                     found[0].step,
-                    "an episode without its tags has no action and no answer, so whatever else it "
-                    "says earns nothing",
-                    (_BACK, "put weight on the form, such as 0.2*format+em, or raise "
-                     "rollout.max_turn_tokens if turns are cut"),
+                    "an episode without its tags has no action and no answer, and earns nothing",
+                    (_BACK, "put weight on the form, such as 0.2*format+em"),
                     Severity.CRITICAL,
-                )  # fmt: skip
+                )
         return None
 
 
@@ -130,13 +128,12 @@ class SearchCollapse:
                         f"the agent{of_task(label)} hardly {act} any more: {name} fell from "
                         f"{best:.2f} to {found[-1].value:.2f}",
                         found[0].step,
-                        "if no rollout of a group does it, no group can show that it pays, so the "
-                        "habit does not come back",
-                        ("look at em_forced: if it is above em, reward searching for the first "
-                         "steps (0.2*format+em+0.2*searched until step 20)",
-                         "if it is not, the model cannot use what it finds: a cold start first "
-                         "(searchrl sft)"),
-                    )  # fmt: skip
+                        "if no rollout of a group does it, no group can show that it pays",
+                        (
+                            "if em_forced is above em, reward searching, such as em+0.2*searched",
+                            "if it is not, begin with a cold start (searchrl sft)",
+                        ),
+                    )
         return None
 
 
@@ -212,8 +209,5 @@ class LikelihoodCollapse:
             f"to {found[-1].value:.2f} nats per token",
             found[0].step,
             "the update pushes down what it should hold up; entropy and gradients blow up next",
-            (
-                "train with --algorithm llds, which holds good rollouts up",
-                "halve optim.lr; take larger groups (rollout.group_size)",
-            ),
+            ("train with --algorithm llds, which holds good rollouts up", "halve optim.lr"),
         )

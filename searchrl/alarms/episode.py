@@ -35,14 +35,11 @@ class Truncation:
                     f"{percent(mean(found))} of the episodes{of_task(label)} were cut by a limit "
                     "before they ended",
                     found[0].step,
-                    "an episode that is cut has no answer: the policy learns to be short, and not "
-                    "to be right",
+                    "an episode that is cut has no answer: the policy learns to be short",
                     (
-                        "raise the limit that cuts them: rollout.max_turn_tokens, "
-                        "rollout.max_total_tokens, or the environment's max_turns (stop_reason in "
-                        "rollouts/ says which)",
-                        "if episodes ramble, a cold start that ends them (searchrl sft), or a "
-                        "cost per search such as -0.01*searches",
+                        "raise the limit that stop_reason in rollouts/ names: "
+                        "rollout.max_turn_tokens, rollout.max_total_tokens or max_turns",
+                        "if episodes ramble, a cost per search such as -0.01*searches",
                     ),
                 )
         return None
@@ -76,8 +73,7 @@ class RetrievalFailure:
                     return Alert(
                         f"the retriever failed in {share} of the episodes{of_task(label)}",
                         found[0].step,
-                        "such episodes are left out, and those that are left are the ones that "
-                        "search least",
+                        "such episodes are left out, and those that are left search least",
                         (
                             "read failures/ in the run folder: it has the tracebacks",
                             "check that its service or index is there, then continue with --resume",
@@ -88,10 +84,6 @@ class RetrievalFailure:
                     f"{share} of the searches{of_task(label)} found nothing",
                     found[0].step,
                     "an agent whose searches find nothing learns that searching is useless",
-                    (
-                        "play it yourself with the same retriever and search: `searchrl play`; "
-                        "then look at the corpus and at tasks.0.retriever",
-                        "read the queries in rollouts/: words that no text has find nothing",
-                    ),
+                    ("search yourself: `searchrl play`", "read the queries in rollouts/"),
                 )
         return None

@@ -44,13 +44,10 @@ class DeadGroups:
             f"all rollouts of a group had the same reward, in every group of the last {len(found)} "
             f"steps{reward}",
             found[0].step,
-            "a group is compared with itself, so equal rewards give no gradient: these steps cost "
-            "time and teach nothing",
+            "a group is compared with itself, so equal rewards give no gradient",
             (
-                "if the rewards are low, the tasks are too hard: easier ones "
-                "(env.difficulty=easy), a cold start, or a reward with steps (f1 instead of em)",
-                "if they are high, the tasks are solved: end here, take harder ones, or "
-                "--algorithm dapo, which replaces such groups",
+                "if the rewards are low, take easier tasks, a cold start, or f1 instead of em",
+                "if they are high, take harder tasks, or --algorithm dapo",
             ),
             Severity.NOTICE,
         )
@@ -75,13 +72,10 @@ class ConstantReward:
         return Alert(
             f"every rollout of the last {len(found)} steps had the reward {value:g}",
             found[0].step,
-            "a reward that is always the same tells good from bad nowhere, so there is nothing to "
-            "learn from it",
+            "a reward that is always the same tells good from bad nowhere",
             (
-                "read some rollouts and the components of the reward in metrics.jsonl: one that "
-                "never moves is a fault of its code, or is earned by everything",
-                "if all tasks are solved, end here or take harder ones; otherwise add a component "
-                "that tells rollouts apart (em, f1)",
+                "read some rollouts: is a component at fault, or earned by everything?",
+                "if all tasks are solved, take harder ones; otherwise add a component (em, f1)",
             ),
         )
 
@@ -127,8 +121,7 @@ class OneComponent:
                     f"the policy learns to please '{name}' and not to answer",
                     (
                         f"lower the weight of '{name}' in the reward, such as 0.2*{name}",
-                        f"read some rollouts that '{name}' scores high: what earns it without an "
-                        "answer?",
+                        f"read some rollouts that '{name}' scores high: what earns it?",
                     ),
                 )
         return None

@@ -6,6 +6,7 @@ They read what the learner says of its tokens and gradients. They do not read re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Annotated
 
 from pydantic import Field
@@ -38,23 +39,16 @@ class Divergence:
 
     def check(self, history: History) -> Alert | None:
         """Look at the last steps, each of which must be bad."""
-        last = history.steps(last=self.steps)
-        faults = [self._fault(history, step) for step in last]
-        if len(last) < self.steps or not all(faults):
+        steps = reversed(history.steps())
+        bad = [*takewhile(lambda step: self._fault(history, step), steps)]
+        if len(bad) < self.steps:
             return None
-        since = last[0]
-        for step in reversed(history.steps()):
-            if not self._fault(history, step):
-                break
-            since = step
         return Alert(
-            f"{faults[-1]}, in each of the last {len(last)} steps or more",
-            since,
-            "nothing is learned in such a step, and weights that are not finite spoil everything "
-            "that is trained after them",
+            f"{self._fault(history, bad[0])}, in each of the last {len(bad)} steps",
+            bad[-1],
+            "nothing is learned in such a step, and weights that are not finite stay so",
             (
-                "lower optim.lr (a fifth of it) and start again from an earlier checkpoint with "
-                "--init-from",
+                "go back to an earlier checkpoint (--init-from) with a fifth of optim.lr",
                 "compute in model.dtype=float32, or bfloat16 instead of float16",
             ),
             Severity.CRITICAL,
@@ -113,13 +107,10 @@ class Mismatch:
         return Alert(
             f"sampler and trainer are {found[-1].value:.2g} nats per token apart{k3_says}; {says}",
             found[0].step,
-            "the update takes the difference for something that the policy did, so every ratio and "
-            "its clipping are wrong, by more the longer an episode is",
+            "the update takes the difference for something that the policy did",
             (
-                "set engine.generator=hf, which samples with the trainer's own forward pass: if "
-                "the gap goes, the fault is in the generator",
-                "set model.dtype=float32; or train on with --algorithm masked_tis, which leaves "
-                "out the tokens that disagree",
+                "set engine.generator=hf: if the gap goes, the fault is in the generator",
+                "set model.dtype=float32, or --algorithm masked_tis, which leaves such tokens out",
             ),
             Severity.CRITICAL,
         )
@@ -144,19 +135,16 @@ class KlBlowUp:
         for name, limit in (("kl", self.max_kl), ("approx_kl", self.max_step_kl)):
             found = streak(history.curve(name), above(limit))
             if len(found) >= self.steps:
-                place = "the starting policy" if name == "kl" else "the policy that sampled"
+                place, second = "the starting policy", "raise algorithm.beta (tenfold)"
+                if name != "kl":
+                    place = "the policy that sampled"
+                    second = "take fewer updates per step: optim.epochs=1, optim.mini_batches=1"
                 return Alert(
                     f"the policy is {found[-1].value:.2g} nats per token away from {place} (limit "
                     f"{limit:g}, metric {name})",
                     found[0].step,
-                    "a policy that moves this fast forgets what it could do, and the rollouts it "
-                    "learns from are no longer its own",
-                    (
-                        "halve optim.lr",
-                        "raise algorithm.beta (tenfold), which pulls it back"
-                        if name == "kl"
-                        else "take fewer updates per step: optim.epochs=1, optim.mini_batches=1",
-                    ),
+                    "a policy that moves this fast forgets what it could do",
+                    ("halve optim.lr, from an earlier checkpoint", second),
                     Severity.CRITICAL,
                 )
         return None

@@ -67,14 +67,8 @@ def find_alarms(registry: Registry, specs: Mapping[str, AlarmSpec]) -> dict[str,
 class Watch:
     """Asks the alarms of a run after every step.
 
-    Args:
-        registry: loaded plugins.
-        specs: `alarms.watch` of the configuration.
-        history: what the alarms see; filled by `take_in`.
-        rewards: the reward of every task, by the task's name ("" if there is one).
-
-    Raises:
-        SearchRLError: if an alarm cannot be made.
+    `specs` is `alarms.watch` of the configuration, `history` what the alarms see, `rewards` the
+    reward of every task by its name ("" if there is one).
     """
 
     def __init__(
@@ -91,10 +85,6 @@ class Watch:
         ]
         self._rewards = dict(rewards or {})
         self._held: dict[str, int] = {}
-
-    def take_in(self, step: int, phase: str, metrics: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add the metrics of a training step or an evaluation to what the alarms see."""
-        self.history.add(step, phase, metrics)
 
     def ask(self, step: int) -> list[Sounded]:
         """The alarms that begin to sound after `step`.
@@ -135,7 +125,7 @@ class Watch:
             if step <= anew:
                 continue
             for row in of_step:
-                self.take_in(step, row["phase"], row["metrics"])
+                self.history.add(step, row["phase"], row["metrics"])
             if asked - QUIET <= step <= asked and self.history.steps():
                 self.ask(step)
 

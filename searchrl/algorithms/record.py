@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from searchrl.config.sections import AlgorithmConfig
-from searchrl.core import advantage
 from searchrl.core.advantage import AdvantageFn, TargetFn
 from searchrl.core.group import Group, Trainable
 from searchrl.core.reduction import LossSettings
@@ -77,14 +75,6 @@ class Algorithm:
                 f"algorithm '{self.name}' has targets, which are what values are to become, and "
                 "asks for no values: add needs_values=True"
             )
-
-    @property
-    def reads_turn_scores(self) -> bool:
-        """Whether its advantages may read the scores of single turns; those of `core` do not."""
-        function: Any = self.advantages
-        while isinstance(function, partial):
-            function = function.func
-        return function not in advantage.REWARD_ONLY
 
     def resolve(self, settings: AlgorithmConfig) -> LossSettings:
         """Return the numbers of a run: its own, and the algorithm's where it sets none."""

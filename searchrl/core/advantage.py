@@ -134,15 +134,6 @@ def reinforce_pp_baseline_advantages(step: StepScores, *, delta: float = GRPO_DE
     return [value / (std + delta) for value in centred]
 
 
-REWARD_ONLY: tuple[AdvantageFn, ...] = (
-    grpo_advantages,
-    dr_grpo_advantages,
-    rloo_advantages,
-    reinforce_pp_baseline_advantages,
-)
-"""Those that read no `turn_scores`: a rollout counts by its reward alone."""
-
-
 def overlong_penalty(num_tokens: int, *, limit: int, buffer: int, weight: float) -> float:
     """Return what is added to the reward of a long rollout: weight * clip(x, -1, 0), never above 0.
 

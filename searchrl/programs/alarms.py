@@ -30,15 +30,7 @@ Rollback = dict[str, Any]
 class AlarmDesk:
     """The alarms of a run that is under way.
 
-    Args:
-        session: the objects of the run.
-        writer: where alarms are recorded.
-        observer: told at once.
-        asked: the last step after which the alarms were asked; of a new run 0.
-        rollbacks: those that were done before; more are added to it.
-
-    Raises:
-        SearchRLError: if an alarm cannot be made.
+    `asked` is the last step after which they were asked; more are added to `rollbacks`.
     """
 
     def __init__(
@@ -73,7 +65,7 @@ class AlarmDesk:
     def log(self, step: int, metrics: Metrics, phase: str) -> None:
         """Record the metrics of a training step or an evaluation; the alarms see them, too."""
         self.writer.log(step, metrics, phase)
-        self.watch.take_in(step, phase, metrics)
+        self.watch.history.add(step, phase, metrics)
 
     def count(self) -> Metrics:
         """The metric `rollbacks`, once there has been one."""
@@ -83,17 +75,9 @@ class AlarmDesk:
     def heed(self, step: int, best: Mapping[str, Any] | None) -> bool:
         """Ask the alarms about a finished step, say what sounds and do what it asks for.
 
-        Args:
-            step: the step; its metrics have been logged.
-            best: the best checkpoint so far, with its `step`; None: there is none.
-
-        Returns:
-            Whether the run was returned to its best checkpoint. The caller must then write the
-            checkpoint of this step.
-
-        Raises:
-            AlarmStop: for the action `stop`, and for a rollback that cannot be done.
-            SearchRLError: if an alarm of a plugin fails.
+        Returns whether the run was returned to its `best` checkpoint; the caller must then write
+        the checkpoint of this step. Raises AlarmStop for the action `stop`, and for a rollback that
+        cannot be done.
         """
         # Times differ from process to process, so the first one judges for all.
         workers = self.session.workers

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -24,34 +23,6 @@ from searchrl.programs.setup.session import Session
 from searchrl.run_folder import save_beside
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Medians over the timed steps; None: not measured. Tokens are those the model wrote."""
-
-    num_steps: int
-    rollouts_per_step: int
-    """Those sampled, replaced ones among them."""
-    model_tokens_per_step: float
-    sample_s: float
-    update_s: float
-    step_s: float
-    steps_per_hour: float
-    rollouts_per_s: float
-    sample_tokens_per_s: float
-    train_tokens_per_s: float | None
-    """None: every group was dead, so nothing was trained on."""
-    slot_use: float | None
-    """Share of decoded rows that were sampled from; None: the generator does not count."""
-    peak_memory_bytes: int
-    """Of the process; on a GPU, what was taken there. None: the system does not tell."""
-    device: str
-    model: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: what was not measured has no key."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
 def measure(
     plan: Plan,
     registry: Registry,
@@ -59,7 +30,7 @@ def measure(
     *,
     on_step: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] = lambda text: None,
-) -> Measured:
+) -> dict[str, Any]:
     """Take `num_steps` training steps after one that is not timed.
 
     Args:
@@ -68,6 +39,10 @@ def measure(
         num_steps: at least 1.
         on_step: told how many steps of how many are done.
         on_note: told why `auto` had to take the plain generator, and of failed episodes.
+
+    Returns:
+        Figures by name, medians over the steps; tokens are those the model wrote. What was not
+        measured has no key: training where every group was dead, slots of a plain generator.
 
     Raises:
         SearchRLError: for anything wrong with names, data or weights.
@@ -94,30 +69,30 @@ def measure(
 
         take(1)
         stats = session.sampler.stats
-        counted = stats if isinstance(stats, SlotStats) else None
-        if counted is not None:
-            counted.restart()
+        if isinstance(stats, SlotStats):
+            stats.restart()
         steps = [take(number) for number in range(2, num_steps + 2)]
     finally:
         session.close()
     num_rollouts, num_tokens, num_trained, sample_s, update_s = zip(*steps, strict=True)
     step_s = median(map(sum, zip(sample_s, update_s, strict=True)))
-    return Measured(
-        num_steps=num_steps,
-        rollouts_per_step=round(median(num_rollouts)),
-        model_tokens_per_step=median(num_tokens),
-        sample_s=median(sample_s),
-        update_s=median(update_s),
-        step_s=step_s,
-        steps_per_hour=3600 / step_s,
-        rollouts_per_s=median(num_rollouts) / step_s,
-        sample_tokens_per_s=sum(num_tokens) / sum(sample_s),
-        train_tokens_per_s=sum(num_trained) / sum(update_s) if any(num_trained) else None,
-        slot_use=None if counted is None else counted.slot_use,
-        peak_memory_bytes=peak_memory(device),
-        device=str(device),
-        model=plan.model.label,
-    )
+    trained_on = {"train_tokens_per_s": sum(num_trained) / sum(update_s)}
+    return {
+        "model": plan.model.label,
+        "device": str(device),
+        "num_steps": num_steps,
+        "rollouts_per_step": round(median(num_rollouts)),
+        "model_tokens_per_step": median(num_tokens),
+        "step_s": step_s,
+        "sample_s": median(sample_s),
+        "update_s": median(update_s),
+        "steps_per_hour": 3600 / step_s,
+        "rollouts_per_s": median(num_rollouts) / step_s,
+        "sample_tokens_per_s": sum(num_tokens) / sum(sample_s),
+        **(trained_on if any(num_trained) else {}),
+        **({"slot_use": stats.slot_use} if isinstance(stats, SlotStats) else {}),
+        "peak_memory_bytes": peak_memory(device),
+    }
 
 
 def _now(device: torch.device) -> float:

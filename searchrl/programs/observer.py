@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from searchrl.config import RunConfig
 from searchrl.engine.metrics.metrics import Metrics
-from searchrl.engine.rollout.playing import Rollout
 
 Row = Mapping[str, Any]
 """A line of a file of the run folder."""
@@ -64,10 +63,6 @@ class Observer(Protocol):
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """One finished evaluation (`before`, `during`, `after`)."""
-        return
-
-    def episodes(self, rollouts: Sequence[Rollout]) -> None:
-        """All episodes of a training step, before that step is told."""
         return
 
     def compare(self, before: Iterable[Row], after: Iterable[Row]) -> None:

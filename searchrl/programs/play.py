@@ -21,26 +21,20 @@ from searchrl.engine.rollout.world import TaskWorld
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 
-SHORTCUTS = {"s": SEARCH, "a": ANSWER, "c": TOOL, "d": ACT}
-"""`s words` searches, `a words` answers, `c name {json}` calls a tool, `d words` does it (acts);
-`t words` is the thought of the next of these."""
-
-NAMES = {SEARCH: "search", ANSWER: "answer", TOOL: "tool call", ACT: "act"}
-"""What a person calls the kinds of action."""
-
-HELP, QUIT = "help", "quit"
-"""Lines that are no turns."""
+SHORTCUTS = {
+    "s": (SEARCH, "s WORDS searches"),
+    "a": (ANSWER, "a WORDS answers"),
+    "c": (TOOL, "c TOOL {JSON} calls a tool"),
+    "d": (ACT, "d WORDS acts"),
+}
+"""What a person may type in place of a whole turn: the kind of action, and its help."""
 
 ReadLine = Callable[[], str | None]
 """Reads one line without its end; None when there is no more input."""
 
 
 def read_turn(
-    protocol: TagProtocol,
-    read_line: ReadLine,
-    complain: Callable[[str], None],
-    *,
-    show_help: Callable[[], None] = lambda: None,
+    protocol: TagProtocol, read_line: ReadLine, complain: Callable[[str], None]
 ) -> str | None:
     """Read one turn: a shortcut, or raw lines up to a stop string or an empty line.
 
@@ -48,33 +42,21 @@ def read_turn(
         protocol: writes the turn of a shortcut.
         read_line: gives the next line.
         complain: told of a shortcut that the protocol cannot write.
-        show_help: called for the line `help`.
 
     Returns None at the end of input and for the line `quit`.
     """
     lines: list[str] = []
-    thought = ""
     while (line := read_line()) is not None:
         head, _, rest = line.partition(" ")
-        # Between tags they are words of the turn. Without any, somebody is lost in plain lines.
-        has_tags = any("<" in one for one in lines)
-        if not has_tags and line.strip().lower() == HELP:
-            show_help()
-            continue
-        if not has_tags and line.strip().lower() == QUIT:
+        # Between tags it is a word of the turn.
+        if line.strip().lower() == "quit" and not any("<" in one for one in lines):
             return None
-        if not lines and rest.strip() and head == "t":
-            thought = rest.strip()
-            continue
         if not lines and rest.strip() and head in SHORTCUTS:
-            kind = SHORTCUTS[head]
-            if (action := _read_shortcut(kind, rest.strip())) is None:
-                complain('a call is written: c NAME {"argument": value}')
-                continue
+            kind, usage = SHORTCUTS[head]
             try:
-                return protocol.render_turn(action, thought)
+                return protocol.render_turn(_read_shortcut(kind, rest.strip()), "")
             except ValueError:
-                complain(f"this game has no {NAMES[kind]}; help shows what it has")
+                complain(f"this cannot be written as a turn of the game ({usage})")
                 continue
         if not line.strip() and not lines:
             continue
@@ -84,16 +66,18 @@ def read_turn(
     return "\n".join(lines) or None
 
 
-def _read_shortcut(kind: str, text: str) -> Action | None:
-    """The action of a shortcut; None if it is no call of a tool."""
+def _read_shortcut(kind: str, text: str) -> Action:
+    """The action of a shortcut; ValueError if it is no call of a tool."""
     if kind != TOOL:
         return Action(kind, (text,)) if kind == SEARCH else Action(kind, text)
     name, _, rest = text.partition(" ")
     try:
         arguments = json.loads(rest or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return Action(kind, ToolCall(name, arguments)) if isinstance(arguments, dict) else None
+    except RecursionError as error:
+        raise ValueError from error
+    if not isinstance(arguments, dict):
+        raise ValueError
+    return Action(kind, ToolCall(name, arguments))
 
 
 class _Left(BaseException):

@@ -7,12 +7,9 @@ sft run. What is imitated is `demonstrations.py`, one update is `engine/learning
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +28,7 @@ from searchrl.engine.rollout.worlds import build_indexes, make_worlds
 from searchrl.engine.sampling.generator import mix_key
 from searchrl.errors import ConfigError
 from searchrl.plugins import Registry
-from searchrl.programs.demonstrations import (
-    Demonstration,
-    Demonstrator,
-    limits_text,
-    scripted_texts,
-)
+from searchrl.programs.demonstrations import Demonstrator, limits_text, scripted_texts
 from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.setup.planning import Plan, prepare, set_threads
 from searchrl.programs.setup.warnings import few_tasks
@@ -110,19 +102,10 @@ def sft(
     return Run(folder)
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(Shape, extra="forbid"):
     """How far a run has come: what its checkpoints hold beside weights and optimiser."""
 
-    step: int = 0
-    demos: int = 0
-    cut_demos: int = 0
-
-
-class _ProgressShape(Shape, extra="forbid"):
-    """`_Progress` as `state.json` has it."""
-
-    step: NonNegativeInt
+    step: NonNegativeInt = 0
     demos: NonNegativeInt = 0
     cut_demos: NonNegativeInt = 0
 
@@ -131,7 +114,7 @@ class _ColdStart(TrainingRun):
     """A run of `sft`."""
 
     program = "sft"
-    shape = _ProgressShape
+    shape = _Progress
     progress: _Progress
 
     def __init__(
@@ -181,8 +164,9 @@ class _ColdStart(TrainingRun):
         config, progress = self.config, self.progress
         total = sum(stage.steps for stage in config.sft.stages)
         steps = list(enumerate(_schedule(config.sft.stages)))[progress.step :]
-        for step, stage, stage_step, demonstrations in _ahead(steps, self.demonstrate):
+        for step, (stage, stage_step) in steps:
             started = time.perf_counter()
+            demonstrations = self.demonstrate(stage, step)
             num_cut = sum(demonstration.is_cut for demonstration in demonstrations)
             demos = progress.demos + len(demonstrations)
             cut_demos, limits = progress.cut_demos + num_cut, limits_text(self.fitted)
@@ -190,11 +174,6 @@ class _ColdStart(TrainingRun):
                 raise ConfigError(
                     f"every demonstration so far ({demos} of {demos}) was cut at a token limit: "
                     f"they do not fit {limits}; raise them"
-                )
-            if num_cut and not progress.cut_demos:
-                self.observer.note(
-                    f"step {step + 1}: {num_cut} of {len(demonstrations)} demonstrations were cut "
-                    f"at a token limit; turns that do not fit are left out ({limits})"
                 )
             dropout_seed = mix_key(config.seed, _DROPOUT, step) >> 1
             # One without a whole turn teaches nothing; its prompt may be too long to be read.
@@ -230,33 +209,6 @@ def _make_policy(plan: Plan, worlds: Sequence[TaskWorld]) -> Policy:
     texts = scripted_texts(config, worlds)
     scratch, context = config.model.scratch, config.model.max_context
     return make_policy(scratch, texts, plan.device, context, config.seed)
-
-
-def _ahead(
-    steps: Sequence[tuple[int, tuple[SftStage, int]]], demonstrate: Demonstrator
-) -> Iterator[tuple[int, SftStage, int, list[Demonstration]]]:
-    """Each step with its demonstrations. Scripts need no weights: they play one step ahead."""
-    with ThreadPoolExecutor(max_workers=1) as pool, _short_turns():
-        waiting = [pool.submit(demonstrate, stage, step) for step, (stage, _) in steps[:1]]
-        for place, (step, (stage, stage_step)) in enumerate(steps):
-            for later, (later_stage, _) in steps[place + 1 : place + 2]:
-                waiting.append(pool.submit(demonstrate, later_stage, later))
-            yield step, stage, stage_step, waiting.pop(0).result()
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """Threads take turns of 0.2 ms instead of Python's 5 ms.
-
-    Most operations of a small model are shorter than 5 ms: at each of them the learner would wait
-    for the scripts.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(2e-4)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def _schedule(stages: Sequence[SftStage]) -> Iterator[tuple[SftStage, int]]:

@@ -8,7 +8,7 @@ checkpoint, loses what came after the last one. `resume` continues exactly.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from searchrl.engine.learning.workers import Workers
 from searchrl.engine.memory.forecast import tell_peak
 from searchrl.engine.metrics.evaluation import summary_metrics
 from searchrl.engine.metrics.metrics import Metrics, curriculum_metrics, summarise
-from searchrl.engine.rollout.playing import Interrupted, Rollout
+from searchrl.engine.rollout.playing import Interrupted
 from searchrl.engine.rollout.records import rollout_record
 from searchrl.envs.splits import VALIDATION
 from searchrl.plugins import Registry
@@ -33,7 +33,7 @@ from searchrl.programs.observer import Observer, SilentObserver
 from searchrl.programs.setup.judge_cost import describe_spent, foresee_training
 from searchrl.programs.setup.planning import Plan, prepare
 from searchrl.programs.setup.session import Session
-from searchrl.programs.setup.warnings import training_warnings, untaught_note
+from searchrl.programs.setup.warnings import training_warnings
 from searchrl.programs.stopping import StopFlag, catching_signals, keeping_finished
 from searchrl.programs.training_run import TrainingRun
 from searchrl.run_folder import Run, choose_folder, holding
@@ -116,7 +116,7 @@ def train(
     return run
 
 
-@dataclass(slots=True)
+@dataclass
 class _Progress:
     """How far a run has come: what its checkpoints hold beside weights and optimiser.
 
@@ -169,7 +169,6 @@ class _Training(TrainingRun):
         )
         self.session = session
         self.progress = _Progress()
-        self.has_told_unread = False
 
     def origin(self) -> dict[str, Any]:
         """The algorithm, with all its settings."""
@@ -180,8 +179,6 @@ class _Training(TrainingRun):
         """The plan, as it is shown before the first step."""
         session, config, learner = self.session, self.config, self.session.learner
         (trainable, total), rollout = self.policy.num_parameters, config.rollout
-        every = config.checkpoint.every
-        episodes = every * rollout.prompts_per_step * rollout.group_size
         return {
             "splits": ", ".join(f"{name} {count:,}" for name, count in self.num_tasks.items()),
             "model": session.plan.model.label,
@@ -195,10 +192,6 @@ class _Training(TrainingRun):
             ),
             **({"curriculum": text} if (text := str(session.curriculum)) else {}),
             "update": learner.describe(),
-            "checkpoint": (
-                f"every {'step' if every == 1 else f'{every} steps'}, {episodes:,} episodes; the "
-                f"last {config.checkpoint.keep_last} are kept"
-            ),
             "memory": session.memory,
         }
 
@@ -207,12 +200,8 @@ class _Training(TrainingRun):
         return training_warnings(self.session.plan, self.worlds)
 
     def notes(self) -> list[str]:
-        """What judges will cost, and how an untaught model is taught first."""
-        notes = [*foresee_training(self.config, self.worlds, self.progress.step)]
-        if self.progress.step == 0:
-            num_weights = self.policy.num_parameters[1]
-            notes += untaught_note(self.session.plan, num_weights, self.worlds)
-        return notes
+        """What judges will cost."""
+        return [*foresee_training(self.config, self.worlds, self.progress.step)]
 
     def open(
         self, folder: Path | None, resume: Path | None, steps: int, *, allow_change: bool
@@ -279,7 +268,6 @@ class _Training(TrainingRun):
         self.limit.ensure(rollouts, f"step {step}", f"step_{step:06d}")
         self.limit.ensure_paid(rollouts, f"step {step}")
         self.limit.ensure_scored(rollouts, f"step {step}")
-        self.tell_unread(rollouts)
         observer.phase("update", 0, 1)
         learned = session.update(drawn, step)
         self.unrecorded = step
@@ -308,22 +296,7 @@ class _Training(TrainingRun):
         metrics |= curriculum_metrics(session.curriculum, step - 1)
         self.log(step, metrics, "train")
         self.progress.step, self.unrecorded = step, 0
-        observer.episodes(rollouts)
         return metrics
-
-    def tell_unread(self, rollouts: Sequence[Rollout]) -> None:
-        """Say once that a reward gives scores per turn which the algorithm does not read."""
-        if self.has_told_unread or self.session.algorithm.reads_turn_scores:
-            return
-        named = dict.fromkeys(name for r in rollouts if r.turn_scores for name in r.scored.per_turn)
-        if named:
-            self.has_told_unread = True
-            self.observer.note(
-                f"reward {' and '.join(map(repr, named))} gives a score per turn, and algorithm "
-                f"'{self.config.algorithm.name}' reads none of them: it compares whole rollouts by "
-                "their reward. An algorithm that reads step.turn_scores is a few lines: "
-                "docs/hooks.md, register_algorithms"
-            )
 
     def validate(self, trackers: Trackers) -> None:
         """A short evaluation if one is due at this step; remembers the best checkpoint by reward.

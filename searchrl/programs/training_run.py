@@ -6,7 +6,6 @@ The steps are those of the programs. What has changed since a run began is `run_
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -48,7 +47,7 @@ class TrainingRun:
     shape: ClassVar[type[Shape]]
     """`progress` as `state.json` has it."""
     progress: Any
-    """What checkpoints hold beside weights and optimiser: a dataclass with `step`."""
+    """What checkpoints hold beside weights and optimiser: an object with `step`."""
     writer: RunWriter
 
     def __init__(
@@ -235,7 +234,7 @@ class TrainingRun:
             raise RuntimeError(
                 f"step {self.unrecorded} is not recorded, so its weights are not kept either"
             )
-        path, settings, state = self.writer.path, self.config.checkpoint, asdict(self.progress)
+        path, settings, state = self.writer.path, self.config.checkpoint, dict(vars(self.progress))
         if self.workers.is_first:
             save_checkpoint(path, self.policy, self.learner, state)
             best = state.get("best") if settings.keep_best else None

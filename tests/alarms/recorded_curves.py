@@ -91,6 +91,6 @@ def play(run: Run, watch: Watch | None = None) -> list[Sounded]:
     sounded = []
     for step, rows in steps_of(run):
         for row in rows:
-            watch.take_in(*row)
+            watch.history.add(*row)
         sounded += watch.ask(step)
     return sounded

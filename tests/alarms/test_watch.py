@@ -25,7 +25,7 @@ def ring(watch: Watch, *steps: int) -> list[int]:
     """At which of these steps something sounds."""
     heard = []
     for step in steps:
-        watch.take_in(step, "train", {"reward": {"value": 1.0}})
+        watch.history.add(step, "train", {"reward": {"value": 1.0}})
         heard += [one.step for one in watch.ask(step)]
     return heard
 
@@ -49,7 +49,7 @@ def test_it_sounds_again_only_after_a_long_silence() -> None:
 def test_the_action_is_that_of_the_configuration() -> None:
     for chosen, action in (("auto", "rollback"), ("stop", "stop"), ("warn", "warn")):
         watch = bells(bell={"at": 1, "asks": "rollback", "action": chosen}, chime={"at": 1})
-        watch.take_in(1, "train", {})
+        watch.history.add(1, "train", {})
         asked = {one.alarm: one.action for one in watch.ask(1)}
         assert asked == {"bell": action, "chime": "warn"}
     assert not ring(bells(bell="off"), 1, 2, 3, 4)
@@ -75,7 +75,7 @@ def test_after_a_replay_it_says_what_it_would_have_said(asked: int) -> None:
     for step, step_rows in steps_of(run):
         if step > asked:
             for row in step_rows:
-                watch.take_in(*row)
+                watch.history.add(*row)
             heard += watch.ask(step)
     assert heard == [one for one in whole if one.step > asked]
 

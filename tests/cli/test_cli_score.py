@@ -76,32 +76,18 @@ def test_every_component_says_what_it_said_when_it_was_played(stored: Path, name
     assert again["first"]["value"] == pytest.approx(played["reward"]["value"])
 
 
-def test_two_rewards_are_compared_and_their_disagreements_shown(stored: Path) -> None:
-    found = scored(stored, "--reward", "em", "--against", "1-em", "--show", "2")["phases"]["eval"]
+def test_two_rewards_are_compared(stored: Path) -> None:
+    found = scored(stored, "--reward", "em", "--against", "1-em")["phases"]["eval"]
     assert found["kendall_tau"] == pytest.approx(-1)
     assert found["first"]["value"] == pytest.approx(1 - found["second"]["value"])
-    assert len(found["disagreements"]) == 2
-    for one in found["disagreements"]:
-        assert one["first"]["reward"] == 1 - one["second"]["reward"]
-        assert one["question"] and one["expected"]
     shown = succeed("score", stored, "--reward", "em", "--against", "1-em").stdout
-    for part in ("em against 1-em", "question", "expected", "em = ", "1-em = ", "-1.000"):
-        assert part in shown
-    assert "[dim]" not in shown
+    assert "em against 1-em" in shown and "-1.000" in shown
 
 
 def test_groups_are_compared_within_themselves(micro_run: Path) -> None:
     found = scored(micro_run, "--reward", "em", "--phase", "train", "--step", "1")
     assert list(found["phases"]) == ["train"]
     assert found["phases"]["train"]["n"] == len(list(Run.open(micro_run).rollouts("train")))
-
-
-def test_the_names_it_prints_are_those_of_pages(stored: Path) -> None:
-    found = scored(stored, "--reward", "em", "--against", "searches", "--show", "1")
-    for phase in found["phases"].values():
-        for one in phase["disagreements"]:
-            shown = succeed("inspect", stored, "--text", "--rollout", one["rollout"]).stdout
-            assert one["question"].split()[0] in shown
 
 
 def test_what_is_not_stored_is_not_made_up(stored: Path, tmp_path: Path) -> None:

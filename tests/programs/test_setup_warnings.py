@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,6 @@ from searchrl.errors import ConfigError
 from searchrl.plugins import load_plugins
 from searchrl.programs.setup.warnings import ensure_can_learn, few_tasks
 from searchrl.programs.train import train
-
-MY_PROTOCOL = """
-from searchrl import hookimpl
-from searchrl.protocols.think_search_answer import ThinkSearchAnswer
-
-
-@hookimpl
-def register_protocols(register):
-    register("mine", ThinkSearchAnswer)
-"""
 
 REGISTRY = load_plugins(entry_points=False)
 
@@ -52,39 +41,14 @@ def test_the_tiny_model_on_foreign_data_is_announced(tmp_path: Path) -> None:
     (warning,) = warnings_of("train --env corpus --model tiny", data)
     assert "taught school regulations only" in warning and "env 'corpus'" in warning
     assert "--model Qwen/Qwen3-0.6B" in warning
-    # The line works as it is printed: it has the settings of the task.
-    line = warning.partition("teach this one first: ")[2]
-    words = shlex.split(line)
-    assert words[:4] == ["searchrl", "sft", "--env", "corpus"] and words[-2:] == ["--model", "tiny"]
-    assert json.loads(succeed(*words[1:], "--dry-run", "--json").stdout)["warnings"] == []
     # It may be taught something else, and it knows its own environment.
     assert warnings_of("sft --env corpus --model tiny", data) == []
     assert warnings_of("train --env regulations --model tiny", "seed=1") == []
 
 
-def test_the_line_that_teaches_first_names_all_that_the_task_has(tmp_path: Path) -> None:
-    data = rows(tmp_path, 800)
-    plugin = tmp_path / "plugin.py"
-    plugin.write_text(MY_PROTOCOL)
-    chosen = f"--plugin {plugin} --protocol mine --retriever random"
-    (warning,) = warnings_of(f"train --env corpus --model tiny {chosen}", data)
-    line = warning.partition("teach this one first: ")[2]
-    for part in (f"--plugin {plugin}", "--protocol mine", "--retriever random"):
-        assert part in line, part
-
-
-def test_two_tasks_that_choose_the_checkpoint_are_announced(tmp_path: Path) -> None:
-    data = rows(tmp_path, 40)
-    *_, warning = warnings_of("train --env corpus --model tiny", data)
-    assert "only 2 validation tasks" in warning and "checkpoint.keep_best=false" in warning
-    unchosen = warnings_of("train --env corpus --model tiny", f"{data},checkpoint.keep_best=false")
-    assert not any("validation" in one for one in unchosen)
-
-
 def test_two_held_out_tasks_are_announced(tmp_path: Path) -> None:
     (warning,) = warnings_of("sft --env corpus --model tiny", rows(tmp_path, 6))
     assert "only 2 held-out tasks of env 'corpus' (split 'test')" in warning
-    assert "1 right of 2 means anything from 9 % to 91 %" in warning
     assert "give it more tasks (30 at least)" in warning
     config = build_config({"eval": {"num_tasks": 2}})
     (warning,) = few_tasks(config, make_worlds(config, REGISTRY))

@@ -45,21 +45,6 @@ class TestTrain:
             run(micro_model, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
-    def test_advises_supervised_steps_for_small_untaught_models_only(
-        self, micro_model: Path, tmp_path: Path
-    ):
-        assert not any("searchrl sft" in note for note in run(micro_model, tmp_path / "a").notes)
-        untaught = tmp_path / "untaught"
-        untaught.mkdir()
-        for file in micro_model.iterdir():
-            (untaught / file.name).write_bytes(file.read_bytes())
-        config = json.loads((untaught / "config.json").read_text("utf-8"))
-        del config["searchrl_tiny"]
-        (untaught / "config.json").write_text(json.dumps(config), "utf-8")
-        (advice,) = [n for n in run(untaught, tmp_path / "b").notes if "searchrl sft" in n]
-        assert "billion weights rarely earns a reward by chance" in advice
-        assert "first `searchrl sft --plugin " in advice and f" --model {untaught}`" in advice
-
 
 def test_dry_run_shows_the_plan(micro_flags: list[str]):
     text = CliRunner().invoke(main, ["train", *micro_flags, "--dry-run", "--details"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import complaint, succeed
+from command_line import succeed
 from stored_run import CHESS, HOSTILE, answer, encode, make_row, search, write_run
 
 from searchrl.config.packaged import EMBEDDED, find_packaged
@@ -178,33 +178,6 @@ def test_the_command_says_where_the_page_is(run: Run, tmp_path: Path):
     assert facts["num_rollouts"] == 8 and facts["page"] == str(tmp_path / "out" / "index.html")
 
 
-def test_text_shows_figures_alarms_and_patterns(run: Run):
-    said = succeed("inspect", run.path, "--text").stdout
-    assert "The agent stopped searching. Try: lower the learning rate" in said
-    assert "1.500 [1.400, 1.600]" in said and "1.800 [1.700, 1.900]" in said
-    assert "2 searches, all gold shown, right" in said and "after.1/eval/0/0/0" in said
-    one = succeed("inspect", run.path, "--text", "--rollout", "train.1/step0/p0/1").stdout
-    assert "reward 1.0 (format 1, em 0) · advantage -0.7" in one
-    assert "turn 1: search room of the chess club → art-1 (gold), art-7" in one
-    assert "<search>room of the chess club</search>Doc 1: art-1 says so." in one
-
-
-def test_text_is_plain_where_the_surroundings_ask_for_colours(run: Run):
-    """`FORCE_COLOR` or `TTY_COMPATIBLE` of a terminal or a build server broke the tokens' text."""
-    loud = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "TERM": "dumb", "COLUMNS": "20"}
-    for words in ((), ("--rollout", "train.1/step0/p0/1")):
-        told = succeed("inspect", run.path, "--text", *words, env=loud).stdout
-        assert told == succeed("inspect", run.path, "--text", *words).stdout
-        assert "\x1b" not in told
-
-
-def test_a_mistyped_rollout_gets_near_matches(run: Run):
-    said = complaint("inspect", run.path, "--text", "--rollout", "after.1/eval/0/0/9")
-    assert "has no rollout 'after.1/eval/0/0/9'. Did you mean 'after.1/eval/0/0/0'" in said
-    assert "goes with --text" in complaint("inspect", run.path, "--rollout", "x")
-    assert "goes without --text" in complaint("inspect", run.path, "--text", "--out", "x")
-
-
 def test_a_report_needs_no_model_code(run: Run, tmp_path: Path):
     code = (
         "import sys; from searchrl.cli import main\n"
@@ -223,7 +196,6 @@ def test_what_can_be_read_of_a_damaged_run_is_shown_and_the_damage_is_said(tmp_p
     (run,) = read_data(tmp_path / "out", "run")["runs"]
     assert len(run["faults"]) == 1 and "metrics.jsonl" in run["faults"][0]
     assert run["curves"]["em"]["after"][0][1] == 0.9
-    assert "metrics.jsonl" in succeed("inspect", folder, "--text").stdout
 
 
 def test_a_damaged_tokenizer_is_passed_over_and_said(tmp_path: Path):
@@ -252,4 +224,6 @@ def test_rollouts_that_are_missing_are_said(tmp_path: Path):
     missing = folder / "rollouts" / "eval_after.jsonl.gz"
     assert f"note: '{missing}' is damaged: it is missing. Restore" in said
     (folder / "rollouts" / "eval_before.jsonl.gz").unlink()
-    assert "it is missing, and 1 more" in succeed("inspect", folder, "--text").stdout
+    assert (
+        "it is missing, and 1 more" in succeed("inspect", folder, "--out", tmp_path / "out").stdout
+    )

@@ -79,7 +79,6 @@ def test_without_another_reward_nothing_is_scored(run: Run, tmp_path: Path):
     succeed("inspect", run.path, "--out", tmp_path / "out")
     assert read_data(tmp_path / "out", "index")["again"] == []
     assert read_data(tmp_path / "out", "run")["again"] == []
-    assert "--reward goes without --text" in complaint("inspect", run.path, "--text", "--reward", "em")
 
 
 @pytest.mark.parametrize(

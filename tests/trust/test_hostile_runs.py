@@ -47,8 +47,6 @@ COMMANDS: dict[str, list[str]] = {
     "score": ["{run} --reward em"],
     "inspect": [
         "{run} --compare {run} --out {out}g",
-        "{run} --text",
-        "{run} --text --rollout after.1/eval/0/0/0",
         "{run} --reward em --json",
     ],
     "new": ["reward of_a_stranger --force"],

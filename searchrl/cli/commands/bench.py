@@ -1,22 +1,19 @@
 """`searchrl bench`: what this machine will do with a configuration.
 
-Owns the rows of the table. The measurement is `searchrl.programs.benchmark`.
+The measurement is `searchrl.programs.benchmark`.
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from searchrl.cli import options
 from searchrl.cli.lines import print_json
 from searchrl.cli.options import Command, option, read_layers
-
-if TYPE_CHECKING:
-    from searchrl.programs.benchmark import Measured
 
 
 @click.command(cls=Command)
@@ -39,6 +36,7 @@ def bench(**values: Any) -> None:
     from searchrl.cli.loading import find_permission, run_of_config
     from searchrl.cli.screen.console import ConsoleObserver, make_console
     from searchrl.cli.screen.figures import make_table
+    from searchrl.engine.memory.plan import format_bytes
     from searchrl.programs.benchmark import measure
     from searchrl.programs.setup.planning import plan_run, prepare
 
@@ -53,27 +51,11 @@ def bench(**values: Any) -> None:
             on_note=observer.note,
         )
     if values["json"]:
-        print_json(measured.to_dict())
+        print_json(measured)
         return
-    rows = {name: [value] for name, value in describe(measured).items()}
-    make_console().print(make_table("figure", ["value"], rows))
-
-
-def describe(one: Measured) -> dict[str, str]:
-    """The figures by name, as they are shown."""
-    from searchrl.cli.screen.figures import NOT_MEASURED
-    from searchrl.engine.memory.plan import format_bytes
-
-    trained, use, peak = one.train_tokens_per_s, one.slot_use, one.peak_memory_bytes
-    return {
-        "model": f"{one.model} on {one.device}",
-        "steps timed": f"{one.num_steps} of {one.rollouts_per_step} rollouts",
-        "s per step": f"{one.step_s:.2f} (sampling {one.sample_s:.2f}, update {one.update_s:.2f})",
-        "steps/h": f"{one.steps_per_hour:,.0f}",
-        "rollouts/s": f"{one.rollouts_per_s:.2f}",
-        "model tokens per step": f"{one.model_tokens_per_step:,.0f}",
-        "model tokens/s, sampling": f"{one.sample_tokens_per_s:,.0f}",
-        "model tokens/s, training": NOT_MEASURED if trained is None else f"{trained:,.0f}",
-        "slot use": NOT_MEASURED if use is None else f"{use:.1%}",
-        "peak memory": format_bytes(peak),
+    measured["peak_memory"] = format_bytes(measured.pop("peak_memory_bytes"))
+    rows = {
+        name.replace("_", " "): [one if isinstance(one, str) else f"{one:,.4g}"]
+        for name, one in measured.items()
     }
+    make_console().print(make_table("figure", ["value"], rows))

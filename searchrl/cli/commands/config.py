@@ -26,10 +26,9 @@ Presets = Mapping[str, Mapping[str, Any]]
 
 @click.command()
 @click.argument("key", required=False)
-@click.option("--preset", metavar="NAME", help="Show the values of this preset where it has one.")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of configuration files.")
 @click.option("--json", "is_json", is_flag=True, help="Print the keys as a JSON list.")
-def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> None:
+def config(key: str | None, schema: bool, is_json: bool) -> None:
     """Explain the configuration: every key's type, default and reason.
 
     KEY is a key or a section; without it, the whole tree is printed.
@@ -37,20 +36,18 @@ def config(key: str | None, preset: str | None, schema: bool, is_json: bool) -> 
     \b
     Examples:
       searchrl config optim.lr
-      searchrl config rollout --preset tiny
       searchrl config --schema > searchrl.schema.json
     """
     if schema:
         say(json.dumps(config_schema(), indent=2, ensure_ascii=False))
         return
-    names = preset_names() if preset is None else [preset]
-    presets = {name: load_preset(name) for name in names}
+    presets = {name: load_preset(name) for name in preset_names()}
     keys = config_keys() if key is None else find_keys(key)
     if is_json:
         say(json.dumps([_to_dict(k, presets) for k in keys], indent=2, ensure_ascii=False))
         return
     for one in keys:
-        _show(one, presets, is_short=len(keys) > 1, has_preset=preset is not None)
+        _show(one, presets, is_short=len(keys) > 1)
 
 
 def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
@@ -74,27 +71,19 @@ def _to_dict(key: ConfigKey, presets: Presets) -> dict[str, Any]:
     }
 
 
-def _show(key: ConfigKey, presets: Presets, *, is_short: bool, has_preset: bool) -> None:
+def _show(key: ConfigKey, presets: Presets, *, is_short: bool) -> None:
     known = _to_dict(key, presets)
     if key.type == "section":
         say(style(key.key, bold=True), f": {known['why']}")
         return
-    values, default, flags = known["presets"], known["default"], known["flags"]
+    default = known["default"]
     shown = f" = {default}" if default not in ("below", "required") else f" ({default})"
-    if has_preset and values:
-        (value,) = values.values()
-        shown = f" = {write(value)} (default {default})"
-    facts = style(", ".join([known["type"], *flags]), dim=True)
+    facts = style(", ".join([known["type"], *known["flags"]]), dim=True)
     say(style(key.key, fg="cyan"), f"{shown}  ", facts)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     say(textwrap.indent(textwrap.fill(known["why"], width - 4), "    "))
-    if is_short:
-        return
-    if not has_preset:
-        for name, value in values.items():
-            say(f"  preset {name}: {write(value)}")
-    if flags:
-        say(f"  flag: {' '.join(flags)}")
+    for name, value in () if is_short else known["presets"].items():
+        say(f"  preset {name}: {write(value)}")
 
 
 def _plain_text(markdown: str) -> str:

@@ -6,7 +6,6 @@ Only a model of our own needs torch. The evaluation itself is `searchrl.evaluate
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -17,9 +16,8 @@ import click
 
 from searchrl.cli import options
 from searchrl.cli.lines import print_json
-from searchrl.cli.options import Command, Layers, is_of_run, option, read_layers
-from searchrl.config.endpoint import MODEL, endpoint_address
-from searchrl.errors import RunFolderError
+from searchrl.cli.options import Command, Layers, option, read_layers
+from searchrl.config.endpoint import endpoint_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,13 +87,6 @@ def eval(run: str | None, **values: Any) -> None:
         first = _resolve(run, read_layers())
         if first.config.run_dir is not None:
             choose_folder(first.config)
-        is_own_model = first.config.policy == MODEL and not values["model"]
-        if run is None and is_own_model and is_of_run(values["config"] or ""):
-            folder = Path(values["config"]).parent
-            observer.note(
-                f"{values['config']} says what that run began with, so the model it began with is "
-                f"evaluated; the one it trained: searchrl eval {shlex.quote(str(folder))}"
-            )
         found = Run.find(run) if run is not None else None
         registry = load_registry(first.config, None if found is None else found.path)
         first = first.settled(registry, observer.note)
@@ -130,15 +121,7 @@ def _resolve(run: str | None, layers: Layers) -> Contender:
     from searchrl.run_folder import Run
     from searchrl.runs.contender import Contender
 
-    found = None
-    if run is not None:
-        try:
-            found = Run.find(run) or Run.open(run)
-        except RunFolderError as error:
-            raise RunFolderError(
-                f"{error} RUN is a run folder; a model is named by a flag: "
-                f"searchrl eval --model {shlex.quote(run)}"
-            ) from None
+    found = None if run is None else Run.find(run) or Run.open(run)
     return Contender(*resolve(*layers, run=found, weights=run))
 
 

@@ -14,19 +14,11 @@ import click
 from searchrl.cli import options
 from searchrl.cli.lines import print_json, say
 from searchrl.cli.options import Command, option, read_layers
-from searchrl.core.episode import ACT, ANSWER, SEARCH, TOOL
+from searchrl.core.episode import TOOL
 
-_SHORTCUTS = {
-    SEARCH: "s WORDS searches,  ",
-    TOOL: "c TOOL {JSON} calls a tool,  ",
-    ACT: "d WORDS acts,  ",
-    ANSWER: "a WORDS answers,  ",
-}
-"""A shortcut is shown if the protocol has such turns."""
 _HELP = (
-    "Write a turn as the model would, or use a shortcut:  {}"
-    "t WORDS is the thought of your next shortcut. A turn you write yourself ends with its closing "
-    "tag or an empty line. help shows this again, quit leaves."
+    "Write a turn as the model would, or use a shortcut:  {}.  A turn you write yourself ends with "
+    "its closing tag or an empty line; quit leaves."
 )
 
 
@@ -53,7 +45,7 @@ def play(**values: Any) -> None:
     from searchrl.engine.rollout.records import rollout_record
     from searchrl.engine.rollout.worlds import make_worlds, name_defaults
     from searchrl.errors import FailureLimitError
-    from searchrl.programs.play import choose_task, play_episode, read_turn
+    from searchrl.programs.play import SHORTCUTS, choose_task, play_episode, read_turn
 
     is_json = values["json"]
     console = make_console(sys.stderr if is_json else sys.stdout)
@@ -69,16 +61,13 @@ def play(**values: Any) -> None:
         line = sys.stdin.readline()
         return line.rstrip("\r\n") if line else None
 
-    def show_help() -> None:
-        shortcuts = "".join(text for kind, text in _SHORTCUTS.items() if world.can_open(kind))
-        console.print(_HELP.format(shortcuts), "", style="dim")
-
     split = config.eval.split
     seed = config.seed if any("seed" in layer for layer in layers) else None
     index = choose_task(world, split, values["index"], seed)
     if world.can_open(TOOL):  # the instruction lists the tools
         console.print(world.protocol.instruction, "", style="dim")
-    show_help()
+    shortcuts = ",  ".join(text for kind, text in SHORTCUTS.values() if world.can_open(kind))
+    console.print(_HELP.format(shortcuts), "", style="dim")
     console.print(f"Task {index} of split {split} (again: --index {index})", "", style="dim")
     rollout = play_episode(
         world,
@@ -86,10 +75,7 @@ def play(**values: Any) -> None:
         index=index,
         show=lambda text: console.print(colour_observation(text)),
         read=lambda: read_turn(
-            world.protocol,
-            read_line,
-            lambda text: console.print(text, style="red"),
-            show_help=show_help,
+            world.protocol, read_line, lambda text: console.print(text, style="red")
         ),
     )
     world.close()

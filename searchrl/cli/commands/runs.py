@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 @option("--keep N", "With --prune: how many of the newest stay.", type=click.IntRange(min=0))
 @option("--dry-run", "With --prune: only say what would go.", is_flag=True)
 @option("--verify", "Read every file and compare it with its checksum.", is_flag=True)
-@options.DETAILS
 @options.JSON
 def runs(folders: tuple[str, ...], **values: Any) -> None:
     """List run folders: what, when, how far, figures and size on disk.
@@ -61,13 +60,13 @@ def runs(folders: tuple[str, ...], **values: Any) -> None:
     if values["json"]:
         print_json({"runs": [row.to_dict() for row in rows]})
     else:
-        _show(rows, chosen, details=values["details"])
+        _show(rows, chosen)
 
 
-def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
+def _show(rows: list[RunRow], folders: list[Path]) -> None:
     from rich.text import Text
 
-    from searchrl.cli.screen.figures import format_duration, format_value, label, make_table
+    from searchrl.cli.screen.figures import format_value, label, make_table
     from searchrl.cli.terminal import make_console
     from searchrl.engine.memory.plan import format_bytes
 
@@ -91,16 +90,11 @@ def _show(rows: list[RunRow], folders: list[Path], *, details: bool) -> None:
         return f"{label(row.figure)} " + ", ".join(f"{value} ({on})" for value, on in told)
 
     columns = ["what", "started (UTC)", "state", "figures"]
-    columns += ["took", "checkpoints", "on disk"] if details else []
     shown = {}
     for row in rows:
-        took = "" if row.duration_s is None else format_duration(row.duration_s)
         what = f"{row.program} {', '.join(row.envs)}, {row.model}"
         started = row.started[:16].replace("T", " ")
-        size = format_bytes(row.bytes)
-        cells = [what, started, describe_state(row), describe_figures(row)]
-        cells += [took, str(row.checkpoints), size] if details else []
-        shown[str(row.path)] = cells
+        shown[str(row.path)] = [what, started, describe_state(row), describe_figures(row)]
     console = make_console(sys.stdout)
     if not console.is_terminal:  # a line for each run, for other programs to read
         console.width = 10_000
@@ -136,8 +130,6 @@ def _show_pruned(pruned: list[Pruned], *, is_dry: bool) -> None:
 @click.argument("run", metavar="RUN")
 @option("--out DIR", "Where the report goes; by default RUN/report.")
 @option("--compare RUN", "A second run, compared on the tasks that both played.")
-@option("--text", "Print it here and write nothing: for ssh.", is_flag=True)
-@option("--rollout NAME", "With --text: one rollout, token by token.")
 @option(
     "--reward EXPR",
     "Another reward to show beside the recorded one; may be repeated.",
@@ -155,24 +147,12 @@ def inspect(run: str, **values: Any) -> None:
       searchrl inspect runs/mine
       searchrl inspect runs/mine --reward 0.2*format+f1
       searchrl inspect runs/mine --out report --compare runs/other
-      searchrl inspect runs/mine --text
-      searchrl inspect runs/mine --text --rollout after.40/eval/0/0/0
     """
+    from searchrl.engine.memory.plan import format_bytes
+    from searchrl.report.folder import write_report
     from searchrl.run_folder import Run
 
     found = Run.find(run) or Run.open(run)
-    writes = ("out", "compare", "json", "reward")
-    if wrong := [flag for flag in (writes if values["text"] else ("rollout",)) if values[flag]]:
-        way = "without --text, which writes nothing" if values["text"] else "with --text"
-        raise ConfigError(f"--{wrong[0]} goes {way}")
-    if values["text"]:
-        from searchrl.cli.screen.report import show_rollout, show_run
-
-        show_rollout(found, values["rollout"]) if values["rollout"] else show_run(found)
-        return
-    from searchrl.engine.memory.plan import format_bytes
-    from searchrl.report.folder import write_report
-
     runs = [found] if values["compare"] is None else [found, Run.open(values["compare"])]
     again: list[list[Again]] = []
     if values["reward"]:

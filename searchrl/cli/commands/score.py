@@ -16,15 +16,9 @@ from searchrl.cli.options import Command, option
 from searchrl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from searchrl.runs.rescoring import Comparison, Disagreement
+    from searchrl.runs.rescoring import Comparison
 
 _REASONS = 3
-_CHARACTERS = 200
-"""Of a question or an answer that is shown."""
 
 
 @click.command(cls=Command)
@@ -33,12 +27,6 @@ _CHARACTERS = 200
 @option("--against EXPR", "Another reward; by default the one that the run recorded.")
 @option("--phase NAME", "Only rollouts of one phase: train, before, after, eval, ….")
 @option("--step N", "Only rollouts of one step.", type=click.IntRange(min=0))
-@option(
-    "--show N",
-    "How many disagreements to show; 3 by default.",
-    type=click.IntRange(min=0),
-    default=3,
-)
 @options.LOADED
 def score(run: str, **values: Any) -> None:
     """Score the rollouts of a run again and compare two rewards; needs no model.
@@ -76,7 +64,7 @@ def score(run: str, **values: Any) -> None:
     if values["against"] is not None:
         second_name = values["against"]
         second = score_again(recorded, config, registry, second_name)
-    compared = compare_phases(first, second, values["show"])
+    compared = compare_phases(first, second)
     names = (values["reward"], second_name)
     if values["json"]:
         phases_as_json = {phase: one.to_dict() for phase, one in compared.items()}
@@ -88,8 +76,6 @@ def score(run: str, **values: Any) -> None:
     shown = {phase: _cells(one) for phase, one in compared.items()}
     table = {key: [cells[key] for cells in shown.values()] for key in next(iter(shown.values()))}
     console.print(make_table("phase", shown, table))
-    for disagreement in (found for one in compared.values() for found in one.disagreements):
-        _show_disagreement(console, names, disagreement)
     reasons = {one.unscored for side in (first, second) for one in side if one.unscored}
     for reason in sorted(reasons)[:_REASONS]:
         console.print(f"unscored: {reason}", style="yellow")
@@ -111,19 +97,3 @@ def _cells(one: Comparison) -> dict[str, str]:
         "in groups": f"{number(one.group_tau)} ({one.num_groups})" if one.num_groups else "—",
         "best": str(one.num_flipped),
     }
-
-
-def _show_disagreement(console: Console, names: Sequence[str], found: Disagreement) -> None:
-    episode = found.first.episode
-    console.print(f"\n{found.first.name}", style="bold")
-    for name, value in (
-        ("question", episode.task.question),
-        ("answer", "no answer" if episode.final_answer is None else episode.final_answer),
-        ("expected", " | ".join(episode.task.answers)),
-    ):
-        plain = " ".join(value.split())
-        short = plain if len(plain) <= _CHARACTERS else f"{plain[:_CHARACTERS]} …"
-        console.print(f"  {name:<10}{short}")
-    for name, one, rank in zip(names, (found.first, found.second), found.ranks, strict=True):
-        scores = "  ".join(f"{key} {value:g}" for key, value in one.scores.items())
-        console.print(f"  {name} = {one.reward:g}, above {100 * rank:.0f} %   {scores}")

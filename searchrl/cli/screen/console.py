@@ -29,12 +29,11 @@ from searchrl.cli.screen.figures import (
     make_table,
     sparkline,
 )
-from searchrl.cli.screen.transcript import render_rollout, render_sample
+from searchrl.cli.screen.transcript import render_rollout
 from searchrl.cli.terminal import make_console as make_console
 from searchrl.config import RunConfig
 from searchrl.engine.memory.plan import MemoryPlan, format_bytes
 from searchrl.engine.metrics.metrics import Metrics
-from searchrl.engine.rollout.playing import Rollout
 from searchrl.engine.rollout.worlds import SEARCH_METRICS
 from searchrl.errors import DamagedError
 from searchrl.programs.observer import Row
@@ -48,8 +47,6 @@ _TREND = (6, 18)
 """Fewest and most columns of a trend."""
 _TABLE_REST = 74
 """Columns that the rest of the table needs."""
-_SAMPLES = 5
-"""Sample episodes that plain output shows of a run, besides that of the first step."""
 
 
 class ConsoleObserver:
@@ -77,13 +74,11 @@ class ConsoleObserver:
         self._is_run = False
         """Whether somebody said how many steps there are; else the bar is that of a phase."""
         self._phase: tuple[str, int, int] = ("", 0, 0)
-        self._step = 0
         self._now: Metrics = {}
         self._seen: Metrics = {}
         self._history: dict[str, list[float]] = {}
         self._held_out: dict[str, Figures] = {}
         self._latest_step = 0
-        self._sample: tuple[int, Rollout] | None = None
         self._pair: tuple[Row | None, Row] | None = None
 
     def __enter__(self) -> ConsoleObserver:
@@ -94,7 +89,7 @@ class ConsoleObserver:
 
     def begin(self, steps: int, done: int = 0, rows: Sequence[Row] = ()) -> None:
         """Start the bar of the run; take in what an earlier process recorded of it."""
-        self._is_run, self._step = True, done
+        self._is_run = True
         self._progress.update(self._bar, completed=done, total=max(steps, 1))
         for row in rows:
             self._take_in(row["phase"], row["step"], row["metrics"])
@@ -151,7 +146,7 @@ class ConsoleObserver:
 
     def step(self, step: int, max_steps: int, metrics: Metrics) -> None:
         """Take in a finished step."""
-        self._step, self._phase = step, ("", 0, 0)
+        self._phase = ("", 0, 0)
         self._take_in("train", step, metrics)
         place = f" of the run  step {step}/{max_steps}"
         self._progress.update(self._bar, completed=step, total=max_steps, description=place)
@@ -162,9 +157,6 @@ class ConsoleObserver:
         left = self._progress.tasks[0].time_remaining
         eta = f"  ETA {format_duration(left)}" if left and left >= 1 else ""
         self.console.print(f"step {step}/{max_steps}  {_on_a_line(keys, metrics)}{eta}")
-        every = max(1, max_steps // _SAMPLES)
-        if self._sample is not None and (step == 1 or step % every == 0):
-            self.console.print(self._render_sample())
 
     def evaluation(self, label: str, step: int, metrics: Metrics) -> None:
         """Take in a finished evaluation."""
@@ -173,11 +165,6 @@ class ConsoleObserver:
         if not self.console.is_terminal:
             values = _on_a_line(chosen_keys([metrics], details=self.details), metrics)
             self.console.print(f"evaluation {label} (step {step}): {values}")
-
-    def episodes(self, rollouts: Sequence[Rollout]) -> None:
-        """Keep a sample of a step."""
-        shown = next((r for r in rollouts if r.is_scored), None)
-        self._sample = None if shown is None else (self._step + 1, shown)
 
     def compare(self, before: Iterable[Row], after: Iterable[Row]) -> None:
         """Choose one task to show twice."""
@@ -248,16 +235,9 @@ class ConsoleObserver:
         # A line also while there is nothing to say, or the table would jump.
         doing = Text(f"{name} {done}/{total}" if name else "", "cyan", no_wrap=True)
         # The last empty line is for the `^C` that a terminal echoes: it would shift what is drawn.
-        below = [""] if self._sample is None else ["", *self._render_sample().renderables, ""]
         if not self._now and not self._held_out:
-            return Group(self._progress, doing, *below)
-        room = self.console.height - 2 - len(below)
-        return Group(self._progress, doing, self._table(room), *below)
-
-    def _render_sample(self) -> Group:
-        assert self._sample is not None
-        step, rollout = self._sample
-        return render_sample(f"an episode of step {step}", rollout)
+            return Group(self._progress, doing, "")
+        return Group(self._progress, doing, self._table(self.console.height - 3), "")
 
     def _keys(self, metrics: Sequence[Figures]) -> list[str]:
         return chosen_keys(metrics, self._history, details=self.details)

@@ -14,9 +14,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from searchrl.core.episode import ANSWER, INVALID, SEARCH
-from searchrl.engine.rollout.playing import Rollout
-
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9_]*)>")
 
 _INSIDE = {"think": "italic", "search": "cyan"}
@@ -24,9 +21,6 @@ _INSIDE = {"think": "italic", "search": "cyan"}
 
 _RIGHT, _WRONG, _UNKNOWN = "bold green", "bold red", "bold"
 """Colours of an answer. It is green only if it is known to be right."""
-
-_SAMPLE_TURNS = 3
-"""Turns of an episode that is shown in a few lines: its last ones."""
 
 _OBSERVATION = "yellow"
 
@@ -71,33 +65,6 @@ def render_rollout(title: str, row: Mapping[str, Any]) -> RenderableType:
     style = _answer_style(row["final_answer"], task["answers"], row["scores"])
     turns = render_turns(((turn["text"], turn["observation"]) for turn in row["turns"]), style)
     return Group(head, _line("question", task["question"]), turns, *verdict_lines(row))
-
-
-def render_sample(title: str, rollout: Rollout) -> Group:
-    """An episode in a few lines, each cut at the margin: what it asked, read and answered."""
-    episode, scored = rollout.episode, rollout.scored
-    reward = "not scored" if scored.reward is None else f"reward {scored.reward:g}"
-    lines = [
-        Text.assemble((title, "bold"), f"  {reward}"),
-        _line("question", episode.task.question),
-    ]
-    for turn in episode.turns[-_SAMPLE_TURNS:]:
-        action = turn.action
-        if action.kind == SEARCH:
-            found = "; ".join(passage.title or passage.text for passage in turn.passages)
-            lines.append(_line("search", " | ".join(action.queries), "cyan"))
-            lines.append(_line("found", found or "nothing", _OBSERVATION))
-        elif action.kind == INVALID:
-            lines.append(_line("invalid", action.reason, "red"))
-        elif action.kind != ANSWER:
-            lines.append(_line(action.kind, str(action.payload), "cyan"))
-    accepted = episode.task.answers
-    answer = _answer(episode.final_answer, accepted, scored.scores, episode.stop_reason)
-    lines.append(answer.append(f"  (expected {' | '.join(accepted)})" if accepted else "", "dim"))
-    for number, line in enumerate(lines):
-        lines[number] = Text(" ").join(line.split("\n"))
-        lines[number].no_wrap, lines[number].overflow = True, "ellipsis"
-    return Group(*lines)
 
 
 def verdict_lines(row: Mapping[str, Any]) -> list[Text]:

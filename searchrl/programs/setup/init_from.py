@@ -7,17 +7,14 @@ below everything that is written now. `planning` is the caller.
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchrl.config import RunConfig, build_config, load_preset
+from searchrl.config import build_config, load_preset
 from searchrl.config.curriculum import alone
 from searchrl.config.packaged import is_packaged
-from searchrl.config.sections import SCRATCH, TaskConfig
-from searchrl.engine.rollout.world import TaskWorld
+from searchrl.config.sections import SCRATCH
 from searchrl.run_folder import Run, looks_like_run
 
 _OWN = {"model": ("name", "scratch")}
@@ -89,35 +86,11 @@ def _fitting_tasks(
     yield from fitting if len(fitting) == len(tasks) else map(alone, fitting)
 
 
-def task_flags(config: RunConfig, world: TaskWorld) -> str:
-    """The flags that name the plugins and one task of a run, settings and all.
-
-    Protocol and retriever are named unless they are those that the environment has anyway.
-    """
-    task = world.config
-    words = [word for plugin in config.plugins for word in ("--plugin", plugin)]
-    words += ["--env", task.env.name]
-    if task.protocol.name != world.entry.protocol:
-        words += ["--protocol", task.protocol.name]
-    if task.retriever.name != world.entry.retriever:
-        words += ["--retriever", task.retriever.name]
-    if task.judge.name != TaskConfig().judge.name:
-        words += ["--set", f"judge={task.judge.name}"]
-    for key in ("env", "protocol", "retriever", "judge"):
-        for name, value in getattr(task, key).settings.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            words += ["--set", f"{key}.{name}={text}"]
-    return shlex.join(words)
-
-
 def describe_taken(source: Run, taken: Mapping[str, Any], plugins: Sequence[str]) -> str:
     """One line for a person: what was taken over, and from where."""
-    parts = []
-    for task in taken.get("tasks", ()):
-        settings = [f"{k} {task[k]['name']}" for k in ("env", "protocol", "retriever")]
-        parts.append(", ".join([*settings, f"reward {task['reward']}"]))
-    old = [one for one in source.config.plugins if one in plugins]
-    parts += [f"plugins {', '.join(old)}"] if old else []
-    sections = [f"{s}.{k}" for s in ("model", "rollout") for k in taken.get(s, ())]
-    parts += [", ".join(sections)] if sections else []
-    return f"taken over from {source.path}: {'; '.join(parts)}" if parts else ""
+    parts = [
+        f"env {task['env']['name']}, reward {task['reward']}" for task in taken.get("tasks", ())
+    ]
+    parts += [one for one in source.config.plugins if one in plugins]
+    parts += [f"{s}.{k}" for s in ("model", "rollout") for k in taken.get(s, ())]
+    return f"taken over from {source.path}: {', '.join(parts)}" if parts else ""

@@ -6,7 +6,6 @@ valid at all is decided by `config`, whether memory suffices by `engine.memory`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
@@ -16,16 +15,12 @@ from searchrl.config.packaged import EMBEDDED, package_of
 from searchrl.core.advantage import StepScores
 from searchrl.engine.metrics.evaluation import tasks_played
 from searchrl.engine.rollout.world import TaskWorld
-from searchrl.envs.splits import TRAIN, VALIDATION
+from searchrl.envs.splits import TRAIN
 from searchrl.errors import ConfigError
-from searchrl.programs.setup.init_from import task_flags
 from searchrl.programs.setup.planning import Plan
-from searchrl.statistics import proportion
 
 NEED_GOLD = ("support_recall", "all_gold")
 """Components that need the ids of gold passages."""
-_SMALL_PARAMETERS = 1_700_000_000
-"""Below it, models rarely write tags that they know only from an instruction."""
 _ENOUGH = 30
 """Held-out tasks from which on a figure says something."""
 _PROBED = 32
@@ -93,33 +88,17 @@ def _tiny_elsewhere(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     taught = f"what package '{package_of(name)}' brings it for"
     taught = "school regulations" if name == EMBEDDED else taught
     where = f"env '{env.name}' with protocol '{env.config.protocol.name}'"
-    teach = ""
-    if "expert" in env.entry.script_names:
-        flags = task_flags(plan.config, env)
-        teach = f", or teach this one first: searchrl sft {flags} --model tiny"
     yield (
-        f"the embedded tiny model was taught {taught} only; on {where} it will "
-        "hardly ever earn a reward, so expect to see that everything runs, and no learning. To "
-        f"learn, name a larger model (--model Qwen/Qwen3-0.6B){teach}"
+        f"the embedded tiny model was taught {taught} only; on {where} it will hardly ever earn a "
+        "reward. To learn, name a larger model (--model Qwen/Qwen3-0.6B), or teach this one first "
+        "with searchrl sft --model tiny and go on with --init-from"
     )
 
 
 def training_warnings(plan: Plan, worlds: Sequence[TaskWorld]) -> Iterator[str]:
     """What makes a run of `train` hopeless or its figures worthless, with what to do."""
-    config, settings = plan.config, plan.config.eval
     yield from _tiny_elsewhere(plan, worlds)
-    yield from few_tasks(config, worlds)
-    is_chosen = settings.every and config.checkpoint.keep_best
-    validated = [world for world in worlds if is_chosen and world.can_validate]
-    for world in validated:
-        played = tasks_played(validated, world, VALIDATION, settings.num_tasks_during)
-        if played < _ENOUGH:
-            tasks = f"{played} validation task" + ("s choose" if played > 1 else " chooses")
-            yield (
-                f"only {tasks} the best checkpoint of env '{world.name}', which is mostly chance; "
-                f"give it more tasks ({_ENOUGH} validation tasks at least), or trust the last "
-                "checkpoint alone: checkpoint.keep_best=false"
-            )
+    yield from few_tasks(plan.config, worlds)
 
 
 def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
@@ -129,37 +108,12 @@ def few_tasks(config: RunConfig, worlds: Sequence[TaskWorld]) -> Iterator[str]:
         played = tasks_played(worlds, world, settings.split, settings.num_tasks)
         if played >= _ENOUGH:
             continue
-        half = proportion(played // 2, played)
-        more = "raise eval.num_tasks"
-        if played == world.num_tasks(settings.split):
-            more = "give it more tasks"
-        tasks = f"{played} held-out task{'s' if played > 1 else ''}"
+        is_all = played == world.num_tasks(settings.split)
+        more = "give it more tasks" if is_all else "raise eval.num_tasks"
         yield (
-            f"only {tasks} of env '{world.name}' (split '{settings.split}'): {played // 2} right "
-            f"of {played} means anything from {100 * half['low']:.0f} % to "
-            f"{100 * half['high']:.0f} %, so no change will be clear; {more} ({_ENOUGH} at least)"
+            f"only {played} held-out tasks of env '{world.name}' (split '{settings.split}'), so no "
+            f"change will be clear; {more} ({_ENOUGH} at least)"
         )
-
-
-def untaught_note(plan: Plan, num_parameters: int, worlds: Sequence[TaskWorld]) -> Iterator[str]:
-    """Before an untaught small model is trained with rewards: how it is best taught first.
-
-    Also which environments have no task to choose a best checkpoint with.
-    """
-    config, model = plan.config, plan.model
-    is_taught = model.is_tiny or model.adapter_path is not None or config.init_from is not None
-    if not is_taught and num_parameters < _SMALL_PARAMETERS:
-        words = f"{task_flags(config, worlds[0])} --model {shlex.quote(config.model.name)}"
-        yield (
-            f"a model of {num_parameters / 1e9:.2g} billion weights rarely earns a reward by "
-            f"chance: first `searchrl sft {words}`, then train with --init-from RUN"
-        )
-    for world in worlds:
-        if config.eval.every and not world.can_validate:
-            yield (
-                f"env '{world.name}' has one training task and no split 'validation': the task is "
-                "trained on, and there is none to choose a best checkpoint with"
-            )
 
 
 def ensure_whole_distribution(config: RunConfig) -> None:

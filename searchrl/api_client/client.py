@@ -1,8 +1,7 @@
 """One client for models behind OpenAI-compatible addresses: cache, threads, budget.
 
-Owns the order of things: a request is looked up in the cache, then sent by `server`, and kept. A
-call is counted when it is sent, tokens when the reply says them: calls never exceed their limit,
-tokens and cost by no more than the calls that were under way. It knows no tags, tasks or rewards.
+A call is counted when it is sent, tokens when the reply says them: calls never exceed their limit,
+tokens and cost by no more than the calls that were under way.
 """
 
 from __future__ import annotations

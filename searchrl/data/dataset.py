@@ -1,8 +1,4 @@
-"""A whole data set from its files: questions of each split, passages, gold passages, and notes.
-
-Owns how questions and corpus come together: which corpus is meant, which question is in which
-split, and that unchanged files are read once.
-"""
+"""A whole data set from its files: questions of each split, passages, gold passages, and notes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Question rows: every shape we read, and every reason we refuse one.
-
-Owns what the keys of a row mean, but for the evidence. Knows no environment and no corpus.
-"""
+"""Question rows: every shape we read, and every reason we refuse one."""
 
 from __future__ import annotations
 

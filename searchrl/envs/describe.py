@@ -1,8 +1,7 @@
 """Spaces in words: how actions are named and read, and how observations are told.
 
-Owns `Actions` (names, parser and samples of an action space), the text of an observation, terminal
-colours as text, and the form of `searchrl/assets/games.json`: the goals and action names of
-Gymnasium's own text games, from its documentation. Steps no environment and knows no protocol.
+`searchrl/assets/games.json` has the goals and action names of Gymnasium's own text games, from its
+documentation.
 """
 
 from __future__ import annotations

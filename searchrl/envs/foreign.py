@@ -1,14 +1,8 @@
-"""Foreign environments: any Gymnasium environment of text or discrete spaces, as one of text.
-
-Owns `TextAdapter` (prompt, legal actions, notices about other actions, tasks that are seeds), the
-factory of the scheme `gym:`, and the scripted policy that acts at random. How spaces become words
-is in `describe`. Plugins register adapters for other environments under their own scheme
-(docs/foreign-envs.md).
-"""
+"""Foreign environments: any Gymnasium environment of text or discrete spaces, as one of text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from string import Formatter
 from typing import Any, Literal

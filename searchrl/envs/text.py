@@ -1,9 +1,6 @@
 """The Gymnasium base of all search environments: a space of text and a task-by-task episode.
 
-Owns the episode mechanics: numbered tasks, reset and step on raw model turns, retrieval with
-every result checked, the observation budget, rewards of 0 or 1 and the transcript shown by
-`render`. It speaks strings only and knows neither tokens nor tags: the protocol parses and
-wraps. It does not know what the tasks are; `regulations` and `corpus` derive from it.
+It speaks strings only and knows neither tokens nor tags: the protocol parses and wraps.
 """
 
 from __future__ import annotations

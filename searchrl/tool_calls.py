@@ -328,7 +328,6 @@ def _waiting() -> Iterator[None]:
 class Pinned(Generic[T]):
     """An object that is made, called and closed in a thread of its own; `make` makes it at first.
 
-    What an environment keeps may belong to its thread (a connection of sqlite3, an event loop).
     `owner` is who is named when a call does not return.
     """
 
@@ -356,9 +355,8 @@ _watch = {"stuck_s": 0.0}
 def watch(stuck_s: float = STUCK_S) -> None:
     """From now on, end the process if no thread gets the interpreter for so many seconds.
 
-    A regular expression that backtracks for years lets nobody else run, Ctrl-C included. Then
-    `faulthandler` writes file and line of every thread to stderr, and the process ends at once. Off
-    under pytest, which uses it too, and in notebooks.
+    `faulthandler` then writes file and line of every thread to stderr. Off under pytest, which uses
+    it too, and in notebooks.
     """
     if "pytest" in sys.modules or "ipykernel" in sys.modules:
         return

@@ -18,7 +18,6 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from pydantic import with_config
 
-from searchrl.envs.text_space import TextSpace
 from searchrl.envs.word_lists import ASSETS, EXACT, load_word_list
 from searchrl.errors import ConfigError
 
@@ -103,8 +102,8 @@ class Actions:
 
 
 def is_text(space: Space) -> bool:
-    """Whether a space holds text: Gymnasium's `Text` or our `TextSpace`."""
-    return isinstance(space, Text | TextSpace)
+    """Whether a space holds text: Gymnasium's `Text`, of which our `TextSpace` is one."""
+    return isinstance(space, Text)
 
 
 def has_numbers(space: Space) -> bool:

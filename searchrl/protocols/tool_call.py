@@ -215,4 +215,4 @@ def _ensure_tools(tools: object) -> tuple[dict[str, Any], ...]:
     names = [tool["name"] for tool in made]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"protocol.tools: two of them have the name {twice[0]!r}")
-    return tuple(dict(tool) for tool in made)
+    return tuple(map(dict, made))
